@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The same targets for a person and for CI (.ci/run).
+#   make PYTHON=path TARGET   uses that interpreter instead of the cached environment
+#   make test ARGS='-k batch' passes arguments on (test, lock)
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+ARGS ?=
+WORKERS ?= 2
+
+ifneq ($(origin PYTHON),command line)
+# Asked for once, and only by a target that needs it.
+PYTHON = $(eval PYTHON := $(shell scripts/environment.sh path)/bin/python)$(PYTHON)
+ENV := env
+endif
+
+export PYTHONPATH := $(CURDIR)/src
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: env
+env: ## Create the development environment, unless it is there
+	@scripts/environment.sh create
+
+.PHONY: format
+format: $(ENV) ## Format the code and mend what ruff can mend
+	$(PYTHON) -m ruff check --fix-only --quiet .
+	$(PYTHON) -m ruff format .
+
+.PHONY: lint
+lint: $(ENV) ## Check format, style and spelling
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m codespell_lib
+
+.PHONY: types
+types: $(ENV) ## Check types
+	$(PYTHON) -m mypy
+
+.PHONY: layers
+layers: $(ENV) ## Check that imports go one way
+	$(PYTHON) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
+
+.PHONY: test
+test: $(ENV) ## Run the tests that need no engine and no cluster
+	$(PYTHON) -m pytest -n $(WORKERS) $(ARGS)
+
+.PHONY: reference
+reference: $(ENV) ## Write the reference documentation from the code
+	$(PYTHON) -m scripts.generate_reference
+
+.PHONY: reference-check
+reference-check: $(ENV) ## Check that the reference documentation is up to date
+	$(PYTHON) -m scripts.generate_reference --check
+
+.PHONY: console
+console: $(ENV) ## Run the commands that the documentation shows and write down their output
+	$(PYTHON) -m scripts.refresh_console
+
+.PHONY: docs
+docs: $(ENV) ## Build the documentation into build/docs; a warning is an error
+	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
+
+.PHONY: startup
+startup: $(ENV) ## Measure how fast the command line starts, and hold it to its budget
+	$(PYTHON) scripts/measure_startup.py
+
+.PHONY: wheel
+wheel: $(ENV) ## Build the wheel and prove it in a fresh environment
+	@PYTHON=$(PYTHON) scripts/check_wheel.sh
+
+.PHONY: lock
+lock: $(ENV) ## Compile pyproject.toml into the lock files
+	@PYTHON=$(PYTHON) scripts/lock.sh $(ARGS)
+
+.PHONY: check
+check: ## Run all that CI runs
+	@.ci/run
+
+.PHONY: clean
+clean: ## Remove what was built, and caches; the environment stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests scripts docs -type d -name __pycache__ -prune -exec rm -rf {} +

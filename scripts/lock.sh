@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compiles pyproject.toml into hash-locked requirement files.
+#
+#     make lock                                  keep what is pinned, add what is new
+#     make lock ARGS=--upgrade                   newest of everything
+#     make lock ARGS='--upgrade-package ruff'    newest of one package
+#
+# PYTHON names an interpreter that has uv. Where packages are fetched from is a setting of
+# the machine; it does not enter the files, and the last lines make sure of that.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+compile() {
+    "${PYTHON:?names an interpreter that has uv}" -m uv pip compile pyproject.toml \
+        --universal --python-version 3.12 --generate-hashes \
+        --custom-compile-command 'make lock' --quiet "$@" >/dev/null
+}
+
+mkdir -p requirements
+compile --output-file requirements/core.txt "$@"
+# The same versions in development as in a plain installation.
+compile --group dev --constraint requirements/core.txt --output-file requirements/dev.txt "$@"
+
+if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
+    echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2
+    exit 1
+fi
+wc -l requirements/core.txt requirements/dev.txt

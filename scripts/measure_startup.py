@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how fast the command line starts, beside a Python that does nothing.
+
+    python scripts/measure_startup.py [ROUNDS]
+
+Each round runs every command once, so that a busy moment of the machine meets all of them; the best
+of all rounds counts. Ends with 1 when a ratio is above its limit.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROUNDS = 15
+SEATRIAL = (sys.executable, "-m", "seatrial")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One command, and how many times the bare interpreter's time it may take."""
+
+    name: str
+    command: tuple[str, ...]
+    limit: float | None
+
+
+COMMANDS = (
+    Measured("python -c pass", (sys.executable, "-c", "pass"), None),
+    Measured("seatrial --help", (*SEATRIAL, "--help"), 15),
+    Measured("seatrial validate run.yaml", (*SEATRIAL, "validate", "run.yaml"), 30),
+)
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Modules compiled once and kept, as pip does when it installs; not beside the sources."""
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    sources = str(Path(__file__).parents[1] / "src")
+    return inherited | {"PYTHONPATH": sources, "PYTHONPYCACHEPREFIX": str(directory / "pycache")}
+
+
+def seconds(command: tuple[str, ...], directory: Path) -> float:
+    """How long a command takes from start to end; it must succeed."""
+    settings = environment(directory)
+    began = time.perf_counter()
+    subprocess.run(command, cwd=directory, env=settings, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def best_of(rounds: int) -> dict[str, float]:
+    """The best time of each command, the commands of a round side by side."""
+    best = {measured.name: float("inf") for measured in COMMANDS}
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        seconds((*SEATRIAL, "init"), directory)
+        # The first round fills caches of the disk and of compiled modules, and does not count.
+        for counts in (False, *[True] * rounds):
+            for measured in COMMANDS:
+                taken = seconds(measured.command, directory)
+                if counts:
+                    best[measured.name] = min(best[measured.name], taken)
+    return best
+
+
+def main() -> int:
+    """Print the table; 1 when a limit is exceeded."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    best = best_of(rounds)
+    bare = best[COMMANDS[0].name]
+    print(f"Python {platform.python_version()}, best of {rounds}")
+    print(f"{'command':<28}{'time':>8}{'ratio':>8}{'limit':>8}")
+    exceeded = []
+    for measured in COMMANDS:
+        ratio = best[measured.name] / bare
+        limit = f"{measured.limit:g}" if measured.limit else ""
+        line = f"{measured.name:<28}{best[measured.name] * 1000:>5.0f} ms{ratio:>8.1f}{limit:>8}"
+        print(line.rstrip())
+        if measured.limit and ratio > measured.limit:
+            exceeded.append(measured.name)
+    for name in exceeded:
+        print(f"{name} is above its limit. See what it imports: -X importtime", file=sys.stderr)
+    return 1 if exceeded else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

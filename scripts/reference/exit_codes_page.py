@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The page of exit codes and of the exceptions behind them."""
+
+from collections.abc import Iterator
+
+from scripts.reference.markdown import code, doc_of, docs_of, fenced, page, table
+from seatrial.errors import ExitCode, SeatrialError
+
+INTRODUCTION = """\
+Every command ends with one of these codes, so that a script can tell what happened without reading
+the output."""
+
+SCRIPT = """\
+seatrial validate run.yaml
+case $? in
+0) echo "valid" ;;
+1) echo "mend the findings above" ;;
+2) echo "wrong path or wrong usage" ;;
+esac
+"""
+
+
+def exit_codes_page() -> str:
+    """The text of the page."""
+    docs = docs_of(ExitCode, [member.name for member in ExitCode])
+    rows = [(code(member.value), member.name, docs[member.name]) for member in ExitCode]
+    errors = list(_tree(SeatrialError))
+    return page(
+        "# Exit codes",
+        INTRODUCTION,
+        table(("code", "name", "meaning"), rows),
+        fenced(SCRIPT, "bash"),
+        "## Exceptions",
+        "In Python, the same failures are exceptions. Each has the exit code that the command line "
+        "would end with, as `exit_code`.",
+        fenced("\n".join(f"{i + error.__name__:<30}{error.exit_code:>3}" for i, error in errors)),
+        table(
+            ("exception", "exit code", "meaning"),
+            [
+                (code(error.__name__), str(int(error.exit_code)), doc_of(error))
+                for _, error in errors
+            ],
+        ),
+    )
+
+
+def _tree(error: type[SeatrialError], depth: int = 0) -> Iterator[tuple[str, type[SeatrialError]]]:
+    """An exception and those derived from it, each with its indentation."""
+    yield "    " * depth, error
+    for below in error.__subclasses__():
+        yield from _tree(below, depth + 1)

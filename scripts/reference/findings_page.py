@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The page of findings: their shape, and every code."""
+
+from dataclasses import fields
+from enum import StrEnum
+from itertools import groupby
+
+from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
+from scripts.reference.spec_page import EXAMPLE
+from seatrial.catalog.catalog import CatalogCode
+from seatrial.engines.engine import EngineCode
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.codes import PlanCode
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.loader import loads
+
+SOURCES: dict[type[StrEnum], str] = {
+    SpecCode: "Reading a spec",
+    PlanCode: "Resolving a plan",
+    EngineCode: "Options of the engine",
+    CatalogCode: "Reading the catalog",
+}
+"""The enums of codes, and what reports under them."""
+
+
+def findings_page() -> str:
+    """The text of the page."""
+    _require_unique()
+    return page(
+        "# Findings",
+        f"{doc_of(Finding)} All parts of Seatrial report in this one shape. A code is stable: it "
+        "is never given another meaning, and never used again.",
+        "## The shape",
+        _fields(Finding),
+        f"`where` is {doc_of(Where)[:1].lower()}{doc_of(Where)[1:]}",
+        _fields(Where),
+        "`severity` is one of:",
+        table(("severity", "meaning"), [(code(v), d) for v, d in member_docs(Severity).items()]),
+        "As one line, a finding is its place, its rule and its fix:",
+        fenced(_example()),
+        "`seatrial validate --json` has the same parts under `findings`.",
+        *[block for enum, title in SOURCES.items() for block in _codes(enum, title)],
+    )
+
+
+def _fields(thing: type[Finding] | type[Where]) -> str:
+    """The fields of a finding or of its place."""
+    names = [field.name for field in fields(thing)]
+    return table(("part", "meaning"), [(code(n), d) for n, d in docs_of(thing, names).items()])
+
+
+def _codes(enum: type[StrEnum], title: str) -> list[str]:
+    """The codes of one enum, a table for each group."""
+    docs = member_docs(enum)
+    blocks = [f"## {title}", doc_of(enum)]
+    for _, values in groupby(docs, key=lambda value: value.rpartition("-")[0]):
+        blocks.append(table(("code", "meaning"), [(code(v), docs[v]) for v in values]))
+    return blocks
+
+
+def _example() -> str:
+    """A real finding of the example spec, in one line."""
+    text = EXAMPLE.replace("global_batch_size: 512", "global_batch_size: 510")
+    try:
+        loads(text, "run.yaml")
+    except FindingsError as error:
+        return error.findings[0].one_line()
+    raise SystemExit("the example of the findings page reports nothing any more.")
+
+
+def _require_unique() -> None:
+    """Refuse two meanings under one code."""
+    values = [str(member.value) for enum in SOURCES for member in enum]
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        raise SystemExit(f"codes with two meanings: {', '.join(twice)}.")

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fabrics: the environment that makes NCCL use a network, and what must not be set on it."""
+
+from pydantic import Field
+
+from seatrial.catalog.entry import Entry, Facts
+
+
+class VariableToSet(Facts):
+    """An environment variable that the fabric needs."""
+
+    name: str
+    """The variable."""
+    value: str
+    """What to set it to."""
+    why: str = Field(min_length=8)
+    """What it is for."""
+    source: str = Field(min_length=8)
+    """Where this is stated."""
+    node_types: tuple[str, ...] = ()
+    """The node types it is for; empty means all that have the fabric."""
+
+
+class VariableToAvoid(Facts):
+    """An environment variable that does harm on the fabric."""
+
+    name: str
+    """The variable; a trailing `*` stands for every variable that starts so."""
+    value: str = ""
+    """The value that does harm; empty means any."""
+    why: str = Field(min_length=8)
+    """What it breaks."""
+    source: str = Field(min_length=8)
+    """Where this is stated."""
+    node_types: tuple[str, ...] = ()
+    """The node types it is for; empty means all that have the fabric."""
+
+
+class Fabric(Entry):
+    """One kind of network between nodes."""
+
+    rdma: bool
+    """Whether it bypasses the kernel and so needs locked memory (IPC_LOCK)."""
+    requires: str = ""
+    """What must be installed in the image or on the node."""
+    environment: tuple[VariableToSet, ...] = ()
+    """Variables to set."""
+    avoid: tuple[VariableToAvoid, ...] = ()
+    """Variables never to set."""

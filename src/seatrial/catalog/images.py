@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Container images: which engine, at which version, is inside."""
+
+from pydantic import Field
+
+from seatrial.catalog.entry import Entry
+
+
+class Image(Entry):
+    """One container image that a run can use."""
+
+    reference: str = Field(pattern=r"^[a-z0-9][a-z0-9./_-]*:[A-Za-z0-9._-]+$")
+    """Repository and version tag, never a floating tag such as `latest`."""
+    digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
+    """Content digest, where it is known."""
+    engine: str
+    """The training engine inside, or the one that a run installs into it."""
+    engine_version: str = ""
+    """Version of the engine inside; empty when the image does not bring it."""
+    engine_included: bool
+    """Whether the engine is in the image; otherwise a run's init container installs it."""
+    torch: str = ""
+    """Version of PyTorch inside."""
+    cuda: str = ""
+    """Version of CUDA inside."""
+    python: str = ""
+    """Version of Python inside."""
+    nccl: str = ""
+    """Version of NCCL inside."""
+    transformer_engine: str = ""
+    """Version of Transformer Engine inside."""
+    fabrics: tuple[str, ...] = ()
+    """Fabrics whose user-space libraries the image brings."""
+    published: bool = True
+    """Whether it can be pulled today; false for images of ours that are not released yet."""

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cluster profiles: how one kind of cluster ties node types, fabric, storage and image together."""
+
+from typing import Literal
+
+from seatrial.catalog.entry import Entry, Facts
+from seatrial.catalog.node_types import Cloud
+from seatrial.spec.cluster import Operator
+
+
+class Toleration(Facts):
+    """A taint of the GPU nodes that pods must tolerate."""
+
+    key: str
+    """Key of the taint."""
+    operator: Literal["Exists", "Equal"] = "Exists"
+    """How the value is compared."""
+    value: str = ""
+    """Value of the taint, for `Equal`."""
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule", ""] = "NoSchedule"
+    """Effect of the taint."""
+
+
+class Profile(Entry):
+    """One kind of cluster."""
+
+    cloud: Cloud
+    """Whose machines it has."""
+    operators: tuple[Operator, ...]
+    """What can start a run there; the first is the default."""
+    default_node_type: str
+    """Node type that `seatrial init` proposes."""
+    node_types: tuple[str, ...]
+    """Node types of the catalog that such a cluster can have."""
+    default_storage: str
+    """Storage tier that `seatrial init` proposes."""
+    storage: tuple[str, ...]
+    """Storage tiers of the catalog that such a cluster can mount."""
+    images: dict[str, str]
+    """Image of the catalog that is used without `cluster.image`, by engine."""
+    gpu_resource: str
+    """Kubernetes resource name of a GPU; empty without Kubernetes."""
+    node_type_label: str
+    """Node label that holds the node type; empty without Kubernetes."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of GPU nodes that pods tolerate."""
+    network_interface: str = ""
+    """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
+    zone_label: str = "topology.kubernetes.io/zone"
+    """Node label of the failure domain."""

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial recipes`: the specs that come with Seatrial."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.output import say, say_json, say_table
+from seatrial.cli.parameters import Json
+from seatrial.errors import UsageError
+from seatrial.recipes.shipped import recipe, recipe_names
+
+app = typer.Typer(
+    help="List, show and copy the specs that come with Seatrial.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+def _names(incomplete: str) -> list[str]:
+    """Completion: the names of the recipes."""
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=_names, help="A name of the list.")
+]
+
+
+@app.command("list")
+def list_recipes(as_json: Json = False) -> None:
+    """List the recipes and what each is for."""
+    rows = [(name, recipe(name).spec.description) for name in recipe_names()]
+    if as_json:
+        say_json([{"name": name, "description": text} for name, text in rows])
+        return
+    say_table(("name", "for"), rows)
+    say(f"\nStart from one: seatrial recipes copy {rows[0][0]} run.yaml")
+
+
+@app.command()
+def show(name: Name, as_json: Json = False) -> None:
+    """Print a recipe as it is, comments included."""
+    found = recipe(name)
+    if as_json:
+        say_json(found.spec.model_dump(mode="json", by_alias=True))
+        return
+    say(found.text.rstrip("\n"))
+
+
+@app.command()
+def copy(
+    name: Name,
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="Where to.")] = Path("run.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Copy a recipe to a file of your own."""
+    found = recipe(name)
+    write_new(to, found.text, force=force)
+    say(f"Wrote {to} from {name}.")
+    say(f"next  seatrial validate {to}")
+
+
+def write_new(path: Path, text: str, *, force: bool) -> None:
+    """Write a file that must not exist yet, unless told to replace it."""
+    try:
+        with path.open("w" if force else "x") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists. Choose another name, or replace it by --force.") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None

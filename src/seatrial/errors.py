@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, and the exit code that each kind of failure ends the command with.
+
+::
+
+    SeatrialError                  1  something the user can mend
+    ├── FindingsError              1  a spec, a plan or a check reported errors
+    ├── UsageError                 2  the command line asks for something impossible
+    │   └── NotInCatalogError      2  a name that no catalog entry or recipe has
+    ├── UnreadableError            2  a file is absent, is not text or is not YAML or TOML
+    └── MissingExtraError          3  a command needs an extra that is not installed
+
+Anything else that reaches the command line is a defect of Seatrial and exits with 70.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from seatrial.findings import Finding, Severity
+
+
+class ExitCode(IntEnum):
+    """The meaning of every exit code; the documentation's table is made from it."""
+
+    OK = 0
+    """The command did what was asked; there may be warnings."""
+    FINDINGS = 1
+    """At least one finding of severity `error` was reported."""
+    USAGE = 2
+    """The command line is wrong, or a file cannot be read as what it should be."""
+    MISSING_EXTRA = 3
+    """An optional part of Seatrial is needed and not installed; the message names the extra."""
+    INTERNAL = 70
+    """A defect of Seatrial itself. Please report it with the file that the message names."""
+    INTERRUPTED = 130
+    """Stopped by Ctrl-C."""
+
+
+class SeatrialError(Exception):
+    """The base of every error that a user can mend; its text says how."""
+
+    exit_code = ExitCode.FINDINGS
+
+
+class FindingsError(SeatrialError):
+    """A spec or a plan broke rules; `findings` holds all of them, warnings included."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        """Keep the findings and use the errors among them as the message."""
+        self.findings = tuple(findings)
+        errors = [finding for finding in self.findings if finding.severity is Severity.ERROR]
+        super().__init__("\n".join(finding.one_line() for finding in errors))
+
+
+class UsageError(SeatrialError):
+    """The caller asked for something that cannot be, such as an unknown name."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NotInCatalogError(UsageError):
+    """A name that neither the shipped catalog nor the user's own has."""
+
+
+class UnreadableError(SeatrialError):
+    """A file is absent, is too large, or is not the text that it should be."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, finding: Finding) -> None:
+        """Keep the one finding that says what is wrong with the file."""
+        self.finding = finding
+        super().__init__(finding.one_line())
+
+
+class MissingExtraError(SeatrialError):
+    """A command needs an optional part that this installation does not have."""
+
+    exit_code = ExitCode.MISSING_EXTRA

@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names: what Kubernetes accepts, and which known name a misspelt one was meant to be."""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MAX_RUN_NAME = 40
+"""Longest run name: a pod's name adds the role, the attempt and the index, and ends at 63."""
+
+_DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+def is_dns_label(name: str, max_length: int = 63) -> bool:
+    """Whether Kubernetes takes the name for any object and as a label's value."""
+    return len(name) <= max_length and _DNS_LABEL.fullmatch(name) is not None
+
+
+def as_dns_label(text: str, max_length: int = MAX_RUN_NAME) -> str:
+    """The nearest name that Kubernetes accepts, or `run` when nothing of the text is left."""
+    label = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    label = re.sub(r"^[0-9-]+", "", label)[:max_length].strip("-")
+    return label or "run"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one most likely means, or nothing when none is close."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    if not matches:
+        # Half a name is no near miss, but a clear one: tp for tp_size.
+        matches = [word for word in by_lower if word.startswith(f"{name.lower()}_")]
+    return by_lower[matches[0]] if len(matches) == 1 else None

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How many parameters a rank holds, exactly as Megatron builds them."""
+
+from dataclasses import dataclass
+
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.stages import Stage
+from seatrial.spec.architecture import Activation, Architecture, Norm, Positions
+
+VOCAB_MULTIPLE = 128
+"""Megatron pads the vocabulary to a multiple of this times tp_size."""
+
+
+def padded_vocab_size(vocab_size: int, tp_size: int, multiple: int = VOCAB_MULTIPLE) -> int:
+    """The vocabulary with the dummy entries that make it divide evenly over tp ranks."""
+    step = multiple * tp_size
+    return -(-vocab_size // step) * step
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """By how many ranks each kind of matrix is shared."""
+
+    tp_size: int = 1
+    """For attention, dense feed-forward, embeddings."""
+    ep_size: int = 1
+    """For the experts of a layer."""
+    etp_size: int = 1
+    """For the matrices of one expert."""
+
+
+def layer_parameters(model: Architecture, layer: int, sharding: Sharding) -> int:
+    """The parameters that one rank holds of a layer."""
+    norms = 2 * _norm_parameters(model, model.hidden_size)
+    moe = model.moe
+    if moe is None or layer < moe.dense_layers:
+        block = _feed_forward(model, model.ffn_hidden_size, sharding.tp_size)
+    else:
+        router = model.hidden_size * moe.experts
+        expert = _feed_forward(model, moe.expert_ffn_hidden_size, sharding.etp_size)
+        shared = moe.shared_expert_ffn_hidden_size
+        block = router + moe.experts // sharding.ep_size * expert
+        block += _feed_forward(model, shared, sharding.tp_size) if shared else 0
+    return norms + _attention(model, sharding.tp_size) + block
+
+
+def _norm_parameters(model: Architecture, width: int) -> int:
+    """Weight, and bias where the norm has one."""
+    return 2 * width if model.norm is Norm.LAYERNORM else width
+
+
+def _attention(model: Architecture, tp_size: int) -> int:
+    """Projections to queries, keys and values, back to the residual stream, and their biases."""
+    hidden, queries = model.hidden_size, model.heads * model.head_dim
+    inner = queries + 2 * model.kv_heads * model.head_dim
+    parameters = (hidden * inner + queries * hidden) // tp_size
+    if model.linear_bias or model.qkv_bias:
+        parameters += inner // tp_size
+    if model.linear_bias:
+        parameters += hidden
+    if model.qk_norm:
+        parameters += 2 * _norm_parameters(model, model.head_dim)
+    return parameters
+
+
+def _feed_forward(model: Architecture, width: int, tp_size: int) -> int:
+    """One feed-forward block, or one expert, of the given inner width."""
+    up = 2 * width if model.activation is Activation.SWIGLU else width
+    parameters = (model.hidden_size * up + width * model.hidden_size) // tp_size
+    if model.linear_bias:
+        parameters += up // tp_size + model.hidden_size
+    return parameters
+
+
+def input_parameters(model: Architecture, padded_vocab: int, tp_size: int = 1) -> int:
+    """The embeddings on the first stage: words, and positions where they are learned."""
+    words = padded_vocab // tp_size * model.hidden_size
+    learned = model.positions is Positions.LEARNED
+    return words + (model.max_positions * model.hidden_size if learned else 0)
+
+
+def total_parameters(model: Architecture, padded_vocab: int) -> int:
+    """The parameters of the whole model, each counted once."""
+    whole = Sharding()
+    layers = sum(layer_parameters(model, layer, whole) for layer in range(model.layers))
+    output = 0 if model.tied_embeddings else padded_vocab * model.hidden_size
+    final_norm = _norm_parameters(model, model.hidden_size)
+    return layers + input_parameters(model, padded_vocab) + final_norm + output
+
+
+def active_parameters(model: Architecture, padded_vocab: int) -> int:
+    """The parameters that one token goes through: of the routed experts only `top_k`."""
+    total = total_parameters(model, padded_vocab)
+    if model.moe is None:
+        return total
+    idle = model.moe.experts - model.moe.top_k
+    expert = _feed_forward(model, model.moe.expert_ffn_hidden_size, 1)
+    return total - (model.layers - model.moe.dense_layers) * idle * expert
+
+
+def rank_parameters(
+    model: Architecture, padded_vocab: int, layout: RankLayout, stage: Stage
+) -> int:
+    """The parameters that one rank of a stage holds, as the engine would report them.
+
+    With tied embeddings the last of several stages holds a copy of the words for its output.
+    """
+    sharding = Sharding(layout.tp_size, layout.ep_size, layout.etp_size)
+    parameters = sum(layer_parameters(model, layer, sharding) for layer in stage.layers)
+    first, last = stage.index == 0, stage.index == layout.pp_size - 1
+    if first:
+        parameters += input_parameters(model, padded_vocab, layout.tp_size)
+    if last:
+        parameters += _norm_parameters(model, model.hidden_size)
+        if not (model.tied_embeddings and first):
+            parameters += padded_vocab // layout.tp_size * model.hidden_size
+    return parameters

@@ -1,0 +1,390 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Spec -> Plan: every value that a run needs, or every reason why it cannot be had."""
+
+from dataclasses import dataclass, field
+
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.catalog.models import ModelPreset
+from seatrial.catalog.node_types import NodeType
+from seatrial.catalog.profiles import Profile
+from seatrial.errors import FindingsError, NotInCatalogError
+from seatrial.planning import layout_rules
+from seatrial.planning.codes import PlanCode
+from seatrial.planning.length import Length, Schedule, run_length, span_samples
+from seatrial.planning.parameters import (
+    VOCAB_MULTIPLE,
+    active_parameters,
+    padded_vocab_size,
+    rank_parameters,
+    total_parameters,
+)
+from seatrial.planning.plan import Batch, Machines, Origin, Plan, PlannedModel
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.report import Report
+from seatrial.planning.stages import Stage
+from seatrial.spec.architecture import Architecture
+from seatrial.spec.cluster import Operator
+from seatrial.spec.engine import EngineName
+from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.run import RunSpec
+from seatrial.spec.scalars import AUTO
+
+DEFAULT_PEAK_LEARNING_RATE = 3e-4
+"""For a model without a published rate: GPT-3's for its 760M size (arXiv 2005.14165, table 2.1)
+is 2.5e-4, Llama 2's for 7B (arXiv 2307.09288, section 2.2) is 3e-4."""
+
+
+def resolve(loaded: LoadedSpec, catalog: Catalog) -> Plan:
+    """The plan of a spec; raises with every finding at once when there can be none."""
+    return _Resolution(loaded, catalog).plan()
+
+
+@dataclass
+class _Resolution:
+    """One pass from spec to plan; what it finds on the way is reported together."""
+
+    loaded: LoadedSpec
+    catalog: Catalog
+    origins: dict[str, Origin] = field(default_factory=dict)
+    autos: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.spec: RunSpec = self.loaded.spec
+        self.report = Report(self.loaded)
+
+    def plan(self) -> Plan:
+        """Resolve part by part: names first, then the layout, then batch and length."""
+        preset, architecture = self.model()
+        machines = self.machines()
+        sequence_length = self.sequence_length(preset)
+        self.report.stop_if_errors()
+        sizes = self.sizes(architecture)
+        self.report_autos()
+        self.report.stop_if_errors()
+        split = self.sequence_parallel(sizes["tp"])
+        stages = self.check_layout(architecture, machines, sizes, sequence_length, split=split)
+        self.report.stop_if_errors()
+        layout = _layout(machines.world_size, sizes)
+        batch = self.batch(layout, sequence_length)
+        length, schedule = self.length(batch, sequence_length, preset)
+        self.report.stop_if_errors()
+        # LLM Foundry takes the vocabulary as it is; Megatron pads it.
+        multiple = VOCAB_MULTIPLE if self.spec.engine.name is EngineName.MEGATRON else 1
+        padded = padded_vocab_size(architecture.vocab_size, layout.tp_size, multiple)
+        home = f"{self.spec.cluster.storage.mount}/{self.spec.name}"
+        return Plan(
+            spec=self.spec,
+            model=PlannedModel(
+                name=preset[0] if preset else "custom",
+                architecture=architecture,
+                sequence_length=sequence_length,
+                padded_vocab_size=padded,
+                parameters=total_parameters(architecture, padded),
+                active_parameters=active_parameters(architecture, padded),
+                tokenizer=self.tokenizer(preset),
+            ),
+            machines=machines,
+            layout=layout,
+            sequence_parallel=split,
+            sharding=self.spec.parallelism.sharding,
+            recompute=self.spec.parallelism.recompute,
+            stages=stages,
+            stage_parameters=tuple(
+                rank_parameters(architecture, padded, layout, stage) for stage in stages
+            ),
+            batch=batch,
+            length=length,
+            schedule=schedule,
+            save_every_steps=self.number("checkpoints.every_steps"),
+            checkpoint_location=self.path("checkpoints.location", f"{home}/checkpoints"),
+            data_location=self.path("data.location", f"{home}/data"),
+            origins=self.origins,
+        )
+
+    def model(self) -> tuple[tuple[str, ModelPreset] | None, Architecture]:
+        """The preset, if one is named, and the architecture."""
+        section = self.spec.model
+        if section.dimensions is not None:
+            return None, section.dimensions
+        name = self.known(Kind.MODELS, "model.preset", section.preset or "")
+        self.report.stop_if_errors()
+        preset = self.catalog.model(name)
+        if preset.engine == EngineName.LLM_FOUNDRY and self.spec.engine.name != preset.engine:
+            self.report.error(
+                PlanCode.ENGINE,
+                "model.preset",
+                f"{name} is trained by {preset.engine}, and the engine is {self.spec.engine.name}.",
+                name,
+                f"Use engine.name={preset.engine}, or another preset.",
+            )
+        return (name, preset), preset.architecture
+
+    def machines(self) -> Machines:
+        """The machines, with what the profile and the node type supply."""
+        cluster = self.spec.cluster
+        profile_name = self.known(Kind.PROFILES, "cluster.profile", cluster.profile)
+        self.report.stop_if_errors()
+        profile = self.catalog.profile(profile_name)
+        node_name = self.chosen("cluster.node_type", cluster.node_type, profile.default_node_type)
+        node_name = self.known(Kind.NODE_TYPES, "cluster.node_type", node_name)
+        self.report.stop_if_errors()
+        node = self.catalog.node_type(node_name)
+        self.require("cluster.node_type", node_name, profile_name, profile.node_types)
+        fabric = self.chosen("cluster.fabric", cluster.fabric, node.fabric)
+        image = self.chosen(
+            "cluster.image", cluster.image, profile.images.get(self.spec.engine.name, "")
+        )
+        return Machines(
+            profile=profile_name,
+            operator=self.operator(profile_name, profile),
+            node_type=node_name,
+            nodes=cluster.nodes,
+            processes_per_node=self.processes(node_name, node),
+            accelerator=node.accelerator,
+            fabric=self.known(Kind.FABRICS, "cluster.fabric", fabric),
+            image=image,
+            storage=self.storage(profile_name, profile),
+        )
+
+    def processes(self, name: str, node: NodeType) -> int:
+        """Processes per node: given, or one for each GPU."""
+        wanted = self.spec.cluster.processes_per_node
+        field_name = "cluster.processes_per_node"
+        if wanted is None and not node.gpus:
+            self.report.error(
+                PlanCode.PROCESSES,
+                field_name,
+                f"{name} has no GPUs to count, so the number of processes is needed.",
+                "",
+                "Add cluster.processes_per_node=2, for example.",
+            )
+            return 1
+        if wanted is not None and node.gpus and wanted > node.gpus:
+            self.report.error(
+                PlanCode.PROCESSES,
+                field_name,
+                f"{wanted} processes would share the {node.gpus} GPUs of {name}.",
+                wanted,
+                f"Use at most {node.gpus}.",
+            )
+        self.origins[field_name] = Origin.CATALOG if wanted is None else Origin.YOU
+        return wanted or node.gpus
+
+    def operator(self, name: str, profile: Profile) -> Operator:
+        """What starts the processes."""
+        wanted = self.spec.cluster.operator
+        if wanted is Operator.AUTO:
+            self.origins["cluster.operator"] = Origin.CATALOG
+            return profile.operators[0]
+        self.origins["cluster.operator"] = Origin.YOU
+        self.require("cluster.operator", wanted, name, profile.operators)
+        return wanted
+
+    def storage(self, name: str, profile: Profile) -> str:
+        """The storage tier, or the existing claim."""
+        storage = self.spec.cluster.storage
+        if storage.claim is not None:
+            self.origins["cluster.storage.claim"] = Origin.YOU
+            return f"claim/{storage.claim}"
+        tier = self.chosen("cluster.storage.tier", storage.tier, profile.default_storage)
+        tier = self.known(Kind.STORAGE, "cluster.storage.tier", tier)
+        self.require("cluster.storage.tier", tier, name, profile.storage)
+        return tier
+
+    def sequence_length(self, preset: tuple[str, ModelPreset] | None) -> int:
+        """Given, or the preset's, or as long as the model allows."""
+        given = self.spec.training.sequence_length
+        dimensions = self.spec.model.dimensions
+        fallback = dimensions.max_positions if dimensions else 1
+        return self.chosen(
+            "training.sequence_length", given, preset[1].sequence_length if preset else fallback
+        )
+
+    def tokenizer(self, preset: tuple[str, ModelPreset] | None) -> str:
+        """Given, or the preset's."""
+        own = preset[1].tokenizer if preset else ""
+        return self.chosen("data.tokenizer", self.spec.data.tokenizer, own)
+
+    def sizes(self, model: Architecture) -> dict[str, int]:
+        """The parallel degrees; an `auto` with one possible value takes it."""
+        spec = self.spec.parallelism
+        # While pp_size itself is auto, nothing can be said of vp_size.
+        forced = {"ep_size": model.moe is None, "vp_size": spec.pp_size in (1, AUTO)}
+        sizes = {}
+        for name in ("tp", "pp", "cp", "ep", "vp"):
+            key = f"{name}_size"
+            if forced.get(key) and getattr(spec, key) == AUTO:
+                self.origins[f"parallelism.{key}"] = Origin.DEFAULT
+                sizes[name] = 1
+            else:
+                sizes[name] = self.number(f"parallelism.{key}")
+        sizes["etp"] = spec.etp_size
+        for key in ("training.micro_batch_size", "training.global_batch_size"):
+            self.number(key)
+        self.number("checkpoints.every_steps")
+        if spec.sharding is Sharding.AUTO:
+            self.refuse_auto("parallelism.sharding")
+        if spec.recompute is Recompute.AUTO:
+            self.refuse_auto("parallelism.recompute")
+        if spec.sequence_parallel == AUTO and sizes["tp"] > 1:
+            self.refuse_auto("parallelism.sequence_parallel")
+        return sizes
+
+    def sequence_parallel(self, tp: int) -> bool:
+        """Whether norms are split along the sequence; never with tp 1."""
+        return tp > 1 and self.spec.parallelism.sequence_parallel is True
+
+    def check_layout(
+        self,
+        model: Architecture,
+        machines: Machines,
+        sizes: dict[str, int],
+        sequence_length: int,
+        *,
+        split: bool,
+    ) -> tuple[Stage, ...]:
+        """Every rule of the layout; the stages when all hold."""
+        report = self.report
+        world = machines.world_size
+        layout_rules.check_experts(report, model, world, sizes)
+        # What a wrong tp_size breaks further on would only distract from it.
+        if layout_rules.check_tensor_parallel(report, model, sizes["tp"], sizes["etp"]):
+            layout_rules.check_world(report, world, machines.processes_per_node, sizes)
+            layout_rules.check_sequence(report, model, sequence_length, sizes, split=split)
+        return layout_rules.check_stages(
+            report, model.layers, sizes["pp"], sizes["vp"], self.spec.parallelism
+        )
+
+    def batch(self, layout: RankLayout, sequence_length: int) -> Batch:
+        """The batch of a step and how it is split."""
+        micro = self.number("training.micro_batch_size")
+        total = self.number("training.global_batch_size")
+        return layout_rules.check_batch(self.report, micro, total, layout, sequence_length)
+
+    def length(
+        self, batch: Batch, sequence_length: int, preset: tuple[str, ModelPreset] | None
+    ) -> tuple[Length, Schedule]:
+        """The length of the run and its learning rate."""
+        training, size = self.spec.training, batch.global_batch_size
+        length = run_length(training, size, sequence_length)
+        rate = training.learning_rate
+        published = preset[1].learning_rate if preset else None
+        fallback = published or DEFAULT_PEAK_LEARNING_RATE
+        peak = self.chosen("training.learning_rate.peak", rate.peak, fallback)
+        if rate.peak is None and not published:
+            self.origins["training.learning_rate.peak"] = Origin.DEFAULT
+        warmup, decay = (
+            span_samples(span, length.samples, size, sequence_length)
+            for span in (rate.warmup, rate.decay)
+        )
+        minimum = peak / 10 if rate.minimum is None else rate.minimum
+        if length.steps == 0:
+            self.report.error(
+                PlanCode.LENGTH,
+                "training.samples",
+                f"{length.samples} samples are less than one global batch of {size}.",
+                length.samples,
+                f"Use at least {size} samples.",
+            )
+        elif warmup >= decay:
+            self.report.error(
+                PlanCode.WARMUP,
+                "training.learning_rate.warmup",
+                f"the warm-up ends after {warmup:,} samples, the decay after {decay:,}.",
+                warmup,
+                "Make the warm-up shorter than the decay.",
+            )
+        saves = self.number("checkpoints.every_steps")
+        if 0 < length.steps < saves:
+            self.report.error(
+                PlanCode.SAVES,
+                "checkpoints.every_steps",
+                f"the run ends at step {length.steps:,}, before its first save at {saves:,}.",
+                saves,
+                f"Use at most {length.steps}.",
+            )
+        return length, Schedule(peak, minimum, warmup, decay)
+
+    def known(self, kind: Kind, field_name: str, name: str) -> str:
+        """The entry's own name, or an error at the field that names it."""
+        try:
+            return self.catalog.canonical(kind, name)
+        except NotInCatalogError as error:
+            rule, _, fix = str(error).partition(". ")
+            self.report.error(
+                PlanCode.NAME, field_name, f"{rule[:1].lower()}{rule[1:]}.", name, fix
+            )
+            return name
+
+    def require(self, field_name: str, name: str, profile: str, known: tuple[str, ...]) -> None:
+        """An error unless the profile has the thing."""
+        if name not in known:
+            self.report.error(
+                PlanCode.NODE_TYPE,
+                field_name,
+                f"a cluster of profile {profile} has no {name}.",
+                name,
+                f"Use one of: {', '.join(known)}.",
+            )
+
+    def chosen[T](self, field_name: str, given: T | None, fallback: T) -> T:
+        """The given value, or the one that the catalog supplies."""
+        self.origins[field_name] = Origin.CATALOG if given is None else Origin.YOU
+        return fallback if given is None else given
+
+    def path(self, field_name: str, fallback: str) -> str:
+        """The given location, or the usual one."""
+        section, _, key = field_name.partition(".")
+        given: str | None = getattr(getattr(self.spec, section), key)
+        self.origins[field_name] = Origin.DEFAULT if given is None else Origin.YOU
+        return fallback if given is None else given
+
+    def number(self, field_name: str) -> int:
+        """The number in a field that could also be `auto`."""
+        section, _, key = field_name.partition(".")
+        value = getattr(getattr(self.spec, section), key)
+        if value == AUTO:
+            self.refuse_auto(field_name)
+            return 1
+        self.origins[field_name] = Origin.YOU
+        return int(value)
+
+    def refuse_auto(self, field_name: str) -> None:
+        """Remember a field that nothing can fill yet."""
+        if field_name not in self.autos:
+            self.autos.append(field_name)
+
+    def report_autos(self) -> None:
+        """One finding for all fields that are still `auto`, at the first of them."""
+        if not self.autos:
+            return
+        names = ", ".join(self.autos)
+        verb = "is" if len(self.autos) == 1 else "are"
+        self.report.error(
+            PlanCode.AUTO,
+            self.autos[0],
+            f"{names} {verb} auto, and the planner that will choose is not part of this version.",
+            AUTO,
+            "Write the values; seatrial init proposes some.",
+        )
+
+
+def _layout(world_size: int, sizes: dict[str, int]) -> RankLayout:
+    """The grid, with the data-parallel size that is left."""
+    used = sizes["tp"] * sizes["pp"] * sizes["cp"]
+    return RankLayout(
+        tp_size=sizes["tp"],
+        cp_size=sizes["cp"],
+        dp_size=world_size // used,
+        pp_size=sizes["pp"],
+        vp_size=sizes["vp"],
+        ep_size=sizes["ep"],
+        etp_size=sizes["etp"],
+    )
+
+
+def waits_for_planner(error: FindingsError) -> bool:
+    """Whether nothing but `auto` keeps the spec from becoming a plan."""
+    return all(finding.code == PlanCode.AUTO for finding in error.findings)

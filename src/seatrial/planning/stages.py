@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which layers each pipeline stage holds, by Megatron's rules.
+
+`megatron/core/transformer/transformer_block.py` (get_num_layers_to_build) and the checks of
+`transformer_config.py`: stages are equal, except that the first and the last may be given their
+own number of layers; with chunks, chunk c of every stage comes before chunk c + 1 of any.
+"""
+
+from dataclasses import dataclass
+
+from seatrial.spec.parallelism import ParallelismSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pipeline stage."""
+
+    index: int
+    """Number of the stage, from 0."""
+    chunks: tuple[tuple[int, ...], ...]
+    """The layers, numbered from 0, of each of its chunks."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """All layers of the stage."""
+        return tuple(layer for chunk in self.chunks for layer in chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """Why layers cannot be shared out, and what would go."""
+
+    reason: str
+    """The rule that is broken."""
+    fix: str
+    """What would fit."""
+    field: str
+    """The spec field to change."""
+
+
+def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] | Uneven:
+    """How many layers each stage gets, or why that cannot be."""
+    first, last = spec.first_stage_layers, spec.last_stage_layers
+    middle = layers - (first or 0) - (last or 0)
+    stages = pp_size - (first is not None) - (last is not None)
+    if stages < 0 or (pp_size == 1 and (first or last)):
+        field = "first_stage_layers" if first is not None else "last_stage_layers"
+        return Uneven(
+            f"pp_size is {pp_size}: there are no further stages to be different from.",
+            "Remove it, or use a larger pp_size.",
+            field,
+        )
+    if middle < 0 or (stages == 0) != (middle == 0) or (stages and middle % stages):
+        return _uneven(layers, pp_size, middle, stages, spec)
+    share = middle // stages if stages else 0
+    sizes = [share] * pp_size
+    if first is not None:
+        sizes[0] = first
+    if last is not None:
+        sizes[-1] = last
+    return sizes
+
+
+def _uneven(layers: int, pp_size: int, middle: int, stages: int, spec: ParallelismSpec) -> Uneven:
+    """What to say when the division does not come out."""
+    divisors = [n for n in range(1, layers + 1) if layers % n == 0]
+    even = " or ".join(str(n) for n in _around(divisors, pp_size))
+    if spec.first_stage_layers is None and spec.last_stage_layers is None:
+        proposal = _uneven_ends(layers, pp_size)
+        return Uneven(
+            f"{layers} layers cannot be shared evenly by {pp_size} pipeline stages.",
+            f"Use pp_size {even}{proposal}.",
+            "pp_size",
+        )
+    return Uneven(
+        f"{middle} of {layers} layers are left for {stages} middle stages.",
+        f"Choose first_stage_layers and last_stage_layers so that the rest divides by {stages}."
+        if stages
+        else f"Make the two add up to {layers}.",
+        "first_stage_layers" if spec.first_stage_layers is not None else "last_stage_layers",
+    )
+
+
+def _uneven_ends(layers: int, pp_size: int) -> str:
+    """Sizes of the first and last stage that would make the division come out, in words."""
+    if pp_size < 3 or layers < pp_size:
+        return ""
+    share = -(-layers // pp_size)
+    for ends in range(2 * share, 1, -1):
+        if (layers - ends) % (pp_size - 2) == 0 and layers > ends:
+            first = (ends + 1) // 2
+            last = ends - first
+            return f", or keep it with first_stage_layers {first} and last_stage_layers {last}"
+    return ""
+
+
+def _around(numbers: list[int], wanted: int) -> list[int]:
+    """The nearest of the numbers below and above the wanted one."""
+    below = [n for n in numbers if n < wanted]
+    above = [n for n in numbers if n > wanted]
+    return below[-1:] + above[:1]
+
+
+def stages_of(sizes: list[int], vp_size: int) -> tuple[Stage, ...]:
+    """The stages with their layers numbered; every size must divide by `vp_size`."""
+    chunks: list[list[tuple[int, ...]]] = [[] for _ in sizes]
+    following = 0
+    for _ in range(vp_size):
+        for stage, size in enumerate(sizes):
+            share = size // vp_size
+            chunks[stage].append(tuple(range(following, following + share)))
+            following += share
+    return tuple(Stage(index, tuple(own)) for index, own in enumerate(chunks))

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The recipes: specs that come with Seatrial, one for each scenario that people start from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.errors import NotInCatalogError
+from seatrial.naming import nearest
+from seatrial.spec.loader import load
+from seatrial.spec.run import RunSpec
+
+DIRECTORY = Path(__file__).parent / "data"
+"""Where the shipped specs lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One shipped spec."""
+
+    name: str
+    """Its name on the command line."""
+    path: Path
+    """The file."""
+
+    @property
+    def text(self) -> str:
+        """The file as it is, comments included."""
+        return self.path.read_text()
+
+    @property
+    def spec(self) -> RunSpec:
+        """The spec in the file."""
+        return load(self.path).spec
+
+
+def recipe_names() -> list[str]:
+    """The names of all recipes, sorted."""
+    return sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of that name."""
+    names = recipe_names()
+    if name not in names:
+        match = nearest(name, names)
+        hint = f"Did you mean {match}?" if match else "See: seatrial recipes list."
+        raise NotInCatalogError(f"There is no recipe {name!r}. {hint}")
+    return Recipe(name, DIRECTORY / f"{name}.yaml")

@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model's dimensions, complete: what a preset holds, and what a spec may write out."""
+
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
+
+from seatrial.spec.base import SpecModel, broken
+from seatrial.spec.scalars import (
+    LARGEST,
+    Flag,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+
+
+class Family(StrEnum):
+    """A family gives a model its usual parts; each part can still be set on its own."""
+
+    GPT = "gpt"
+    """Learned positions, LayerNorm, GELU, biases, embeddings tied (GPT-2, GPT-3)."""
+    LLAMA = "llama"
+    """Rotary positions, RMSNorm, SwiGLU, no biases, embeddings apart (Llama, Mixtral, Qwen)."""
+    MPT = "mpt"
+    """As GPT, in LLM Foundry: what its MPT recipes train (released MPT-7B has ALiBi, no biases)."""
+
+
+class Positions(StrEnum):
+    """How a model knows where a token stands."""
+
+    LEARNED = "learned"
+    """A trained table of `max_positions` rows."""
+    ROPE = "rope"
+    """Rotary embedding of queries and keys; no parameters."""
+    ALIBI = "alibi"
+    """A bias on attention scores that grows with distance; no parameters."""
+
+
+class Norm(StrEnum):
+    """The normalisation of a layer's input."""
+
+    LAYERNORM = "layernorm"
+    """Mean and variance, with weight and bias."""
+    LAYERNORM_NO_BIAS = "layernorm-no-bias"
+    """Mean and variance, with weight only."""
+    RMSNORM = "rmsnorm"
+    """Root mean square, with weight only."""
+
+
+class Activation(StrEnum):
+    """The non-linearity of the feed-forward block."""
+
+    GELU = "gelu"
+    """One projection up, GELU, one down."""
+    SWIGLU = "swiglu"
+    """Two projections up, one gating the other through SiLU, one down."""
+
+
+class MixtureOfExperts(SpecModel):
+    """The experts that replace the feed-forward block of a layer."""
+
+    experts: PositiveInt
+    """Routed experts per layer."""
+    top_k: PositiveInt
+    """Experts that each token goes through."""
+    expert_ffn_hidden_size: PositiveInt
+    """Inner width of one routed expert."""
+    shared_expert_ffn_hidden_size: NonNegativeInt = 0
+    """Inner width of the expert that every token goes through; 0 for none."""
+    dense_layers: NonNegativeInt = 0
+    """Leading layers that keep an ordinary feed-forward block."""
+    aux_loss_coefficient: NonNegativeFloat = 0.01
+    """Weight of the loss that keeps the experts evenly used."""
+
+    @field_validator("top_k")
+    @classmethod
+    def _not_above_experts(cls, top_k: int, info: ValidationInfo) -> int:
+        experts = info.data.get("experts")
+        if experts is not None and top_k > experts:
+            raise broken(
+                f"a token cannot go through {top_k} of {experts} experts.",
+                f"Use at most {experts}.",
+            )
+        return top_k
+
+
+_FAMILY_PARTS: dict[Family, dict[str, Any]] = {
+    Family.GPT: {
+        "positions": Positions.LEARNED,
+        "norm": Norm.LAYERNORM,
+        "activation": Activation.GELU,
+        "linear_bias": True,
+        "tied_embeddings": True,
+    },
+    Family.LLAMA: {
+        "positions": Positions.ROPE,
+        "norm": Norm.RMSNORM,
+        "activation": Activation.SWIGLU,
+        "linear_bias": False,
+        "tied_embeddings": False,
+    },
+    Family.MPT: {
+        "positions": Positions.LEARNED,
+        "norm": Norm.LAYERNORM,
+        "activation": Activation.GELU,
+        "linear_bias": True,
+        "tied_embeddings": True,
+    },
+}
+
+
+def _size(value: Any) -> int:
+    """The value when it can be a size, else 0."""
+    return value if isinstance(value, int) and 0 < value <= LARGEST else 0
+
+
+class Architecture(SpecModel):
+    """Every dimension that decides a model's parameters."""
+
+    # The family and the sizes supply the rest, so an editor must not ask for it.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "required": ["family", "layers", "hidden_size", "heads", "vocab_size", "max_positions"]
+        }
+    )
+
+    family: Family
+    """What kind of model it is."""
+    layers: PositiveInt
+    """Transformer layers."""
+    hidden_size: PositiveInt
+    """Width of the residual stream."""
+    heads: PositiveInt
+    """Attention heads for queries."""
+    kv_heads: PositiveInt
+    """Attention heads for keys and values, fewer for grouped-query attention; else `heads`."""
+    head_dim: PositiveInt
+    """Width of one attention head; `hidden_size / heads` when absent and a whole number."""
+    ffn_hidden_size: PositiveInt
+    """Inner width of the feed-forward block; four times `hidden_size` when absent."""
+    vocab_size: PositiveInt
+    """Entries of the tokenizer, before padding."""
+    max_positions: PositiveInt
+    """Longest sequence; the number of rows of the table when positions are learned."""
+    positions: Positions
+    """How the model knows where a token stands; the family's own when absent."""
+    rope_theta: PositiveFloat = 10000.0
+    """Base of the rotary frequencies; no effect without rotary positions."""
+    norm: Norm
+    """Normalisation of each block's input; the family's own when absent."""
+    qk_norm: Flag = False
+    """Whether queries and keys are normalised per head."""
+    activation: Activation
+    """Non-linearity of the feed-forward block; the family's own when absent."""
+    linear_bias: Flag
+    """Whether linear layers have biases; as in the family when absent."""
+    qkv_bias: Flag = False
+    """Whether the query, key and value projections have biases although the others have none."""
+    tied_embeddings: Flag
+    """Whether the output projection is the input embedding; as in the family when absent."""
+    moe: MixtureOfExperts | None = None
+    """The experts; absent in a dense model."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_family(cls, given: Any) -> Any:
+        """Let the family, and the sizes that are given, supply what is left out."""
+        if not isinstance(given, dict):
+            return given
+        # Where the family or a size is itself absent or wrong, the model is refused for that
+        # alone: what would follow from it is filled with anything, so as not to be missed too.
+        family = given.get("family")
+        known = isinstance(family, str) and family in list(Family)
+        filled = _FAMILY_PARTS[Family(str(family)) if known else Family.GPT] | given
+        hidden, heads = _size(filled.get("hidden_size")), _size(filled.get("heads"))
+        filled.setdefault("kv_heads", heads or 1)
+        filled.setdefault("ffn_hidden_size", 4 * hidden or 1)
+        if not hidden or not heads or hidden % heads == 0:
+            filled.setdefault("head_dim", hidden // heads if hidden and heads else 1)
+        return filled
+
+    @field_validator("kv_heads")
+    @classmethod
+    def _shares_heads_evenly(cls, kv_heads: int, info: ValidationInfo) -> int:
+        heads = info.data.get("heads")
+        if heads is not None and heads % kv_heads:
+            # Looking for divisors of a mistyped number could take for ever.
+            below = range(1, min(heads, 1024) + 1)
+            divisors = ", ".join(str(n) for n in below if heads % n == 0)
+            raise broken(
+                f"{heads} heads cannot share {kv_heads} heads for keys and values evenly.",
+                f"Use a divisor of {heads}, such as {divisors}.",
+            )
+        return kv_heads
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether the model is a mixture of experts."""
+        return self.moe is not None
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some dimensions changed, validated again."""
+        return type(self).model_validate(self.model_dump() | changes)

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The data section: where the text comes from, and how it becomes tokens."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+
+from seatrial.spec.base import SpecModel, broken, require_one_of
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.scalars import LARGEST, Flag, PositiveFloat, PositiveInt
+
+
+def _split(value: Any) -> tuple[float, float, float]:
+    """Three shares, the first above 0."""
+    shares = value if isinstance(value, list | tuple) else ()
+    numbers = [
+        float(x)
+        for x in shares
+        if isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= LARGEST
+    ]
+    if len(shares) != 3 or len(numbers) != 3:
+        raise broken(
+            "must be three shares, for training, validation and test.",
+            "Write for example [98, 2, 0].",
+            SpecCode.TYPE,
+        )
+    train, validation, test = numbers
+    if train == 0:
+        raise broken("no share is left for training.", "Write for example [98, 2, 0].")
+    return train, validation, test
+
+
+Split = Annotated[
+    tuple[float, float, float],
+    BeforeValidator(_split),
+    WithJsonSchema(
+        {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 3, "maxItems": 3}
+    ),
+]
+
+
+class SourceFormat(StrEnum):
+    """How the documents of a source are stored."""
+
+    AUTO = "auto"
+    """By the files' names."""
+    JSONL = "jsonl"
+    """One JSON object a line, plain or compressed (`.gz`, `.zst`)."""
+    PARQUET = "parquet"
+    """Parquet files."""
+    TEXT = "text"
+    """One document a file."""
+
+
+class DataSource(SpecModel):
+    """One corpus: raw text to be prepared, or data that is prepared already."""
+
+    name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")
+    """Short name: lower-case letters, digits, `.`, `_`, `-`; made from the address when absent."""
+    from_: str | None = Field(default=None, alias="from", min_length=1)
+    """Raw text: `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `gs://` or a path."""
+    prepared: str | None = Field(default=None, validate_default=True, min_length=1)
+    """Data that is prepared already: the path of a `.bin`/`.idx` pair without its ending."""
+    weight: PositiveFloat | None = None
+    """Share of this source in the blend, relative to the others; by size when none has one."""
+    files: str | None = None
+    """Glob of the files to take, below the address; all known formats when absent."""
+    format: SourceFormat = SourceFormat.AUTO
+    """How the documents are stored."""
+    text_field: str = "text"
+    """Field of a document that holds its text."""
+    domain_field: str | None = None
+    """Field by which the source is split into domains, such as `meta.redpajama_set_name`."""
+    sample_files: PositiveInt | None = None
+    """Take only this many files, spread evenly over the source, for a quick test."""
+
+    @field_validator("prepared")
+    @classmethod
+    def _exactly_one(cls, prepared: object, info: ValidationInfo) -> object:
+        require_one_of(info.data, prepared, "from_", "prepared")
+        return prepared
+
+
+class DataSpec(SpecModel):
+    """What the model reads: sources, or the engine's mock data for a test."""
+
+    sources: tuple[DataSource, ...] | None = None
+    """The corpora, in order."""
+    mock: Flag | None = Field(default=None, validate_default=True)
+    """True for the engine's own made-up data instead of sources; for tests of a layout."""
+    tokenizer: str | None = Field(
+        default=None, pattern=r"^(hf://[^\s@]+(@[^\s@]+)?|[^\s:]*/[^\s:]+)$"
+    )
+    """`hf://NAME@REVISION`, or the path of a tokenizer file; the preset's own when absent."""
+    split: Split = (98.0, 2.0, 0.0)
+    """Shares of the data for training, validation and test."""
+    location: str | None = None
+    """Where prepared data are kept; below the storage's mount when absent."""
+
+    @field_validator("sources")
+    @classmethod
+    def _weights_for_all_or_none(
+        cls, sources: tuple[DataSource, ...] | None
+    ) -> tuple[DataSource, ...] | None:
+        if sources == ():
+            raise broken("the list is empty.", "Add a source, or use mock: true for a test.")
+        weights = [source.weight for source in sources or ()]
+        if None in weights and any(weights):
+            raise broken(
+                f"some sources have a weight, and sources[{weights.index(None)}] has none.",
+                "Give every source a weight, or none to blend by size.",
+            )
+        return sources
+
+    @field_validator("mock")
+    @classmethod
+    def _exactly_one(cls, mock: bool | None, info: ValidationInfo) -> bool | None:
+        if mock is False and info.data.get("sources", ()) is None:
+            raise broken(
+                "mock is false and there are no sources, so there is nothing to read.",
+                "Add sources, or write mock: true for a test.",
+            )
+        require_one_of(info.data, mock or None, "sources", "mock")
+        return mock

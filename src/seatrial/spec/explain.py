@@ -1,0 +1,267 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pydantic's errors -> findings that say where, which rule, which value and what to do."""
+
+import re
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from seatrial.findings import Finding, Severity, Where
+from seatrial.naming import nearest
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.fields import field_at, places_named, siblings
+from seatrial.spec.secrets import shown, shown_key
+from seatrial.spec.tree import Node, Path, dotted
+
+_SECTION = "a section of key: value lines"
+_TRUTH = "true or false"
+_TRUTHS = {
+    **dict.fromkeys(("true", "yes", "on"), "true"),
+    **dict.fromkeys(("false", "no", "off"), "false"),
+}
+# Straight quotes, and the ones that word processors make of them.
+_QUOTES = " \"'\u2018\u2019\u201c\u201d\u201e"
+
+Explanation = tuple[SpecCode, str, str]
+"""Code, rule and fix."""
+
+
+def where(root: Node, path: Path, *, of_key: bool = False) -> Where:
+    """The place of a path: of its value, of its key, or of the section in which it is missing."""
+    node, reached = root.at(path)
+    # A section or a list begins below its key, where a reader would not look for it.
+    below = isinstance(node.value, dict | list) and node.line != node.key_line
+    at_key = of_key or below or not reached
+    line, column = (node.key_line, node.key_column) if at_key else (node.line, node.column)
+    return Where(dotted(path), node.file, line or node.line, column or node.column)
+
+
+def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
+    """One finding per error, in the order of the file."""
+    errors = list(errors)
+    misspelt = {
+        (*error["loc"][:-1], meant(error["loc"]))
+        for error in errors
+        if error["type"] == "extra_forbidden"
+    }
+    found = []
+    for error in errors:
+        path, of_key = _user_path(error)
+        absent = _absent(error)
+        # A misspelt key is one mistake, though it leaves its field missing as well.
+        if misspelt.intersection(absent) or any(root.spoken_for(p) for p in (path, *absent)):
+            continue
+        node, reached = root.at(path)
+        if reached and not of_key and node.holds_faulty():
+            continue
+        if absent:
+            path = absent[0] if len(absent) == 1 else path[:-1]
+        code, rule, fix = _EXPLANATIONS.get(error["type"], _otherwise)(error, path)
+        place = where(root, path, of_key=of_key)
+        # The value of a key that nobody knows could be anything, a secret included.
+        unknown = absent or code is SpecCode.UNKNOWN_KEY
+        value = "" if unknown else shown(error["input"], path)
+        found.append(Finding(code, Severity.ERROR, place, rule, value, fix))
+    return sorted(found, key=lambda finding: (finding.where.line, finding.where.column))
+
+
+def _absent(error: ErrorDetails) -> list[Path]:
+    """The fields of which one is missing, when that is the error."""
+    if error["type"] == "missing":
+        return [error["loc"]]
+    return [(*error["loc"][:-1], key) for key in error.get("ctx", {}).get("absent", ())]
+
+
+def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
+    """The error's place in the file, and whether it speaks of the key rather than the value."""
+    path = error["loc"]
+    if error["type"] == "extra_forbidden":
+        return path, True
+    # Pydantic adds this where the key of a mapping is wrong.
+    return (path[:-1], True) if path[-1] == "[key]" else (path, False)
+
+
+def meant(path: Path) -> str | None:
+    """The key of the section that a misspelt one was most likely meant to be."""
+    key, known = str(path[-1]), siblings(path)
+    longer = (k for k in known if len(k) > 2 and re.match(f"{k}[a-z]", key, re.IGNORECASE))
+    return nearest(key, known) or next(longer, None)
+
+
+def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
+    key, known = str(path[-1]), siblings(path)
+    section = dotted(path[:-1]) or "a spec"
+    match, elsewhere = meant(path), places_named(key)[:3]
+    if match:
+        fix = f"Did you mean {' or '.join([match, *elsewhere])}?"
+    elif elsewhere:
+        fix = f"It belongs at {' or '.join(elsewhere)}."
+    else:
+        fix = f"Remove it, or use one of: {', '.join(known)}."
+    return SpecCode.UNKNOWN_KEY, f"{section} has no key {shown_key(key)}.", fix
+
+
+def _missing(error: ErrorDetails, path: Path) -> Explanation:
+    return SpecCode.MISSING, f"{path[-1]} is required.", f"Add {path[-1]}:{_meaning(path)}."
+
+
+def _meaning(path: Path) -> str:
+    """What a field is for, in brackets."""
+    field = field_at(path)
+    return f" ({field.doc[:1].lower()}{field.doc[1:].rstrip('.')})" if field else ""
+
+
+def _wrong_type(wanted: str, example: str) -> Callable[[ErrorDetails, Path], Explanation]:
+    """An explanation for a value that should have been something else."""
+
+    def explain(error: ErrorDetails, path: Path) -> Explanation:
+        value = error["input"]
+        if value is None:
+            return _no_value(wanted, path)
+        fix = f"Write {example}."
+        bare = value.strip(_QUOTES) if isinstance(value, str) else ""
+        if _unquoted(bare, wanted):
+            fix = f"Write {bare} without quotes."
+        elif wanted == "text" and isinstance(value, bool | int | float):
+            text = str(value).lower() if isinstance(value, bool) else value
+            fix = f'Write it in quotes: "{text}".'
+        elif wanted == _TRUTH and bare.lower() in _TRUTHS:
+            fix = f"Write {_TRUTHS[bare.lower()]}, without quotes."
+        elif wanted == _SECTION:
+            fix = _section_fix(value, path)
+        return SpecCode.TYPE, f"must be {wanted}, not {shown(value, path)}.", fix
+
+    return explain
+
+
+def _no_value(wanted: str, path: Path) -> Explanation:
+    """A key with nothing after its colon."""
+    name = shown_key(path[-1]) if isinstance(path[-1], str) else "the item"
+    field = field_at(path)
+    if wanted == _SECTION:
+        fix = "Indent its key: value lines below it"
+    else:
+        fix = f"Write {wanted} after the colon{_meaning(path)}"
+    if isinstance(path[-1], int) or (field is not None and not field.info.is_required()):
+        fix += ", or remove it"
+    return SpecCode.TYPE, f"{name} has no value.", f"{fix}."
+
+
+def _section_fix(value: object, path: Path) -> str:
+    """How a section is written, with its keys where they are known."""
+    known = siblings((*path, ""))
+    keys = f"; its keys are {', '.join(known)}" if known else ""
+    if isinstance(value, list):
+        return f"Write key: value lines below it, without hyphens{keys}."
+    if isinstance(path[-1], int):
+        return f"Write key: value lines after the hyphen{keys}."
+    return f"Write key: value lines below it, indented{keys}."
+
+
+def _unquoted(value: str, wanted: str) -> bool:
+    """Whether the text would be right if only it were not quoted."""
+    if "number" not in wanted:
+        return False
+    try:
+        number = float(value)
+    except ValueError:
+        return False
+    return isfinite(number) and ("whole" not in wanted or number.is_integer())
+
+
+def _choices(error: ErrorDetails, path: Path) -> Explanation:
+    text = str(error.get("ctx", {}).get("expected", ""))
+    known = [word for word in text.replace(" or ", ", ").replace("'", "").split(", ") if word]
+    value = error["input"]
+    match = nearest(value, known) if isinstance(value, str) else None
+    fix = (
+        f"Did you mean {match}? All choices: {', '.join(known)}."
+        if match
+        else (f"Use one of: {', '.join(known)}.")
+    )
+    return SpecCode.RANGE, f"{shown(value, path)} is not a choice here.", fix
+
+
+def _limit(error: ErrorDetails, path: Path) -> Explanation:
+    bounds = {
+        "gt": ("above {}", "a number above {}"),
+        "ge": ("at least {}", "{} or more"),
+        "lt": ("below {}", "a number below {}"),
+        "le": ("at most {}", "{} or less"),
+    }
+    context = error.get("ctx", {})
+    (rule, fix), bound = next((bounds[key], context[key]) for key in context if key in bounds)
+    limit = f"{bound:g}" if isinstance(bound, float) else str(bound)
+    return (
+        SpecCode.RANGE,
+        f"must be {rule.format(limit)}, not {shown(error['input'], path)}.",
+        f"Use {fix.format(limit)}.",
+    )
+
+
+def _form(error: ErrorDetails, path: Path) -> Explanation:
+    rule = f"{shown(error['input'], path)} does not have the right form."
+    return SpecCode.TYPE, rule, _expected(path)
+
+
+def _empty(error: ErrorDetails, path: Path) -> Explanation:
+    return SpecCode.RANGE, "must not be empty.", _expected(path)
+
+
+def _expected(path: Path) -> str:
+    """What the field takes, as its docstring says it."""
+    field = field_at(path)
+    if field is None:
+        return "See the reference of the spec."
+    return f"Expected: {field.doc}"
+
+
+def _rule(error: ErrorDetails, path: Path) -> Explanation:
+    context: dict[str, Any] = error.get("ctx", {})
+    return SpecCode(context["code"]), str(context["rule"]), str(context["fix"])
+
+
+def _otherwise(error: ErrorDetails, path: Path) -> Explanation:
+    return SpecCode.TYPE, f"{error['msg']}.", "See the reference of the spec."
+
+
+_whole_number = _wrong_type("a whole number", "a whole number such as 8")
+_number = _wrong_type("a number", "a number such as 0.1 or 6e-5")
+_finite = _wrong_type("a finite number", "a number such as 0.1 or 6e-5")
+_truth = _wrong_type(_TRUTH, "true or false")
+_text = _wrong_type("text", "one text after the colon")
+_section = _wrong_type(_SECTION, "key: value lines below it, indented")
+_list = _wrong_type("a list", "its items below it, each after a hyphen")
+
+_EXPLANATIONS: dict[str, Callable[[ErrorDetails, Path], Explanation]] = {
+    "extra_forbidden": _unknown_key,
+    "missing": _missing,
+    "int_type": _whole_number,
+    "int_parsing": _whole_number,
+    "int_from_float": _whole_number,
+    "float_type": _number,
+    "float_parsing": _number,
+    "finite_number": _finite,
+    "bool_type": _truth,
+    "bool_parsing": _truth,
+    "string_type": _text,
+    "model_type": _section,
+    "model_attributes_type": _section,
+    "dict_type": _section,
+    "mapping_type": _section,
+    "tuple_type": _list,
+    "list_type": _list,
+    "enum": _choices,
+    "literal_error": _choices,
+    "greater_than": _limit,
+    "greater_than_equal": _limit,
+    "less_than": _limit,
+    "less_than_equal": _limit,
+    "string_pattern_mismatch": _form,
+    "string_too_short": _empty,
+    "too_short": _empty,
+    "seatrial_rule": _rule,
+}

@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A spec file and overrides -> a RunSpec that still knows which line each value came from."""
+
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from seatrial.errors import FindingsError, UnreadableError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.spec import explain, overrides, upgrade
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.run import RunSpec
+from seatrial.spec.secrets import REDACTED, looks_secret, names_secret, shown_key
+from seatrial.spec.syntax import Lines
+from seatrial.spec.tree import Node, parse
+
+MAX_BYTES = 1 << 20
+"""A spec is a page; a megabyte is something else under its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSpec:
+    """A valid spec, and where each of its values stands."""
+
+    spec: RunSpec
+    """What the user wants."""
+    root: Node
+    """The file as a tree of places."""
+
+    def where(self, field: str) -> Where:
+        """The place of a field in the file, or of the section in which it would stand."""
+        path = tuple(int(part) if part.isdigit() else part for part in _parts(field))
+        return explain.where(self.root, path)
+
+    def given(self, field: str) -> bool:
+        """Whether the user wrote the field, rather than leaving it to a default."""
+        path = tuple(int(part) if part.isdigit() else part for part in _parts(field))
+        return self.root.at(path)[1]
+
+
+def _parts(field: str) -> list[str]:
+    """The keys of `data.sources[0].weight`."""
+    return [part for part in field.replace("[", ".").replace("]", "").split(".") if part]
+
+
+def load(path: Path, overriding: tuple[str, ...] = ()) -> LoadedSpec:
+    """The spec in a file with overrides applied; raises with every finding at once."""
+    return loads(_read(path), str(path), overriding)
+
+
+def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
+    """The spec in a text; `file` is the name that findings give it."""
+    root, findings = parse(text, file)
+    if not isinstance(root.value, dict):
+        raise UnreadableError(_not_a_mapping(root))
+    root, versions = upgrade.to_current(root)
+    if versions:
+        raise FindingsError(_in_file_order(versions + findings))
+    refused = overrides.apply(root, overriding) + _secrets(root)
+    spec = None
+    try:
+        # Only the keys that are documented: `from`, and not the attribute `from_`.
+        spec = RunSpec.model_validate(root.plain(), by_alias=True, by_name=False)
+    except ValidationError as error:
+        spoken_for = {finding.where.field for finding in refused}
+        findings += [
+            finding
+            for finding in explain.findings_of(error.errors(), root)
+            if finding.where.field not in spoken_for
+        ]
+    findings += refused
+    if findings or spec is None:
+        raise FindingsError(_in_file_order(findings))
+    return LoadedSpec(spec, root)
+
+
+def _in_file_order(findings: list[Finding]) -> list[Finding]:
+    """The findings from the top of the file to its end; those about overrides come first."""
+    return sorted(findings, key=lambda finding: (finding.where.line, finding.where.column))
+
+
+def _read(path: Path) -> str:
+    """The text of the file."""
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _unreadable(
+            path, "there is no such file.", "Check the path, or make one: seatrial init."
+        ) from None
+    except IsADirectoryError:
+        raise _unreadable(path, "this is a directory.", "Name the spec inside it.") from None
+    except OSError as error:
+        raise _unreadable(
+            path, f"it cannot be read: {error.strerror}.", "Check its permissions."
+        ) from None
+    if len(raw) > MAX_BYTES:
+        raise _unreadable(path, "it is larger than 1 MiB; a spec is a page.", "Check the path.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise _unreadable(
+                path, "this is UTF-16 text; a spec is UTF-8.", "Save the file as UTF-8.", 1, 1
+            ) from None
+        before = raw[: error.start].decode("utf-8-sig")
+        line, column = Lines(before).place(len(before))
+        rule = f"the byte 0x{raw[error.start]:02x} stands here, which is not UTF-8 text."
+        raise _unreadable(path, rule, "Save the file as UTF-8.", line, column) from None
+
+
+def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0) -> UnreadableError:
+    where = Where(file=str(path), line=line, column=column)
+    return UnreadableError(Finding(SpecCode.UNREADABLE, Severity.ERROR, where, rule, "", fix))
+
+
+def _not_a_mapping(root: Node) -> Finding:
+    """The finding for a file that is empty, a list or a single value."""
+    what = "holds one value and no keys"
+    if root.value is None:
+        what = "is empty, or has only comments"
+    elif isinstance(root.value, list):
+        what = "is a list"
+    return Finding(
+        SpecCode.SHAPE,
+        Severity.ERROR,
+        Where(file=root.file, line=root.line, column=root.column),
+        f"the file {what}; a spec is made of key: value lines.",
+        "",
+        "Make one with seatrial init, or start from seatrial recipes copy.",
+    )
+
+
+def _secrets(root: Node) -> list[Finding]:
+    """A finding for every value that is a secret by its form or its name; it is not repeated."""
+    found = []
+    for path, value in root.walk():
+        if not _holds_secret(path, value):
+            continue
+        fix = "put it in a Kubernetes secret and name that in cluster.secrets."
+        if path[:2] == ("cluster", "env") and not looks_secret(path[-1]):
+            name = shown_key(str(path[-1]))
+            fix = f"add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}."
+        elif path[:2] == ("cluster", "secrets"):
+            fix = "put it in a Kubernetes secret, and here only its name and key."
+        found.append(
+            Finding(
+                SpecCode.SECRET,
+                Severity.ERROR,
+                explain.where(root, path, of_key=looks_secret(path[-1])),
+                "this is a secret, by its form or its name; a spec never holds one.",
+                REDACTED,
+                f"Remove it (revoke it if the file was shared), and {fix}",
+            )
+        )
+    return found
+
+
+def _holds_secret(path: tuple[str | int, ...], value: object) -> bool:
+    """Whether a scalar, its key or its place says that it is a secret."""
+    if any(looks_secret(key) for key in path) or looks_secret(value):
+        return True
+    if not path or value is None or isinstance(value, bool):
+        return False
+    # A secret is named here, never given: a key of another meaning would hold it.
+    in_reference = path[:2] == ("cluster", "secrets") and len(path) > 3
+    return names_secret(str(path[-1])) or (in_reference and explain.meant(path) is None)

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`key=value` overrides: one field of a spec set from the command line."""
+
+import re
+
+from seatrial.errors import UnreadableError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.secrets import shown
+from seatrial.spec.tree import Node, Path, dotted, parse
+
+OVERRIDE = "override"
+"""What stands in place of a file's name where a finding speaks of an override."""
+
+_KEY = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*|\[\d{1,6}\])*", re.ASCII)
+_PART = re.compile(r"[A-Za-z_][\w-]*|\d+", re.ASCII)
+
+
+def apply(root: Node, overrides: tuple[str, ...]) -> list[Finding]:
+    """Set each override in the tree; findings for those that cannot be applied."""
+    findings = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not _KEY.fullmatch(key):
+            rule = f"{shown(text)} is not an override."
+            findings.append(_finding("", rule, "Write KEY=VALUE, such as training.tokens=10B."))
+            continue
+        try:
+            node, problems = parse(value, OVERRIDE)
+        except UnreadableError as error:
+            findings.append(_finding(key, error.finding.rule, "Put the value in quotes for YAML."))
+            continue
+        if problems:
+            findings += [_finding(key, found.rule, found.fix) for found in problems]
+            continue
+        _strip_places(node)
+        refused = _set(root, tuple(int(p) if p.isdigit() else p for p in _PART.findall(key)), node)
+        if refused:
+            findings.append(_finding(key, *refused))
+    return findings
+
+
+def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
+    """Put the value at the path, making sections on the way; rule and fix when it cannot be."""
+    node = root
+    for depth, key in enumerate(path):
+        last = depth == len(path) - 1
+        around = dotted(path[:depth])
+        if isinstance(key, int):
+            if not isinstance(node.value, list):
+                return f"{around} is not a list.", f"Remove [{key}], or give the list in the file."
+            if key >= len(node.value):
+                known = len(node.value)
+                return (
+                    f"{around} has {known} item{'' if known == 1 else 's'}, counted from 0.",
+                    f"Use an index below {known}, or add the item in the file.",
+                )
+        elif not isinstance(node.value, dict):
+            what = "a list" if isinstance(node.value, list) else "a value"
+            fix = f"Name an item, such as {around}[0]." if what == "a list" else "Check the key."
+            return f"{around} is {what}, and has no key {key}.", fix
+        if last:
+            _put(node, key, value)
+            return None
+        child = node.child(key)
+        if child is None or child.value is None:
+            if isinstance(path[depth + 1], int):
+                there = dotted(path[: depth + 1])
+                return f"there is no list {there} in the file.", f"Set all of it: {there}=[...]."
+            # In a list the item is there, if empty; in a section the key may be new.
+            child = Node({}, OVERRIDE)
+            _put(node, key, child)
+        node = child
+    return None
+
+
+def _put(around: Node, key: str | int, value: Node) -> None:
+    """Set an item of a list, or a key of a section."""
+    around.value[key] = value
+
+
+def _strip_places(node: Node) -> None:
+    """Lines and columns inside an override mean nothing to its reader."""
+    node.line = node.column = node.key_line = node.key_column = 0
+    if isinstance(node.value, dict | list):
+        children = node.value.values() if isinstance(node.value, dict) else node.value
+        for child in children:
+            _strip_places(child)
+
+
+def _finding(key: str, rule: str, fix: str) -> Finding:
+    place = Where(field=key, file=OVERRIDE)
+    return Finding(SpecCode.OVERRIDE, Severity.ERROR, place, rule, "", fix)

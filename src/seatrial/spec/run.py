@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The root of a spec: one run."""
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from seatrial.naming import MAX_RUN_NAME, as_dns_label, is_dns_label
+from seatrial.spec.base import DEFAULTS, SpecModel, broken
+from seatrial.spec.checkpoints import CheckpointsSpec
+from seatrial.spec.cluster import ClusterSpec
+from seatrial.spec.data import DataSpec
+from seatrial.spec.engine import EngineSpec
+from seatrial.spec.model import ModelSpec
+from seatrial.spec.monitoring import MonitoringSpec
+from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.secrets import shown
+from seatrial.spec.training import TrainingSpec
+from seatrial.spec.weights import ContinueFrom, InitialWeights
+
+API_VERSION = "seatrial.dev/v1alpha1"
+"""The version of the spec format that this Seatrial writes."""
+
+
+class RunSpec(SpecModel):
+    """One run: what is wanted, and nothing that can be derived from it."""
+
+    api_version: Literal["seatrial.dev/v1alpha1"] = Field(alias="apiVersion")
+    """Version of the spec format."""
+    name: str
+    """Name of the run; Kubernetes objects, paths and labels carry it."""
+    description: str = ""
+    """What the run is for, in words."""
+    model: ModelSpec
+    """What is trained."""
+    initial_weights: InitialWeights | None = None
+    """Weights to start from; random ones when absent."""
+    continue_from: ContinueFrom | None = None
+    """An earlier run that this one follows; none when absent."""
+    data: DataSpec
+    """What it reads."""
+    training: TrainingSpec
+    """How it is trained."""
+    parallelism: ParallelismSpec = DEFAULTS
+    """How it is spread over ranks."""
+    cluster: ClusterSpec
+    """Where it runs."""
+    checkpoints: CheckpointsSpec = DEFAULTS
+    """What is saved."""
+    monitoring: MonitoringSpec = DEFAULTS
+    """Where its numbers go."""
+    engine: EngineSpec = DEFAULTS
+    """What trains it."""
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _usable_name(cls, name: object) -> object:
+        # A number would be refused as no text, and once it were quoted, as no name.
+        if isinstance(name, int | float) and not isinstance(name, bool):
+            name = str(name)
+        if isinstance(name, str) and not is_dns_label(name, MAX_RUN_NAME):
+            # A name that does not begin with a letter keeps its beginning behind one that does.
+            begins_well = name[:1].isascii() and name[:1].isalpha()
+            raise broken(
+                f"{shown(name)} cannot name Kubernetes objects: lower-case letters, digits and "
+                f"hyphens, a letter first, at most {MAX_RUN_NAME} characters.",
+                f"Use {as_dns_label(name if begins_well else f'run-{name}')}.",
+            )
+        return name
+
+    @field_validator("continue_from")
+    @classmethod
+    def _one_beginning(
+        cls, continue_from: ContinueFrom | None, info: ValidationInfo
+    ) -> ContinueFrom | None:
+        if continue_from is not None and info.data.get("initial_weights") is not None:
+            raise broken(
+                "a run that continues another takes its weights from there.",
+                "Keep initial_weights or continue_from, not both.",
+            )
+        return continue_from

@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the YAML parser complains of -> a finding at the place that a person has to mend.
+
+The parser reports where it gave up: often the end of the file, far from the quote or the
+bracket that was left open. No finding repeats the line, because it may hold a secret.
+"""
+
+import re
+from bisect import bisect_right
+
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from seatrial.findings import Finding, Severity, Where
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.secrets import REDACTED, looks_secret
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY_BEFORE = re.compile(r":\s|[\"']\s*$")
+_HYPHEN_WITHOUT_SPACE = re.compile(r"\s*-[^\s-]")
+_UNCLOSED = {
+    "while parsing a flow sequence": ("[", "]"),
+    "while parsing a flow mapping": ("{", "}"),
+}
+
+Problem = tuple[int, int, str, str]
+"""Line, column, rule and fix."""
+
+
+class Lines:
+    """A text's lines as editors count them; YAML's own counting knows more line breaks."""
+
+    def __init__(self, text: str) -> None:
+        """Remember where each line of the text starts."""
+        self._text = text
+        self._starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Line and column, both from 1, of the character at the index."""
+        line = bisect_right(self._starts, index)
+        return line, index - self._starts[line - 1] + 1
+
+    def __getitem__(self, line: int) -> str:
+        """The content of a line, counted from 1; empty when there is no such line."""
+        if not 1 <= line <= len(self._starts):
+            return ""
+        start = self._starts[line - 1]
+        return _LINE_END.split(self._text[start : start + 10_000], maxsplit=1)[0]
+
+
+def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) -> Finding:
+    """What a person can do about the parser's complaint.
+
+    `quoted` is where the last text in quotes begins and ends. When it spans lines and the
+    parser gave up right behind it, its quote was closed by one that was to open another text.
+    """
+    lines = Lines(text)
+    code = SpecCode.SYNTAX
+    if not isinstance(error, MarkedYAMLError):
+        line, column, rule, fix = _character(error, text, lines)
+    else:
+        mark = error.problem_mark or error.context_mark
+        line, column = lines.place(mark.index) if mark else (1, 1)
+        content = lines[line]
+        indent = content[: len(content) - len(content.lstrip())]
+        begin, end = lines.place(quoted[0]), lines.place(quoted[1])
+        if begin[0] < end[0] == line:
+            line, column = begin
+            rule = f"the quote that opens here is closed only on line {end[0]}."
+            fix = "Close it at the end of its own value, or remove it."
+        elif "\t" in indent:
+            code = SpecCode.TAB
+            column = indent.index("\t") + 1
+            rule = "the line is indented with a tab, which YAML does not allow."
+            fix = "Replace the tab by spaces."
+        else:
+            line, column, rule, fix = _problem(error, lines, line, column)
+    place = Where(file=file, line=line, column=column)
+    return Finding(code, Severity.ERROR, place, rule, "", fix)
+
+
+def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Problem:
+    """The complaints that people meet, in words; any other as the parser puts it."""
+    context, problem = str(error.context or ""), str(error.problem or "")
+    opened = lines.place(error.context_mark.index) if error.context_mark else (line, column)
+    if "end of stream" in problem and "quoted scalar" in context:
+        rule = "the quote that opens here is never closed."
+        return *opened, rule, "Close it at the end of the value, or remove it."
+    if "unknown escape" in problem:
+        letter = _visible(lines[line][column - 1 : column])
+        rule = f"in double quotes a backslash begins an escape, and \\{letter} is none."
+        return line, column, rule, "Use single quotes, or write the backslash twice."
+    if context in _UNCLOSED:
+        return _unclosed(*_UNCLOSED[context], opened, (line, column))
+    if "could not find expected ':'" in problem:
+        rule = "this is not a key: value line."
+        return *opened, rule, "Write a colon and a space after the key."
+    if "mapping values are not allowed" in problem:
+        return _misplaced_key(lines, line, column)
+    if context in ("while scanning an alias", "while scanning an anchor"):
+        rule = "YAML takes a text that begins with * or & for an alias or an anchor."
+        return *opened, rule, "Put the text in quotes."
+    if "cannot start any token" in problem:
+        first = lines[line][column - 1 : column]
+        if first == "\t":
+            return line, column, "a tab stands between values.", "Replace the tab by spaces."
+        rule = f"a value cannot begin with {_visible(first)}."
+        return line, column, rule, "Put the value in quotes."
+    if "sequence entries are not allowed" in problem:
+        rule = "a list cannot begin on the line of its key."
+        return line, column, rule, "Put each item on a line of its own, indented, after a hyphen."
+    if "expected <block end>" in problem:
+        return _misaligned(problem, lines, line, column)
+    detail = ", ".join(part for part in (context, problem) if part)
+    fix = "Check the indentation, colons, quotes and brackets of this line and the one before."
+    return line, column, f"this is not YAML: {_visible(detail)}.", fix
+
+
+def _visible(text: str) -> str:
+    """The text with escapes for what cannot be printed, and nothing that may be a secret."""
+    if looks_secret(text):
+        return REDACTED
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _unclosed(bracket: str, closing: str, opened: tuple[int, int], end: tuple[int, int]) -> Problem:
+    """A bracket that is still open where something else begins."""
+    if opened[0] == end[0]:
+        fix = f"Put a comma between items, close the {bracket}, or put the text in quotes."
+        return *end, f"a comma or {closing} is missing before this.", fix
+    rule = f"the {bracket} that opens here is not closed before line {end[0]}."
+    return *opened, rule, f"Close it with {closing}."
+
+
+def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
+    """A colon where no key can be: inside a text, or in a line that is indented too deep."""
+    content = lines[line]
+    if _KEY_BEFORE.search(content[: column - 1]):
+        rule = "a second colon stands in the line, as if the value were a key."
+        return line, column, rule, "Put the value in quotes."
+    if _HYPHEN_WITHOUT_SPACE.match(lines[line - 1]):
+        start = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
+        rule = "a hyphen begins an item of a list only when a space follows."
+        return line - 1, start, rule, "Put a space after the hyphen."
+    start = len(content) - len(content.lstrip()) + 1
+    rule = "the line is indented deeper than the one before it allows."
+    return line, start, rule, "Indent both alike, or put this line below the section it belongs to."
+
+
+def _misaligned(problem: str, lines: Lines, line: int, column: int) -> Problem:
+    """Something that does not go on with the section or the list around it."""
+    if lines[line][: column - 1].strip():
+        rule = "the value ends before this, and nothing can follow it on the line."
+        return line, column, rule, "Put the whole value in quotes, or remove what follows it."
+    if problem.endswith("'-'"):
+        rule = "an item of a list stands among key: value lines."
+        return line, column, rule, "Put it below the key of its list, or remove the hyphen."
+    rule = "the indentation fits none of the lines above."
+    return line, column, rule, "Indent it like the lines that it belongs with."
+
+
+def _character(error: YAMLError, text: str, lines: Lines) -> Problem:
+    """A character that no YAML file may hold, such as NUL."""
+    position = int(getattr(error, "position", 0) or 0)
+    number = ord(text[position : position + 1] or "\0")
+    rule = f"the character U+{number:04X} stands here, which YAML does not allow."
+    fix = "Remove it; if it is not the only one, save the file as UTF-8 text."
+    return *lines.place(position), rule, fix

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run starts from: earlier weights, or an earlier run."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema, field_validator
+
+from seatrial.spec.base import SpecModel, broken, require_one_of
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.scalars import Flag
+
+
+class InitialWeights(SpecModel):
+    """Weights that a new run starts from, with a fresh optimizer, schedule and data order."""
+
+    checkpoint: str | None = None
+    """Path or address of a checkpoint of the same engine."""
+    huggingface: str | None = Field(
+        default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
+    )
+    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a local directory."""
+
+    @field_validator("huggingface")
+    @classmethod
+    def _exactly_one(cls, huggingface: object, info: ValidationInfo) -> object:
+        require_one_of(info.data, huggingface, "checkpoint", "huggingface")
+        return huggingface
+
+
+def _step(value: object) -> object:
+    """A step's number, or `latest`."""
+    if value == "latest" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise broken(
+        "must be the number of a step or latest.", "Write a number such as 5000.", SpecCode.TYPE
+    )
+
+
+class ContinueFrom(SpecModel):
+    """A run that this one follows: its weights and optimizer state go on, with a new spec."""
+
+    run: str = Field(min_length=1)
+    """Name of the parent run."""
+    checkpoints: str | None = None
+    """Where the parent's checkpoints lie; its usual place when absent."""
+    step: Annotated[
+        int | Literal["latest"],
+        PlainValidator(_step),
+        WithJsonSchema(
+            {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"const": "latest"}]}
+        ),
+    ] = "latest"
+    """The step to continue from; the newest verified checkpoint when `latest`."""
+    reset_schedule: Flag = False
+    """Whether the learning-rate schedule starts anew; the optimizer's state is kept either way."""

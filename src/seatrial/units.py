@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Counts, bytes and durations as people write them, and back."""
+
+import re
+
+_COUNT_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+_BYTE_FACTORS = {
+    "": 1,
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTP", start=1)},
+    **{letter: 1000**power for power, letter in enumerate("KMGTP", start=1)},
+}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_COUNT = re.compile(r"^(\d[\d_]*(?:\.\d+)?)\s*([kmbgtKMBGT]?)$")
+_BYTES = re.compile(r"^(\d+(?:\.\d+)?)\s*((?:[KMGTP]i?)?)B?$")
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*([smhd])$")
+
+
+def parse_count(text: str) -> int:
+    """The whole number that `150B`, `1.5T`, `2_000` or `100k` means."""
+    match = _COUNT.match(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a count such as 1500, 100k, 2.5M, 150B or 1.5T")
+    return _whole(match[1].replace("_", ""), _COUNT_FACTORS[match[2].lower()], text)
+
+
+def parse_bytes(text: str) -> int:
+    """The bytes that `16Ti`, `1.2TiB`, `500G` or `1024` means."""
+    match = _BYTES.match(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 500Gi, 16Ti or 2T")
+    return _whole(match[1], _BYTE_FACTORS[match[2]], text)
+
+
+def parse_duration(text: str) -> int:
+    """The seconds that `90m`, `2h`, `1.5d` or `30s` means."""
+    match = _DURATION.match(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 30s, 90m, 2h or 1d")
+    return _whole(match[1], _SECONDS[match[2]], text)
+
+
+def _whole(number: str, factor: int, text: str) -> int:
+    """The product, refused when it is not whole; in integers, because floats would round."""
+    before, _, after = number.partition(".")
+    unit: int = 10 ** len(after)
+    product, rest = divmod(int(before + after) * factor, unit)
+    if rest:
+        raise ValueError(f"{text!r} is not a whole number")
+    return product
+
+
+def format_count(number: int) -> str:
+    """A count for a person: `7.47 B`, `51.2 k`, `950`."""
+    for factor, suffix in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if number >= factor:
+            return f"{number / factor:.3g} {suffix}" if number < 1000 * factor else f"{number:,}"
+    return str(number)
+
+
+def format_bytes(size: int) -> str:
+    """A size for a person, in powers of 1024: `2.2 TiB`."""
+    value = float(size)
+    for suffix in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            return f"{value:.3g} {suffix}"
+        value /= 1024
+    return f"{value:.3g} PiB"

@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: a catalog without a user's own facts, and specs as text."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import resolve
+from seatrial.spec.loader import LoadedSpec, loads
+
+SPEC = dedent(
+    """\
+    apiVersion: seatrial.dev/v1alpha1
+    name: slim-7b
+    model: {preset: gpt3-7.5b}
+    data: {mock: true}
+    training:
+      steps: 1000
+      micro_batch_size: 4
+      global_batch_size: 1024
+    parallelism:
+      tp_size: 4
+      pp_size: 1
+      vp_size: 1
+      cp_size: 1
+      ep_size: 1
+      sequence_parallel: true
+      sharding: optimizer
+      recompute: selective
+    cluster: {profile: eks, node_type: p4d.24xlarge, nodes: 2}
+    checkpoints: {every_steps: 100}
+    """
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_user_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a developer's own catalog and colours out of the tests."""
+    monkeypatch.setenv("SEATRIAL_CATALOG", str(tmp_path / "no-catalog"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    # For the commands that tests start: the code of this checkout, wherever they run.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "src"))
+    default_catalog.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    """The shipped catalog."""
+    return Catalog()
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    """A good spec in a file."""
+    path = tmp_path / "run.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def loaded(*overrides: str) -> LoadedSpec:
+    """The good spec with overrides."""
+    return loads(SPEC, "run.yaml", overrides)
+
+
+def resolved(*overrides: str) -> Plan:
+    """The plan of the good spec with overrides."""
+    return resolve(loaded(*overrides), Catalog())

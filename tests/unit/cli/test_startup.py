@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a command loads: nothing that it does not need."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import seatrial
+
+HEAVY = ("torch", "kubernetes", "megatron", "composer")
+
+
+def loaded_by(*arguments: str, cwd: Path) -> set[str]:
+    """The top-level packages and own modules that a command imports."""
+    script = (
+        "import sys, atexit\n"
+        f"sys.argv = ['seatrial', *{list(arguments)!r}]\n"
+        "from seatrial.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('MODULES', *sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=cwd
+    )
+    return set(done.stdout.rsplit("MODULES", 1)[1].split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("validate", "run.yaml"),
+        ("schema",),
+        ("recipes", "list"),
+        ("catalog", "list"),
+        ("catalog", "list", "models"),
+        ("init", "new.yaml"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_loads_an_engine_or_a_cluster_client(
+    spec_file: Path, arguments: tuple[str, ...]
+) -> None:
+    assert not loaded_by(*arguments, cwd=spec_file.parent) & set(HEAVY)
+
+
+def test_help_loads_neither_the_spec_nor_tables(tmp_path: Path) -> None:
+    modules = loaded_by("--help", cwd=tmp_path)
+    assert not modules & {"pydantic", "ruamel.yaml", "rich", "seatrial.spec", "seatrial.catalog"}
+
+
+def test_validate_loads_no_tables(spec_file: Path) -> None:
+    assert "rich" not in loaded_by("validate", "run.yaml", cwd=spec_file.parent)
+
+
+def test_import_seatrial_loads_nothing_else() -> None:
+    script = "import sys, seatrial; print(*[m for m in sys.modules if m.startswith('seatrial')])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == {"seatrial", "seatrial.version"}
+
+
+def test_every_name_of_the_sdk_is_there() -> None:
+    for name in seatrial.__all__:
+        assert getattr(seatrial, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
+        _ = seatrial.frobnicate

@@ -1,0 +1,313 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Spec -> Plan: the arithmetic, and what every refusal says."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.errors import FindingsError
+from seatrial.planning.plan import Origin
+from seatrial.planning.resolve import resolve
+from seatrial.recipes.shipped import recipe
+from seatrial.spec.loader import load
+from tests.conftest import resolved
+
+CUSTOM_MOE = (
+    "model={dimensions: {family: llama, layers: 8, hidden_size: 512, heads: 8, vocab_size: 32000, "
+    "max_positions: 4096, moe: {experts: 8, top_k: 2, expert_ffn_hidden_size: 1024}}}"
+)
+
+
+def refusals(*overrides: str) -> list[str]:
+    """The findings of a spec that cannot become a plan, one line each."""
+    with pytest.raises(FindingsError) as caught:
+        resolved(*overrides)
+    return [
+        f"{finding.code} {finding.where.field}: {finding.rule} {finding.fix}"
+        for finding in caught.value.findings
+    ]
+
+
+def test_the_hyperpod_documents_log(catalog: Catalog) -> None:
+    plan = resolve(load(recipe("hyperpod-gpt3-7.5b").path), catalog)
+    assert plan.length.steps == 508_626
+    assert plan.length.samples == 146_484_375
+    assert plan.length.validation_samples == 5_863_680
+    assert plan.length.test_samples == 11_520
+    assert plan.layout.dp_size == 1
+    assert plan.batch.micro_batches == 288
+    assert plan.stage_parameters == (941_594_624,)
+    assert plan.schedule.warmup_samples == 183_105
+    assert plan.schedule.decay_samples == 126_953_125
+
+
+def test_a_plan_knows_every_number() -> None:
+    plan = resolved()
+    assert plan.machines.world_size == 16
+    assert plan.layout.dp_size == 4
+    assert plan.batch.micro_batches == 64
+    assert plan.batch.tokens_per_step == 1024 * 2048
+    assert plan.length.tokens == 1000 * 1024 * 2048
+    assert plan.checkpoint_location == "/data/slim-7b/checkpoints"
+    assert plan.model.tokenizer == "hf://gpt2"
+    assert plan.machines.fabric == "efa"
+
+
+def test_a_plan_says_where_values_came_from() -> None:
+    origins = resolved().origins
+    assert origins["parallelism.tp_size"] is Origin.YOU
+    assert origins["training.sequence_length"] is Origin.CATALOG
+    assert origins["cluster.fabric"] is Origin.CATALOG
+    assert origins["checkpoints.location"] is Origin.DEFAULT
+    assert origins["training.learning_rate.peak"] is Origin.DEFAULT
+
+
+def test_tokens_finish_the_last_step_and_samples_leave_out_a_part() -> None:
+    tokens = resolved("training.steps=null", "training.tokens=150B")
+    assert tokens.length.steps == 71_526
+    samples = resolved("training.steps=null", "training.samples=102500")
+    assert samples.length.steps == 100
+    assert samples.length.samples == 102_500
+
+
+def test_equal_plans_have_equal_digests_and_others_do_not() -> None:
+    assert resolved().digest == resolved().digest
+    assert resolved().digest != resolved("training.seed=1").digest
+
+
+def test_an_auto_with_one_possible_value_takes_it() -> None:
+    plan = resolved("parallelism.ep_size=auto", "parallelism.vp_size=auto")
+    assert (plan.layout.ep_size, plan.layout.vp_size) == (1, 1)
+    assert plan.origins["parallelism.ep_size"] is Origin.DEFAULT
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "parallelism.tp_size",
+        "parallelism.pp_size",
+        "parallelism.cp_size",
+        "parallelism.sequence_parallel",
+        "parallelism.sharding",
+        "parallelism.recompute",
+        "training.micro_batch_size",
+        "training.global_batch_size",
+        "checkpoints.every_steps",
+    ],
+)
+def test_auto_is_refused_by_name(field: str) -> None:
+    (line,) = refusals(f"{field}=auto")
+    assert line == (
+        f"ST-PLAN-001 {field}: {field} is auto, and the planner that will choose is not part of "
+        "this version. Write the values; seatrial init proposes some."
+    )
+
+
+def test_all_autos_are_one_finding() -> None:
+    (line,) = refusals("parallelism.tp_size=auto", "training.micro_batch_size=auto")
+    assert "parallelism.tp_size, training.micro_batch_size are auto" in line
+
+
+REFUSALS = {
+    # Azure's chart as it comes: tp 8 × pp 16 on 2 nodes of 8.
+    "azure-defaults": (
+        ("model.preset=175b", "parallelism.tp_size=8", "parallelism.pp_size=16"),
+        "ST-LAYOUT-001 cluster.nodes: 16 ranks cannot be shared out: tp 8 × pp 16 = 128. "
+        "Use nodes in multiples of 16, or parallelism.pp_size=2.",
+    ),
+    "expert-grid": (
+        (
+            CUSTOM_MOE,
+            "parallelism.ep_size=8",
+            "parallelism.tp_size=1",
+            "cluster.nodes=3",
+            "cluster.processes_per_node=4",
+            "parallelism.sequence_parallel=false",
+        ),
+        "ST-LAYOUT-002 parallelism.ep_size: 12 ranks cannot be shared out over the experts: "
+        "etp 1 × ep 8 × pp 1 = 8. Use ep_size 1 or 2 or 4.",
+    ),
+    "heads-odd": (
+        ("model.preset=gpt2-xl", "parallelism.tp_size=2"),
+        "ST-LAYOUT-003 parallelism.tp_size: 25 attention heads cannot be shared out over tp 2. "
+        "Use tp_size 1.",
+    ),
+    "kv-heads": (
+        (
+            "model={dimensions: {family: llama, layers: 8, hidden_size: 768, heads: 12, "
+            "kv_heads: 6, vocab_size: 32000, max_positions: 4096, ffn_hidden_size: 2048}}",
+            "parallelism.tp_size=4",
+        ),
+        "ST-LAYOUT-003 parallelism.tp_size: tp 4 is neither a divisor nor a multiple of 6 key and "
+        "value heads. Use tp_size 1 or 2 or 3.",
+    ),
+    "width": (
+        (
+            "model={dimensions: {family: gpt, layers: 8, hidden_size: 512, heads: 8, "
+            "vocab_size: 32000, max_positions: 4096, ffn_hidden_size: 1022}}",
+        ),
+        "ST-LAYOUT-004 parallelism.tp_size: ffn_hidden_size 1022 cannot be shared out over tp_size "
+        "4. Use tp_size 1 or 2.",
+    ),
+    "stages": (
+        ("parallelism.tp_size=1", "parallelism.sequence_parallel=false", "parallelism.pp_size=8"),
+        "ST-LAYOUT-005 parallelism.pp_size: 36 layers cannot be shared evenly by 8 pipeline "
+        "stages. Use pp_size 6 or 9, or keep it with first_stage_layers 3 and "
+        "last_stage_layers 3.",
+    ),
+    "stage-ends": (
+        ("parallelism.pp_size=4", "parallelism.first_stage_layers=7"),
+        "ST-LAYOUT-005 parallelism.first_stage_layers: 29 of 36 layers are left for 3 middle "
+        "stages. Choose first_stage_layers and last_stage_layers so that the rest divides by 3.",
+    ),
+    "ends-of-one-stage": (
+        ("parallelism.last_stage_layers=7",),
+        "ST-LAYOUT-005 parallelism.last_stage_layers: pp_size is 1: there are no further stages "
+        "to be different from. Remove it, or use a larger pp_size.",
+    ),
+    "chunks": (
+        ("parallelism.pp_size=4", "parallelism.vp_size=2"),
+        "ST-LAYOUT-006 parallelism.vp_size: a stage of 9 layers cannot be cut into 2 chunks. "
+        "Use vp_size 1.",
+    ),
+    "chunks-of-one-stage": (
+        ("parallelism.vp_size=2",),
+        "ST-LAYOUT-006 parallelism.vp_size: the interleaved schedule needs more than one pipeline "
+        "stage, and pp_size is 1. Use vp_size 1, or a larger pp_size.",
+    ),
+    "experts-of-a-dense-model": (
+        ("parallelism.ep_size=2",),
+        "ST-LAYOUT-007 parallelism.ep_size: the model is dense: it has no experts to share out. "
+        "Use ep_size 1.",
+    ),
+    "experts": (
+        (
+            CUSTOM_MOE,
+            "parallelism.ep_size=16",
+            "parallelism.tp_size=1",
+            "parallelism.sequence_parallel=false",
+        ),
+        "ST-LAYOUT-007 parallelism.ep_size: 8 experts cannot be shared out over ep 16. "
+        "Use ep_size 2 or 4 or 8.",
+    ),
+    "experts-without-sequence-parallel": (
+        (CUSTOM_MOE, "parallelism.sequence_parallel=false"),
+        "ST-LAYOUT-008 parallelism.sequence_parallel: a mixture of experts with tp 4 trains only "
+        "with sequence parallelism. Use true, or tp_size 1.",
+    ),
+    "sequence-parallel": (
+        ("training.sequence_length=2046",),
+        "ST-LAYOUT-008 training.sequence_length: 2046 tokens of a rank cannot be split over tp 4 "
+        "(sequence parallel). Use 2044 or 2048.",
+    ),
+    "context": (
+        ("training.sequence_length=2046", "parallelism.cp_size=2"),
+        "ST-LAYOUT-009 training.sequence_length: 2046 tokens cannot be shared out over cp 2: each "
+        "rank takes two chunks. Use 2044 or 2048.",
+    ),
+    "positions": (
+        ("training.sequence_length=4096",),
+        "ST-LAYOUT-010 training.sequence_length: the model has a table of 2048 positions. "
+        "Use at most 2048, or dimensions with a larger max_positions.",
+    ),
+    "batch": (
+        ("training.global_batch_size=1000",),
+        "ST-BATCH-002 training.global_batch_size: 1000 sequences cannot be split evenly: "
+        "micro batch 4 × dp 4 = 16. Use 992 or 1008.",
+    ),
+    "interleaved-batch": (
+        ("parallelism.pp_size=4", "parallelism.vp_size=3", "training.global_batch_size=24"),
+        "ST-BATCH-003 training.global_batch_size: 6 micro batches are not a multiple of pp 4, "
+        "which the interleaved schedule needs. Use 16 or 32, or vp_size 1.",
+    ),
+    "too-short": (
+        ("training.steps=null", "training.samples=1000"),
+        "ST-LENGTH-001 training.samples: 1000 samples are less than one global batch of 1024. "
+        "Use at least 1024 samples.",
+    ),
+    "warmup": (
+        ("training.learning_rate.warmup={steps: 1000}",),
+        "ST-LENGTH-002 training.learning_rate.warmup: the warm-up ends after 1,024,000 samples, "
+        "the decay after 1,024,000. Make the warm-up shorter than the decay.",
+    ),
+    "no-save": (
+        ("checkpoints.every_steps=5000",),
+        "ST-LENGTH-003 checkpoints.every_steps: the run ends at step 1,000, before its first save "
+        "at 5,000. Use at most 1000.",
+    ),
+    "unknown-preset": (
+        ("model.preset=gpt3-17b",),
+        "ST-PLAN-002 model.preset: there is no model 'gpt3-17b' in the catalog. "
+        "Did you mean gpt3-175b?",
+    ),
+    "unknown-node-type": (
+        ("cluster.node_type=p9.huge",),
+        "ST-PLAN-002 cluster.node_type: there is no node type 'p9.huge' in the catalog. "
+        "See: seatrial catalog list node-types.",
+    ),
+    "processes": (
+        ("cluster.processes_per_node=16",),
+        "ST-PLAN-004 cluster.processes_per_node: 16 processes would share the 8 GPUs of "
+        "p4d.24xlarge. Use at most 8.",
+    ),
+    "local-without-processes": (
+        ("cluster={profile: local}",),
+        "ST-PLAN-004 cluster.processes_per_node: local has no GPUs to count, so the number of "
+        "processes is needed. Add cluster.processes_per_node=2, for example.",
+    ),
+    "engine": (
+        ("model.preset=mpt-7b",),
+        "ST-PLAN-005 model.preset: mpt-7b is trained by llm-foundry, and the engine is megatron. "
+        "Use engine.name=llm-foundry, or another preset.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_says_what_would_fit(name: str) -> None:
+    overrides, expected = REFUSALS[name]
+    lines = refusals(*overrides)
+    assert expected in lines, lines
+
+
+def test_the_profile_names_what_it_has() -> None:
+    (line,) = refusals("cluster.profile=gke", "cluster.storage.tier=gcs-fuse")
+    assert line.startswith(
+        "ST-PLAN-003 cluster.node_type: a cluster of profile gke has no p4d.24xlarge. "
+        "Use one of: a2-highgpu-8g"
+    )
+
+
+def test_several_rules_are_reported_at_once() -> None:
+    lines = refusals("parallelism.pp_size=5", "parallelism.ep_size=2")
+    codes = {line.split()[0] for line in lines}
+    assert codes == {"ST-LAYOUT-001", "ST-LAYOUT-005", "ST-LAYOUT-007"}
+
+
+def test_a_wrong_tp_size_is_one_mistake() -> None:
+    lines = refusals("parallelism.tp_size=3")
+    assert {line.split(":")[0] for line in lines} == {
+        "ST-LAYOUT-003 parallelism.tp_size",
+        "ST-LAYOUT-004 parallelism.tp_size",
+    }
+
+
+def test_findings_point_at_the_line_of_the_field() -> None:
+    with pytest.raises(FindingsError) as caught:
+        resolved("training.seed=1", "cluster.nodes=3")
+    (finding,) = [f for f in caught.value.findings if f.where.field.startswith("training")]
+    assert (finding.where.file, finding.where.line) == ("run.yaml", 8)
+
+
+@pytest.mark.parametrize("name", Catalog().names(Kind.MODELS))
+def test_fixes_of_a_bad_tp_are_right(name: str, catalog: Catalog) -> None:
+    """Following the fix of the first refusal never leads to the same refusal again."""
+    heads = catalog.model(name).architecture.heads
+    bad = next(n for n in range(2, heads + 2) if heads % n)
+    engine = f"engine.name={catalog.model(name).engine}"
+    base = (f"model.preset={name}", engine, f"cluster.nodes={bad}", "parallelism.ep_size=1")
+    lines = refusals(*base, f"parallelism.tp_size={bad}")
+    (line,) = [line for line in lines if "attention heads cannot" in line]
+    fix = int(line.rstrip(".").rsplit(" ", 1)[1])
+    mended = refusals(*base, f"parallelism.tp_size={fix}", "checkpoints.every_steps=5000")
+    assert not [line for line in mended if "attention heads" in line]

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every recipe validates, and resolves to what its document says."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.client import validate
+from seatrial.errors import NotInCatalogError
+from seatrial.planning.resolve import resolve
+from seatrial.recipes.shipped import recipe, recipe_names
+from seatrial.spec.loader import load
+
+SCENARIOS = {
+    # name: (ranks, dp, micro batches)
+    "aks-gpt3-375m-quick-test": (16, 16, 2),
+    "aks-gpt3-175b": (512, 4, 2048),
+    "aks-gpt3-175b-sharp": (256, 2, 256),
+    "aks-gpt3-custom": (32, 32, 16),
+    "eks-llama2-7b-p4d": (16, 8, 32),
+    "hyperpod-gpt3-7.5b": (8, 1, 288),
+    "aks-mpt-125m": (16, 16, 1),
+    "aks-mpt-30b": (128, 128, 2),
+    "gpt2-large-ablation": (2, 2, 1),
+}
+
+
+def test_there_is_a_recipe_for_every_scenario() -> None:
+    assert set(recipe_names()) == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_recipe_validates_without_a_word(name: str) -> None:
+    result = validate(recipe(name).path)
+    assert result.findings == ()
+    assert result.plan is not None
+    plan = result.plan
+    assert SCENARIOS[name] == (
+        plan.machines.world_size,
+        plan.layout.dp_size,
+        plan.batch.micro_batches,
+    )
+    assert result.spec.description
+
+
+ABLATION = {
+    "one GPU": (1, 1, 1, 1, 1),
+    "tensor": (2, 2, 1, 1, 1),
+    "+ sequence": (2, 2, 1, 1, 1),
+    "context": (2, 1, 2, 1, 1),
+    "pipeline": (2, 1, 1, 2, 1),
+}
+"""World, tp, cp, pp and dp of each line of overrides in the recipe's comment."""
+
+
+@pytest.mark.parametrize("form", ABLATION)
+def test_the_ablations_overrides_work_as_written(form: str, catalog: Catalog) -> None:
+    found = recipe("gpt2-large-ablation")
+    (line,) = [line for line in found.text.splitlines() if line.startswith(f"#   {form}  ")]
+    overrides = tuple(line.removeprefix(f"#   {form}").split())
+    plan = resolve(load(found.path, overrides), catalog)
+    layout = plan.layout
+    assert ABLATION[form] == (
+        plan.machines.world_size,
+        layout.tp_size,
+        layout.cp_size,
+        layout.pp_size,
+        layout.dp_size,
+    )
+    assert plan.batch.micro_batches == 1
+
+
+def test_an_unknown_recipe_gets_the_nearest() -> None:
+    with pytest.raises(NotInCatalogError, match=r"Did you mean aks-gpt3-175b\?"):
+        recipe("aks-gpt3-175")

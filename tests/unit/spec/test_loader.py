@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A good spec: its values, its defaults, and where each value stands."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from seatrial.errors import FindingsError
+from seatrial.spec.architecture import Activation, Family, Norm, Positions
+from seatrial.spec.engine import EngineName
+from seatrial.spec.loader import LoadedSpec, load, loads
+from seatrial.spec.training import DecayStyle, Precision
+
+HERE = Path(__file__).parent
+GOOD = (HERE / "good.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def loaded() -> LoadedSpec:
+    return load(HERE / "good.yaml")
+
+
+def with_training(lines: str) -> LoadedSpec:
+    """The good spec with another training section."""
+    return loads(GOOD.replace("training: {tokens: 150B}", f"training: {lines}"), "run.yaml")
+
+
+def test_the_values_are_those_of_the_file(loaded: LoadedSpec) -> None:
+    spec = loaded.spec
+    assert spec.name == "slim-7b"
+    assert spec.model.preset == "gpt3-7.5b"
+    assert spec.data.sources is not None
+    assert [source.from_ for source in spec.data.sources] == [
+        "hf://datasets/cerebras/SlimPajama-627B@2d0accdd58c5d5511943ca1f5ff0e3eb5e293543"
+    ]
+    assert spec.data.tokenizer == "hf://gpt2"
+    assert spec.training.tokens == 150_000_000_000
+    assert (spec.cluster.profile, spec.cluster.node_type) == ("eks", "p4d.24xlarge")
+    assert spec.cluster.nodes == 2
+
+
+def test_what_is_not_given_has_the_documented_default(loaded: LoadedSpec) -> None:
+    spec = loaded.spec
+    assert spec.training.micro_batch_size == "auto"
+    assert spec.training.precision is Precision.BF16
+    assert spec.training.learning_rate.style is DecayStyle.COSINE
+    assert spec.training.learning_rate.warmup.fraction == 0.01
+    assert spec.parallelism.tp_size == "auto"
+    assert spec.data.split == (98.0, 2.0, 0.0)
+    assert spec.data.mock is None
+    assert spec.checkpoints.keep_last == 3
+    assert spec.cluster.storage.mount == "/data"
+    assert spec.cluster.env == {}
+    assert spec.engine.name is EngineName.MEGATRON
+    assert spec.initial_weights is None
+    assert spec.continue_from is None
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("150B", 150 * 10**9),
+        ("1.5T", 15 * 10**11),
+        ("2.5M", 2_500_000),
+        ("100k", 100_000),
+        ("1500", 1500),
+        ("2_000", 2000),
+        ("1e9", 10**9),
+    ],
+)
+def test_counts_are_read_as_people_write_them(written: str, meant: int) -> None:
+    assert with_training(f"{{tokens: {written}}}").spec.training.tokens == meant
+
+
+def test_sizes_are_read_as_people_write_them() -> None:
+    spec = loads(GOOD, "run.yaml", ("cluster.storage.capacity=1.5Ti",)).spec
+    assert spec.cluster.storage.capacity == 1_649_267_441_664
+
+
+def test_a_section_cannot_be_changed(loaded: LoadedSpec) -> None:
+    with pytest.raises(ValidationError):
+        loaded.spec.name = "other"  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        loaded.spec.training.seed = 1  # type: ignore[misc]
+
+
+def test_a_family_supplies_what_dimensions_leave_out() -> None:
+    text = GOOD.replace(
+        "model: {preset: gpt3-7.5b}",
+        "model:\n  dimensions: {family: llama, layers: 2, hidden_size: 64, heads: 4, "
+        "vocab_size: 100, max_positions: 128}",
+    )
+    model = loads(text, "run.yaml").spec.model.dimensions
+    assert model is not None
+    assert (model.family, model.positions) == (Family.LLAMA, Positions.ROPE)
+    assert (model.norm, model.activation) == (Norm.RMSNORM, Activation.SWIGLU)
+    assert (model.kv_heads, model.head_dim, model.ffn_hidden_size) == (4, 16, 256)
+    assert not model.linear_bias
+    assert not model.tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ("name", (2, 7)),
+        ("data.sources[0].from", (6, 13)),
+        ("training.tokens", (8, 20)),
+        ("cluster.nodes", (9, 57)),
+    ],
+)
+def test_where_a_value_stands(loaded: LoadedSpec, field: str, place: tuple[int, int]) -> None:
+    where = loaded.where(field)
+    assert (where.line, where.column) == place
+    assert where.field == field
+    assert where.file == str(HERE / "good.yaml")
+
+
+def test_a_section_stands_at_its_key(loaded: LoadedSpec) -> None:
+    where = loaded.where("data.sources")
+    assert (where.line, where.column) == (5, 3)
+
+
+def test_where_an_absent_value_would_stand(loaded: LoadedSpec) -> None:
+    absent = loaded.where("data.sources[0].weight")
+    assert (absent.line, absent.column, absent.field) == (6, 7, "data.sources[0].weight")
+    assert loaded.where("checkpoints.keep_last").line == 1
+
+
+def test_given_tells_what_the_user_wrote_from_what_was_left_to_defaults(
+    loaded: LoadedSpec,
+) -> None:
+    assert loaded.given("training.tokens")
+    assert loaded.given("data.sources[0].from")
+    assert not loaded.given("data.sources[0].weight")
+    assert not loaded.given("data.sources[1].from")
+    assert not loaded.given("training.seed")
+    assert not loaded.given("checkpoints")
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_line_endings_of_other_systems_are_read_and_counted(ending: str) -> None:
+    loaded = loads(GOOD.replace("\n", ending), "run.yaml")
+    assert loaded.spec.cluster.nodes == 2
+    assert loaded.where("cluster.nodes").line == 9
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert load(path).where("apiVersion").column == 13
+
+
+def test_a_line_separator_is_no_line_for_an_editor_and_none_for_us() -> None:
+    text = GOOD.replace("name: slim-7b", 'description: "a\u2028b"\nname: slim_7b')
+    with pytest.raises(FindingsError, match="cannot name Kubernetes objects") as caught:
+        loads(text, "run.yaml")
+    assert caught.value.findings[0].where.line == 3
+
+
+def test_the_words_of_other_yaml_versions_stay_text() -> None:
+    text = GOOD + "description: 2024-01-01\n"
+    assert loads(text, "run.yaml").spec.description == "2024-01-01"
+    assert loads(GOOD + "description: no\n", "run.yaml").spec.description == "no"

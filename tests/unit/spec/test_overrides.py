@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Overrides: what they can set, and what is said about those that cannot be applied."""
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding
+from seatrial.spec.codes import SpecCode
+from seatrial.spec.loader import loads
+from seatrial.spec.run import RunSpec
+
+GOOD = (Path(__file__).parent / "good.yaml").read_text(encoding="utf-8")
+
+
+def spec_with(*overrides: str) -> RunSpec:
+    return loads(GOOD, "run.yaml", overrides).spec
+
+
+def findings_of(*overrides: str) -> tuple[Finding, ...]:
+    with pytest.raises(FindingsError) as caught:
+        loads(GOOD, "run.yaml", overrides)
+    return caught.value.findings
+
+
+def test_a_field_of_a_section_is_set() -> None:
+    assert spec_with("training.tokens=10B").training.tokens == 10**10
+    assert spec_with("cluster.nodes=8").cluster.nodes == 8
+
+
+def test_sections_that_are_not_in_the_file_are_made() -> None:
+    spec = spec_with("training.learning_rate.warmup.steps=2000", "checkpoints.keep_last=9")
+    assert spec.training.learning_rate.warmup.steps == 2000
+    assert spec.checkpoints.keep_last == 9
+
+
+def test_an_item_of_a_list_is_set() -> None:
+    spec = spec_with("data.sources[0].files='*.parquet'", "data.sources[0].sample_files=3")
+    assert spec.data.sources is not None
+    assert spec.data.sources[0].files == "*.parquet"
+    assert spec.data.sources[0].sample_files == 3
+
+
+def test_a_whole_section_or_list_is_set() -> None:
+    spec = spec_with("data.sources=[{prepared: /data/a}, {prepared: /data/b}]")
+    assert spec.data.sources is not None
+    assert [source.prepared for source in spec.data.sources] == ["/data/a", "/data/b"]
+    assert spec_with("engine={name: llm-foundry}").engine.name == "llm-foundry"
+
+
+@pytest.mark.parametrize("nothing", ["null", "~", ""])
+def test_null_takes_a_value_back(nothing: str) -> None:
+    spec = spec_with(f"training.tokens={nothing}", "training.steps=10")
+    assert (spec.training.tokens, spec.training.steps) == (None, 10)
+
+
+def test_the_last_of_two_holds() -> None:
+    assert spec_with("cluster.nodes=4", "cluster.nodes=8").cluster.nodes == 8
+
+
+def test_the_first_equals_sign_ends_the_key() -> None:
+    spec = spec_with("cluster.env.XLA_FLAGS=--a=b")
+    assert spec.cluster.env == {"XLA_FLAGS": "--a=b"}
+
+
+def test_quotes_make_text_of_a_number() -> None:
+    assert spec_with('cluster.env.NCCL_IB_TIMEOUT="22"').cluster.env["NCCL_IB_TIMEOUT"] == "22"
+    (finding,) = findings_of("cluster.env.NCCL_IB_TIMEOUT=22")
+    assert finding.one_line() == (
+        'override cluster.env.NCCL_IB_TIMEOUT: must be text, not 22. Write it in quotes: "22".'
+    )
+
+
+def test_quotes_keep_a_colon_in_a_text() -> None:
+    assert spec_with("description='second try: warm'").description == "second try: warm"
+
+
+@pytest.mark.parametrize(
+    "text", ["training.tokens", "", "=8", "training..tokens=8", "nodes[x]=8", "-n=8", "a b=8"]
+)
+def test_what_is_no_key_and_value_is_refused(text: str) -> None:
+    (finding,) = findings_of(text)
+    assert finding.code == SpecCode.OVERRIDE
+    assert finding.one_line() == (
+        f"override: {text!r} is not an override. Write KEY=VALUE, such as training.tokens=10B."
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "data.sources[1].weight=2",
+            "data.sources has 1 item, counted from 0. "
+            "Use an index below 1, or add the item in the file.",
+        ),
+        (
+            "data.sources.weight=2",
+            "data.sources is a list, and has no key weight. Name an item, such as data.sources[0].",
+        ),
+        (
+            "training.tokens.unit=B",
+            "training.tokens is a value, and has no key unit. Check the key.",
+        ),
+        (
+            "training[0]=1",
+            "training is not a list. Remove [0], or give the list in the file.",
+        ),
+        (
+            "cluster.secrets[0].env=A",
+            "there is no list cluster.secrets in the file. Set all of it: cluster.secrets=[...].",
+        ),
+        (
+            "data.sources[0].files=*.parquet",
+            'YAML takes a text that begins with * for an alias. Put it in quotes: "*.parquet".',
+        ),
+        (
+            "name='slim",
+            "the quote that opens here is never closed. Put the value in quotes for YAML.",
+        ),
+        (
+            "name=!!python/name:os.system",
+            "the YAML tag !!python/name:os.system is used; a spec holds plain values and runs no "
+            "code. Remove the tag.",
+        ),
+    ],
+)
+def test_what_cannot_be_applied_says_why(override: str, message: str) -> None:
+    (finding,) = findings_of(override)
+    assert finding.code == SpecCode.OVERRIDE
+    assert finding.one_line() == f"override {override.partition('=')[0]}: {message}"
+
+
+def test_an_unknown_key_is_said_to_come_from_the_override() -> None:
+    (finding,) = findings_of("training.toknes=10B")
+    assert finding.code == SpecCode.UNKNOWN_KEY
+    assert finding.one_line() == (
+        "override training.toknes: training has no key toknes. Did you mean tokens?"
+    )
+
+
+def test_a_wrong_value_is_said_to_come_from_the_override() -> None:
+    (finding,) = findings_of("cluster.nodes=two")
+    assert str(finding.where) == "override cluster.nodes"
+
+
+def test_a_contradiction_with_the_file_is_found() -> None:
+    (finding,) = findings_of("training.steps=10")
+    assert finding.code == SpecCode.CONTRADICTION
+    assert str(finding.where) == "run.yaml:8:20 training.tokens"
+
+
+def test_findings_about_overrides_come_before_those_of_the_file() -> None:
+    with pytest.raises(FindingsError) as caught:
+        loads(GOOD.replace("nodes: 2", "nodes: 0"), "run.yaml", ("nonsense", "name=Slim"))
+    assert [str(finding.where) for finding in caught.value.findings] == [
+        "override name",
+        "override",
+        "run.yaml:9:57 cluster.nodes",
+    ]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "cluster.env.HF_TOKEN=hf_notARealTokenOnlyATestOfOurs",
+        "hf_notARealTokenOnlyATestOfOurs",
+        "name=hf_notARealTokenOnlyATestOfOurs",
+    ],
+)
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(override: str) -> None:
+    (finding,) = findings_of(override)
+    assert "notARealToken" not in f"{finding.one_line()} {finding.to_dict()}"
