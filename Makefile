@@ -53,6 +53,21 @@ layers: $(ENV) ## Check that imports go one way
 test: $(ENV) ## Run the tests that need no engine and no cluster
 	$(PYTHON) -m pytest -n $(WORKERS) $(ARGS)
 
+.PHONY: worker-env
+worker-env: ## Create the environment of the training engine, unless it is there (5 GB)
+	@scripts/environment.sh create worker
+
+# The engine's own environment; the tests themselves run without torch.
+engine engine-short: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+
+.PHONY: engine
+engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about 40 minutes)
+	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine
+
+.PHONY: engine-short
+engine-short: $(ENV) worker-env ## Run the short ones of them
+	$(PYTHON) -m pytest -m 'engine and not slow' $(ARGS) tests/engine
+
 .PHONY: reference
 reference: $(ENV) ## Write the reference documentation from the code
 	$(PYTHON) -m scripts.generate_reference

@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The development environment: a virtual environment with what requirements/dev.txt locks.
+# Virtual environments with what a lock file holds: dev (requirements/dev.txt, without torch)
+# and worker (requirements/worker.txt, with the training engine; about 5 GB).
 #
-#     scripts/environment.sh path      prints where it is or would be
-#     scripts/environment.sh create    creates it unless it is whole
+#     scripts/environment.sh path [dev|worker]      prints where it is or would be
+#     scripts/environment.sh create [dev|worker]    creates it unless it is whole
 #
 # It lives outside the checkout, named after the lock file and the interpreter, so that
 # checkouts share it and a changed lock gets a new one. Seatrial itself is not installed
@@ -42,9 +43,11 @@ find_python() {
     return 1
 }
 
+lock=requirements/${2:-dev}.txt
+[[ -e $lock ]] || { echo "environment: there is no $lock" >&2; exit 2; }
 python=$(find_python)
 cache=${SEATRIAL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/seatrial}
-key=$("$python" - requirements/dev.txt <<'KEY'
+key=$("$python" - "$lock" <<'KEY'
 import hashlib, pathlib, sys
 text = pathlib.Path(sys.argv[1]).read_text() + sys.version + sys.executable
 print(hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -65,7 +68,7 @@ create() {
     echo "environment: creating $venv (once per lock file)"
     "$python" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-        --require-hashes --requirement requirements/dev.txt
+        --require-hashes --requirement "$lock"
     touch "$venv/.complete"
 }
 
@@ -73,7 +76,7 @@ case "${1:-}" in
 path) echo "$venv" ;;
 create) create ;;
 *)
-    echo "usage: scripts/environment.sh path|create" >&2
+    echo "usage: scripts/environment.sh path|create [dev|worker]" >&2
     exit 2
     ;;
 esac

@@ -18,19 +18,30 @@ SWITCHES = (
     argparse._StoreFalseAction,
     argparse.BooleanOptionalAction,
 )
+TYPES: dict[object, str] = {int: "int", float: "float", str: "str", None: "str"}
+
+
+def line(action: argparse.Action) -> str:
+    """What an option takes, of which type, and which values, if they are few."""
+    if isinstance(action, SWITCHES):
+        return "switch"
+    takes = "value" if action.nargs is None else "list"
+    kind = TYPES.get(action.type, "any")
+    choices = [str(choice) for choice in action.choices or ()]
+    plain = all(" " not in choice and "," not in choice for choice in choices)
+    return " ".join([takes, kind, *([",".join(choices)] if choices and plain else [])])
 
 
 def main() -> None:
-    """Print one line per option: its name and what it takes."""
+    """Print one line per option."""
     parser = add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False, add_help=False))
     options: dict[str, str] = {}
     for action in parser._actions:
-        takes = "value" if action.nargs is None else "list"
-        takes = "switch" if isinstance(action, SWITCHES) else takes
-        options |= {o[2:]: takes for o in action.option_strings if o.startswith("--")}
+        options |= {o[2:]: line(action) for o in action.option_strings if o.startswith("--")}
     print(f"# Every option of the argument parser of megatron-core {version('megatron-core')}")
-    print("# (megatron.training.arguments, add_megatron_arguments): its name, and whether it is")
-    print("# a switch or takes a value or a list. Made by scripts/list_engine_options.py.")
+    print("# (megatron.training.arguments, add_megatron_arguments): its name; whether it is a")
+    print("# switch or takes a value or a list; of which type; and the choices, if they are few.")
+    print("# Made by scripts/list_engine_options.py.")
     for name in sorted(options):
         print(name, options[name])
 

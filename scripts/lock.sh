@@ -23,9 +23,11 @@ mkdir -p requirements
 compile --output-file requirements/core.txt "$@"
 # The same versions in development as in a plain installation.
 compile --group dev --constraint requirements/core.txt --output-file requirements/dev.txt "$@"
+# What a rehearsal's processes need: the engine, and nothing of development.
+compile --extra worker --constraint requirements/core.txt --output-file requirements/worker.txt "$@"
 
 if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
     echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2
     exit 1
 fi
-wc -l requirements/core.txt requirements/dev.txt
+wc -l requirements/*.txt

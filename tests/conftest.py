@@ -38,9 +38,11 @@ SPEC = dedent(
 
 
 @pytest.fixture(autouse=True)
-def _no_user_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_user_settings(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Keep a developer's own catalog and colours out of the tests."""
-    monkeypatch.setenv("SEATRIAL_CATALOG", str(tmp_path / "no-catalog"))
+    monkeypatch.setenv("SEATRIAL_CATALOG", str(tmp_path_factory.mktemp("no-catalog")))
     monkeypatch.setenv("NO_COLOR", "1")
     # For the commands that tests start: the code of this checkout, wherever they run.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "src"))

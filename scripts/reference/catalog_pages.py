@@ -20,8 +20,8 @@ from scripts.reference.markdown import (
 )
 from seatrial.catalog.catalog import ENTRY_TYPES, Catalog, Kind
 from seatrial.catalog.entry import Entry
-from seatrial.cli.catalog import computed
-from seatrial.cli.catalog_tables import columns
+from seatrial.cli.catalog_entry import computed
+from seatrial.cli.catalog_tables import table_of
 from seatrial.spec.base import SpecModel
 
 BESIDE = {"title", "source", "sources", "aliases", "note"}
@@ -84,7 +84,7 @@ def _file(kind: Kind) -> str:
 
 def _kind_page(kind: Kind, catalog: Catalog) -> str:
     """One kind: its list, its facts, its entries."""
-    headers, row = columns(kind)
+    columns, row = table_of(kind)
     names = catalog.names(kind)
     entries = {name: catalog.entry(kind, name) for name in names}
     rows = []
@@ -94,7 +94,7 @@ def _kind_page(kind: Kind, catalog: Catalog) -> str:
     return page(
         f"# {kind.replace('-', ' ').capitalize()}",
         f"{member_docs(Kind)[kind]} On the command line: `seatrial catalog list {kind}`.",
-        table(headers, rows),
+        table([column.header for column in columns], rows),
         "## What an entry says",
         *_facts(ENTRY_TYPES[kind]),
         "## Entries",

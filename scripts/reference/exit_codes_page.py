@@ -11,6 +11,12 @@ INTRODUCTION = """\
 Every command ends with one of these codes, so that a script can tell what happened without reading
 the output."""
 
+CLOSED = """\
+With `--json`, what went wrong is JSON on standard output too, `{"error": ..., "findings": [...]}`,
+and the code is the same. A command whose reader has gone, as in `seatrial schema | head -1`, ends
+quietly with 141, as programs do in a shell; an output that cannot be written, as on a full disk, is
+a 2."""
+
 SCRIPT = """\
 seatrial validate run.yaml
 case $? in
@@ -30,6 +36,7 @@ def exit_codes_page() -> str:
         "# Exit codes",
         INTRODUCTION,
         table(("code", "name", "meaning"), rows),
+        CLOSED,
         fenced(SCRIPT, "bash"),
         "## Exceptions",
         "In Python, the same failures are exceptions. Each has the exit code that the command line "

@@ -16,7 +16,6 @@ from seatrial.spec.base import SpecModel
 _NAMED: list[tuple[Any, str]] = [
     (scalars.Count, "count, such as `1500`, `100k` or `150B`"),
     (scalars.ByteSize, "size, such as `500Gi` or `16Ti`"),
-    (scalars.Duration, "duration, such as `90m`"),
     (scalars.AutoInt, "whole number above 0, or `auto`"),
     (scalars.AutoFlag, "`true`, `false` or `auto`"),
     (data.Split, "three numbers, such as `[98, 2, 0]`"),

@@ -2,8 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seatrial: a language-model pretraining run from corpus to checkpoint, rehearsed on a CPU first.
 
-The names below are the SDK. They are loaded when first used, so that `import seatrial` and the
-command line start at once.
+::
+
+    load_spec(path, overrides)   the spec in a file
+    validate(path, overrides)    spec, plan and notes; raises FindingsError with all that is wrong
+    plan(path, overrides)        what a spec resolves to
+    starter(wishes, catalog)     a new spec as text, from Wishes
+    recipe(name), recipe_names() the specs that come with Seatrial
+    json_schema()                the JSON Schema of a spec
+    Catalog(directories)         facts with their sources
+
+What a user can mend is raised as a SeatrialError. These names are the SDK, and the only ones that
+are stable. They are loaded when first used, so that `import seatrial` and the command line start
+at once.
 """
 
 from importlib import import_module
@@ -89,3 +100,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seatrial' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The names of the SDK, for completion and help."""
+    return sorted({*__all__, "__doc__", "__file__", "__name__", "__path__"})

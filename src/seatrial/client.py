@@ -2,22 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SDK: what the command line does, as functions."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.engines.engine import EngineCode
-from seatrial.engines.registry import ENGINES
-from seatrial.errors import FindingsError
+from seatrial.engines.check import option_findings, plan_findings
+from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
-from seatrial.spec.loader import LoadedSpec, load
+from seatrial.spec.loader import load
 from seatrial.spec.run import RunSpec
 
 PathOrText = str | PathLike[str]
+Overrides = Sequence[str] | Mapping[str, object]
+"""Fields to set differently: `["cluster.nodes=4"]`, or `{"cluster.nodes": 4}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +34,37 @@ class Validation:
     """Warnings and notes; errors are raised instead."""
 
 
-def load_spec(path: PathOrText, overrides: Sequence[str] = ()) -> RunSpec:
-    """The spec in a file, with `key=value` overrides; raises FindingsError when it is wrong."""
-    return load(Path(path), tuple(overrides)).spec
+def load_spec(path: PathOrText, overrides: Overrides = ()) -> RunSpec:
+    """The spec in a file, with overrides; raises FindingsError when it is wrong."""
+    return load(Path(path), _texts(overrides)).spec
 
 
-def plan(
-    path: PathOrText, overrides: Sequence[str] = (), *, catalog: Catalog | None = None
-) -> Plan:
+def plan(path: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None) -> Plan:
     """The plan of a spec; raises FindingsError with every reason when there can be none."""
-    loaded = load(Path(path), tuple(overrides))
-    findings = _engine_findings(loaded)
+    loaded = load(Path(path), _texts(overrides))
+    findings = option_findings(loaded)
     if has_errors(findings):
         raise FindingsError(findings)
-    return resolve(loaded, catalog or default_catalog())
+    resolved = resolve(loaded, catalog or default_catalog())
+    findings += plan_findings(loaded, resolved)
+    if has_errors(findings):
+        raise FindingsError(findings)
+    return resolved
 
 
 def validate(
-    path: PathOrText, overrides: Sequence[str] = (), *, catalog: Catalog | None = None
+    path: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None
 ) -> Validation:
     """Everything that can be said of a spec without a cluster; raises FindingsError on errors.
 
     A field that is `auto` is no error: it is noted, and there is no plan.
     """
-    loaded = load(Path(path), tuple(overrides))
-    findings = _engine_findings(loaded)
+    loaded = load(Path(path), _texts(overrides))
+    findings = option_findings(loaded)
     resolved = None
     try:
         resolved = resolve(loaded, catalog or default_catalog())
+        findings += [*resolved.findings, *plan_findings(loaded, resolved)]
     except FindingsError as error:
         found = error.findings
         if waits_for_planner(error):
@@ -70,14 +75,16 @@ def validate(
     return Validation(loaded.spec, resolved, tuple(findings))
 
 
-def _engine_findings(loaded: LoadedSpec) -> list[Finding]:
-    """What the engine says of the options that are passed through to it."""
-    engine = ENGINES[loaded.spec.engine.name]
-    findings = []
-    for problem in engine.option_problems(loaded.spec.engine.options):
-        unchecked = problem.code is EngineCode.UNCHECKED_OPTION
-        severity = Severity.WARNING if unchecked else Severity.ERROR
-        where = loaded.where(f"engine.options.{problem.option}")
-        value = str(loaded.spec.engine.options[problem.option])
-        findings.append(Finding(problem.code, severity, where, problem.rule, value, problem.fix))
-    return findings
+def _texts(overrides: Overrides) -> tuple[str, ...]:
+    """The overrides as the command line has them; JSON is YAML too."""
+    if isinstance(overrides, Mapping):
+        return tuple(
+            f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
+            for key, value in overrides.items()
+        )
+    if isinstance(overrides, str) or not all(isinstance(text, str) for text in overrides):
+        raise UsageError(
+            f"overrides are a list of texts or a mapping, not {overrides!r}. "
+            'Write ["cluster.nodes=4"] or {"cluster.nodes": 4}.'
+        )
+    return tuple(overrides)

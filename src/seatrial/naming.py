@@ -10,11 +10,24 @@ MAX_RUN_NAME = 40
 """Longest run name: a pod's name adds the role, the attempt and the index, and ends at 63."""
 
 _DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_DNS_1123_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_SEPARATORS = ("_", ".", "-")
 
 
 def is_dns_label(name: str, max_length: int = 63) -> bool:
-    """Whether Kubernetes takes the name for any object and as a label's value."""
+    """Whether Kubernetes takes the name for any object of ours and as a label's value."""
     return len(name) <= max_length and _DNS_LABEL.fullmatch(name) is not None
+
+
+def names_namespace(name: str) -> bool:
+    """Whether a namespace can have the name: a DNS-1123 label, which may begin with a digit."""
+    return len(name) <= 63 and _DNS_1123_LABEL.fullmatch(name) is not None
+
+
+def names_object(name: str, max_length: int = 253) -> bool:
+    """Whether an object of somebody else's can have the name: DNS-1123 labels between dots."""
+    labels = name.split(".")
+    return len(name) <= max_length and all(_DNS_1123_LABEL.fullmatch(label) for label in labels)
 
 
 def as_dns_label(text: str, max_length: int = MAX_RUN_NAME) -> str:
@@ -29,6 +42,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if not matches:
-        # Half a name is no near miss, but a clear one: tp for tp_size.
-        matches = [word for word in by_lower if word.startswith(f"{name.lower()}_")]
+        # Half a name is no near miss, but a clear one: tp for tp_size, p5 for p5.48xlarge.
+        beginnings = tuple(name.lower() + separator for separator in _SEPARATORS)
+        matches = [word for word in by_lower if word.startswith(beginnings)]
     return by_lower[matches[0]] if len(matches) == 1 else None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counts, bytes and durations as people write them, and back."""
+"""Counts and bytes as people write them, and back."""
 
 import re
 
@@ -10,11 +10,9 @@ _BYTE_FACTORS = {
     **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTP", start=1)},
     **{letter: 1000**power for power, letter in enumerate("KMGTP", start=1)},
 }
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _COUNT = re.compile(r"^(\d[\d_]*(?:\.\d+)?)\s*([kmbgtKMBGT]?)$")
 _BYTES = re.compile(r"^(\d+(?:\.\d+)?)\s*((?:[KMGTP]i?)?)B?$")
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*([smhd])$")
 
 
 def parse_count(text: str) -> int:
@@ -31,14 +29,6 @@ def parse_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 500Gi, 16Ti or 2T")
     return _whole(match[1], _BYTE_FACTORS[match[2]], text)
-
-
-def parse_duration(text: str) -> int:
-    """The seconds that `90m`, `2h`, `1.5d` or `30s` means."""
-    match = _DURATION.match(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a duration such as 30s, 90m, 2h or 1d")
-    return _whole(match[1], _SECONDS[match[2]], text)
 
 
 def _whole(number: str, factor: int, text: str) -> int:

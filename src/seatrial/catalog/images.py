@@ -11,7 +11,9 @@ class Image(Entry):
     """One container image that a run can use."""
 
     reference: str = Field(pattern=r"^[a-z0-9][a-z0-9./_-]*:[A-Za-z0-9._-]+$")
-    """Repository and version tag, never a floating tag such as `latest`."""
+    """Repository and version tag; never `latest` unless `floating` says so."""
+    floating: bool = False
+    """Whether the tag moves with every build, because no source states one that stays."""
     digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
     """Content digest, where it is known."""
     engine: str

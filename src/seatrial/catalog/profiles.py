@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cluster profiles: how one kind of cluster ties node types, fabric, storage and image together."""
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import model_validator
 
 from seatrial.catalog.entry import Entry, Facts
 from seatrial.catalog.node_types import Cloud
@@ -32,7 +34,9 @@ class Profile(Entry):
     default_node_type: str
     """Node type that `seatrial init` proposes."""
     node_types: tuple[str, ...]
-    """Node types of the catalog that such a cluster can have."""
+    """Node types of the catalog that such a cluster can have, those of `extra_node_types` too."""
+    extra_node_types: tuple[str, ...] = ()
+    """Node types that a user's own catalog adds to those of a shipped profile."""
     default_storage: str
     """Storage tier that `seatrial init` proposes."""
     storage: tuple[str, ...]
@@ -49,3 +53,14 @@ class Profile(Entry):
     """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
     zone_label: str = "topology.kubernetes.io/zone"
     """Node label of the failure domain."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_extra_node_types(cls, given: Any) -> Any:
+        """Let `node_types` hold the extra ones as well; what is no list is refused later."""
+        if not isinstance(given, dict):
+            return given
+        listed, extra = given.get("node_types"), given.get("extra_node_types")
+        if not isinstance(listed, list) or not isinstance(extra, list):
+            return given
+        return given | {"node_types": [*listed, *(name for name in extra if name not in listed)]}

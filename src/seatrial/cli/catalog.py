@@ -2,20 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial catalog`: facts, each with its source."""
 
-from typing import Annotated, Any
+import sys
+from typing import Annotated
 
 import typer
 
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
-from seatrial.catalog.entry import Entry
-from seatrial.catalog.models import ModelPreset
-from seatrial.cli.catalog_tables import columns
-from seatrial.cli.output import say, say_json, say_table
+from seatrial.cli import tables
+from seatrial.cli.catalog_entry import plain, say_entry
+from seatrial.cli.catalog_tables import table_of
+from seatrial.cli.output import count_line, counted, say, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.docstrings import field_docs
-from seatrial.errors import UsageError
+from seatrial.errors import FindingsError, UsageError
+from seatrial.findings import has_errors
 from seatrial.naming import nearest
-from seatrial.planning.parameters import active_parameters, padded_vocab_size, total_parameters
 
 app = typer.Typer(
     help="Look up models, accelerators, node types, fabrics, storage, images, profiles.",
@@ -61,13 +62,15 @@ def list_entries(
         _list_kinds(catalog, as_json)
         return
     chosen = _kind(kind)
-    headers, row = columns(chosen)
-    rows = [row(name, catalog.entry(chosen, name)) for name in catalog.names(chosen)]
+    entries = {name: catalog.entry(chosen, name) for name in catalog.names(chosen)}
     if as_json:
-        say_json([dict(zip(headers, cells, strict=True)) for cells in rows])
+        say_json([{"name": name} | plain(entry) for name, entry in entries.items()])
         return
-    say_table(headers, rows)
-    say(f"\nOne with all facts and their sources: seatrial catalog show {kind} {rows[0][0]}")
+    columns, row = table_of(chosen)
+    tables.say_table(columns, [row(name, entry) for name, entry in entries.items()])
+    example = next(iter(entries))
+    say()
+    say_text(f"One with all facts and sources: seatrial catalog show {kind} {example}", rest="  ")
 
 
 def _list_kinds(catalog: Catalog, as_json: bool) -> None:
@@ -77,7 +80,8 @@ def _list_kinds(catalog: Catalog, as_json: bool) -> None:
     if as_json:
         say_json([{"kind": k, "entries": n, "about": about} for k, n, about in kinds])
         return
-    say_table(("kind", "entries", "about"), [(k, str(n), about) for k, n, about in kinds])
+    columns = (tables.name("kind"), tables.number("entries"), tables.text("about"))
+    tables.say_table(columns, [(k, str(n), about) for k, n, about in kinds])
     say("\nThe entries of a kind: seatrial catalog list models")
 
 
@@ -94,60 +98,27 @@ def show(
     names = [name] if name else catalog.names(chosen)
     entries = {catalog.canonical(chosen, n): catalog.entry(chosen, n) for n in names}
     if as_json:
-        plain = {n: _plain(entry) for n, entry in entries.items()}
-        say_json(plain if name is None else next(iter(plain.values())))
+        facts = {n: plain(entry) for n, entry in entries.items()}
+        say_json(facts if name is None else next(iter(facts.values())))
         return
     for position, (canonical, entry) in enumerate(entries.items()):
         if position:
             say()
-        _show(canonical, entry)
+        say_entry(canonical, entry)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    """The facts of an entry, and what is computed from them."""
-    return entry.model_dump(mode="json") | dict(computed(entry))
-
-
-def computed(entry: Entry) -> list[tuple[str, Any]]:
-    """What follows from an entry's facts."""
-    if not isinstance(entry, ModelPreset):
-        return []
-    padded = padded_vocab_size(entry.architecture.vocab_size, entry.tp_size)
-    total = total_parameters(entry.architecture, padded)
-    active = active_parameters(entry.architecture, padded)
-    facts = [("parameters", total), ("padded_vocab_size", padded)]
-    return facts if active == total else [*facts, ("active_parameters", active)]
-
-
-def _show(name: str, entry: Entry) -> None:
-    """One entry for a person."""
-    say(f"{name}   {entry.title}")
-    if entry.aliases:
-        say(f"  also called {', '.join(entry.aliases)}")
-    if entry.note:
-        say(f"  note: {entry.note}")
-    facts = entry.model_dump(mode="json", exclude_defaults=True)
-    hidden = {"title", "source", "sources", "aliases", "note"}
-    for key, value in facts.items():
-        if key not in hidden:
-            _show_fact(key, value, entry.sources)
-    for key, value in computed(entry):
-        say(f"  {key}: {value:,}    (computed)")
-    say(f"  source: {entry.source}")
-
-
-def _show_fact(key: str, value: Any, sources: dict[str, str], indent: str = "  ") -> None:
-    """One fact, and its own source where it has one."""
-    beside = f"    ({sources[key]})" if key in sources else ""
-    if isinstance(value, dict):
-        say(f"{indent}{key}:{beside}")
-        for inner, fact in value.items():
-            _show_fact(inner, fact, sources, indent + "  ")
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        say(f"{indent}{key}:{beside}")
-        for item in value:
-            words = ", ".join(f"{k}: {v}" for k, v in item.items() if v not in ("", []))
-            say(f"{indent}  - {words}")
-    else:
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        say(f"{indent}{key}: {text}{beside}")
+@app.command()
+def check(as_json: Json = False) -> None:
+    """Check every entry of the catalog, those of your own directory included."""
+    catalog = default_catalog()
+    findings = catalog.check()
+    if has_errors(findings):
+        raise FindingsError(findings)
+    number = sum(len(catalog.names(kind)) for kind in Kind)
+    if as_json:
+        say_json({"entries": number, "findings": [finding.to_dict() for finding in findings]})
+        return
+    say_findings(findings, sys.stdout)
+    if findings:
+        say()
+    say(f"{counted(number, 'entry', 'entries')}, {count_line(findings) or 'no findings'}")

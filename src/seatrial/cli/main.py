@@ -2,14 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `seatrial`: which commands there are, and how failures end."""
 
+import gc
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer._click.exceptions import ClickException
+from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
-from seatrial.cli.output import count_line, say, say_error, say_findings
+from seatrial.cli.output import (
+    OutputLostError,
+    count_line,
+    guarded_output,
+    prepare_streams,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    wants_json,
+)
 from seatrial.errors import (
     ExitCode,
     FindingsError,
@@ -17,11 +31,14 @@ from seatrial.errors import (
     UnreadableError,
     UsageError,
 )
+from seatrial.findings import Finding
+from seatrial.naming import nearest
 from seatrial.version import VERSION
 
 COMMANDS = {
     "init": "Write a commented run.yaml from a preset model and a cluster profile.",
-    "validate": "Check a spec and show what it resolves to.",
+    "validate": "Check specs and show what they resolve to.",
+    "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
     "recipes": "List, show and copy the specs that come with Seatrial.",
@@ -29,8 +46,14 @@ COMMANDS = {
 """The commands and their summaries; a command's module is loaded when it is called."""
 
 
-NOT_YET = ("plan", "check", "data", "rehearse", "render", "launch", "watch", "diagnose")
+NOT_YET = (
+    *("plan", "check", "data", "render", "launch", "watch", "diagnose", "checkpoints"),
+    *("status", "logs", "calibrate", "report", "explain", "doctor"),
+)
 """Commands of the journey that this version does not have; asking for one says so."""
+
+CLOSED_PIPE = 141
+"""What a shell reports of a program whose reader has gone (128 + SIGPIPE)."""
 
 
 class LazyGroup(TyperGroup):
@@ -42,8 +65,6 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, loaded now."""
-        if cmd_name in NOT_YET:
-            raise UsageError(f"the command {cmd_name} is not part of version {VERSION}.")
         if cmd_name not in COMMANDS:
             return None
         app: typer.Typer = import_module(f"seatrial.cli.{cmd_name}").app
@@ -51,26 +72,46 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is called; a misspelt one is answered with the nearest."""
+        called = args[0]
+        if called not in COMMANDS:
+            if called in NOT_YET:
+                raise UsageError(f"the command {called} is not part of version {VERSION}.")
+            match = nearest(called, COMMANDS)
+            hint = f"Did you mean {match}?" if match else "All commands: seatrial --help."
+            ctx.fail(f"No such command {called!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list in `--help`, without loading any command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options; the shell may stand behind those about completion.
+
+        Typer takes the shell that it runs in, and ignores the one that is named.
+        """
+        callbacks = {
+            "--show-completion": show_callback,
+            "--install-completion": install_callback,
+        }
+        if len(args) == 2 and args[0] in callbacks:
+            callbacks[args[0]](ctx, ctx.command.params[0], args[1])
+        return super().parse_args(ctx, args)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """The call as typer sees it; `--help` and `--version` print here."""
+        with guarded_output():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what a user can mend ends in a message and an exit code."""
+        """Run the command; Ctrl-C, and Ctrl-D at a question, end it."""
         try:
-            return super().invoke(ctx)
-        except FindingsError as error:
-            say_findings(error.findings)
-            say_error(f"\n{count_line(error.findings)}")
-            raise typer.Exit(error.exit_code) from None
-        except UnreadableError as error:
-            say_findings([error.finding])
-            raise typer.Exit(error.exit_code) from None
-        except SeatrialError as error:
-            say_error(f"seatrial: {error}")
-            raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
+            with guarded_output():
+                return super().invoke(ctx)
+        except (KeyboardInterrupt, typer.Abort):
             say_error("\nStopped.")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -104,22 +145,81 @@ def root(
 
 
 def main() -> NoReturn:
-    """Run the command line; a defect of ours ends in a file to report, not in a traceback."""
+    """Run the command line and end the process with its exit code."""
+    # What a start makes is kept, so looking for garbage in it is in vain: 7 % of `validate`.
+    gc.set_threshold(100_000)
+    # Pydantic would look for plugins in every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # With its standard output closed, a process has none.
+    if sys.stdout is None:
+        say_error("seatrial: the output cannot be written: it is closed.")
+        sys.exit(ExitCode.USAGE)
+    prepare_streams()
     try:
-        app(prog_name="seatrial")
-    except Exception as error:
-        _report_defect(error)
-        sys.exit(ExitCode.INTERNAL)
-    sys.exit(ExitCode.OK)
+        sys.exit(_run())
+    except OutputLostError as lost:
+        sys.exit(_give_up_output(lost.__cause__))
 
 
-def _report_defect(error: Exception) -> None:
-    """Keep the traceback in a file and say where it is."""
+def _run() -> int:
+    """The exit code of the command; what a user can mend ends in a message."""
+    with guarded_output():
+        try:
+            code: int | None = app(prog_name="seatrial", standalone_mode=False)
+        except SeatrialError as error:
+            return _refuse(error)
+        except ClickException as error:
+            if wants_json():
+                say_json({"error": error.format_message(), "findings": []})
+            else:
+                error.show()
+            return error.exit_code
+        except OutputLostError:
+            raise
+        except Exception as error:
+            return _report_defect(error)
+        return code or ExitCode.OK
+
+
+def _refuse(error: SeatrialError) -> int:
+    """Say what the user can mend."""
+    findings: tuple[Finding, ...] = ()
+    if isinstance(error, FindingsError):
+        findings = error.findings
+    elif isinstance(error, UnreadableError):
+        findings = (error.finding,)
+    if wants_json():
+        say_json({"error": str(error), "findings": [finding.to_dict() for finding in findings]})
+    elif findings:
+        say_findings(findings)
+        say_error(f"\n{count_line(findings)}")
+    else:
+        say_error(f"seatrial: {error}")
+    return error.exit_code
+
+
+def _give_up_output(error: BaseException | None) -> int:
+    """End without an output: quietly where its reader has gone, as `head` does, else in words."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return CLOSED_PIPE
+    reason = error.strerror if isinstance(error, OSError) else error
+    say_error(f"seatrial: the output cannot be written: {reason}.")
+    return ExitCode.USAGE
+
+
+def _report_defect(error: Exception) -> int:
+    """Keep the traceback of a defect of ours in a file and say where it is."""
     # Loaded here because every start would pay for them.
     from tempfile import NamedTemporaryFile  # noqa: PLC0415
     from traceback import format_exception  # noqa: PLC0415
 
     with NamedTemporaryFile("w", prefix="seatrial-", suffix=".txt", delete=False) as file:
         file.writelines(format_exception(error))
-    say_error(f"seatrial: this is a defect of Seatrial, not of your spec: {error}")
+    said = f"this is a defect of Seatrial, not of your spec: {error}"
+    if wants_json():
+        say_json({"error": said, "findings": [], "report": file.name})
+    say_error(f"seatrial: {said}")
     say_error(f"Please report it with {file.name}, which says where it happened.")
+    return ExitCode.INTERNAL

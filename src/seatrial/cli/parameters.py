@@ -19,5 +19,15 @@ Overrides = Annotated[
 ]
 """Fields to set differently for this call."""
 
+SpecFiles = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN.YAML... [KEY=VALUE]...",
+        help="Specs, - for standard input; then fields to set differently for this call, such as "
+        "training.tokens=10B.",
+    ),
+]
+"""Specs, and fields to set differently for this call."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 """Print JSON instead of text."""

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.output import say, say_json, say_table
+from seatrial.cli import tables
+from seatrial.cli.files import Force, write_new
+from seatrial.cli.output import say, say_json, say_text
 from seatrial.cli.parameters import Json
-from seatrial.errors import UsageError
 from seatrial.recipes.shipped import recipe, recipe_names
 
 app = typer.Typer(
@@ -37,8 +38,9 @@ def list_recipes(as_json: Json = False) -> None:
     if as_json:
         say_json([{"name": name, "description": text} for name, text in rows])
         return
-    say_table(("name", "for"), rows)
-    say(f"\nStart from one: seatrial recipes copy {rows[0][0]} run.yaml")
+    tables.say_table((tables.name("name"), tables.text("for")), rows)
+    say()
+    say_text(f"Start from one: seatrial recipes copy {rows[0][0]} run.yaml", rest="  ")
 
 
 @app.command()
@@ -55,21 +57,10 @@ def show(name: Name, as_json: Json = False) -> None:
 def copy(
     name: Name,
     to: Annotated[Path, typer.Argument(metavar="FILE", help="Where to.")] = Path("run.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: Force = False,
 ) -> None:
     """Copy a recipe to a file of your own."""
     found = recipe(name)
     write_new(to, found.text, force=force)
-    say(f"Wrote {to} from {name}.")
+    say_text(f"Wrote {to} from {name}.", rest="  ")
     say(f"next  seatrial validate {to}")
-
-
-def write_new(path: Path, text: str, *, force: bool) -> None:
-    """Write a file that must not exist yet, unless told to replace it."""
-    try:
-        with path.open("w" if force else "x") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise UsageError(f"{path} exists. Choose another name, or replace it by --force.") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial schema`: the JSON Schema of a spec."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seatrial.cli.output import say, say_json
+from seatrial.cli.files import Force, refuse_existing, write_new
+from seatrial.cli.output import say, say_json, say_text
 from seatrial.spec.schema import json_schema
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -21,13 +23,13 @@ def command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to a file instead of printing.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Print the JSON Schema of a spec; with it, an editor completes and checks as you type."""
     if output is None:
         say_json(json_schema())
         return
-    import json  # noqa: PLC0415
-
-    output.write_text(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
-    say(f"Wrote {output}. Let your editor use it by this first line in the spec:")
+    refuse_existing(output, force=force)
+    write_new(output, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", force=force)
+    say_text(f"Wrote {output}. Let your editor use it by this first line in the spec:")
     say(f"  {EDITOR_LINE}{output}")

@@ -2,15 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial validate`: everything that can be said of a spec without a cluster."""
 
+import os
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import typer
 
-from seatrial.cli.output import count_line, say, say_findings, say_json
-from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.cli.output import (
+    count_line,
+    counted,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    say_text,
+)
+from seatrial.cli.parameters import Json, SpecFiles
 from seatrial.client import Validation, validate
-from seatrial.errors import FindingsError, UnreadableError
+from seatrial.errors import ExitCode, FindingsError, UnreadableError, UsageError
 from seatrial.findings import Finding
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Sharding
@@ -18,42 +28,92 @@ from seatrial.units import format_count
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
+NOT_CHECKED = "memory, time and cost; data; cluster"
+"""What a valid spec can still fail by."""
+STANDARD_INPUT = "/dev/stdin"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found out about one file."""
+
+    file: str
+    """The file as it was named."""
+    result: Validation | None
+    """Spec and plan; nothing when it is not valid."""
+    findings: tuple[Finding, ...]
+    """Errors, or warnings and notes."""
+    exit_code: int
+    """What the command would end with if this were the only file."""
+
 
 @app.command()
-def command(file: SpecFile, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Check a spec and show what it resolves to: model, layout, batch, length.
+def command(arguments: SpecFiles, as_json: Json = False) -> None:
+    """Check specs and show what each resolves to: model, machines, layout, batch, length.
 
-    Exit code 0 when it is valid, 1 when it breaks rules, 2 when it cannot be read.
+    Exit code 0 when all are valid, 1 when one breaks rules, 2 when one cannot be read.
     """
-    try:
-        result = validate(file, overrides or [])
-    except FindingsError as error:
-        if not as_json:
-            raise
-        say_json(_as_json(None, error.findings))
-        raise typer.Exit(error.exit_code) from None
-    except UnreadableError as error:
-        if not as_json:
-            raise
-        say_json(_as_json(None, (error.finding,)))
-        raise typer.Exit(error.exit_code) from None
+    files = [argument for argument in arguments if not _is_override(argument)]
+    overrides = [argument for argument in arguments if _is_override(argument)]
+    if not files:
+        raise UsageError(
+            f"there is no file to check. Try: seatrial validate run.yaml {arguments[0]}"
+        )
+    outcomes = [_outcome(file, overrides) for file in files]
     if as_json:
-        say_json(_as_json(result, result.findings))
+        data = [_as_json(outcome) for outcome in outcomes]
+        say_json(data if len(files) > 1 else data[0])
+    else:
+        for position, outcome in enumerate(outcomes):
+            _say(outcome, first=position == 0)
+    code = max(outcome.exit_code for outcome in outcomes)
+    if code:
+        raise typer.Exit(code)
+
+
+def _is_override(argument: str) -> bool:
+    """Whether an argument sets a field, rather than naming a file."""
+    return "=" in argument and not os.path.exists(argument)
+
+
+def _outcome(file: str, overrides: list[str]) -> Outcome:
+    """Validate one file; what is wrong with it does not keep the others from being checked."""
+    try:
+        result = validate(STANDARD_INPUT if file == "-" else file, overrides)
+    except FindingsError as error:
+        return Outcome(file, None, error.findings, error.exit_code)
+    except UnreadableError as error:
+        return Outcome(file, None, (error.finding,), error.exit_code)
+    return Outcome(file, result, result.findings, ExitCode.OK)
+
+
+def _say(outcome: Outcome, *, first: bool) -> None:
+    """An outcome for a person."""
+    result = outcome.result
+    if result is None:
+        if not first:
+            say_error("")
+        say_findings(outcome.findings)
+        say_error(f"\n{count_line(outcome.findings)}")
         return
-    say_findings(result.findings, sys.stdout)
-    if result.findings:
-        say(f"\n{count_line(result.findings)}")
-    say(f"{file} is valid: {result.spec.name}")
-    if result.plan is not None:
-        for label, text in summary(result.plan):
-            say(f"  {label:<9} {text}")
+    if not first:
+        say()
+    if outcome.findings:
+        say_findings(outcome.findings, sys.stdout)
+        say(f"\n{count_line(outcome.findings)}")
+    say_text(f"{outcome.file} is valid: {result.spec.name}", rest="  ")
+    for label, text in summary(result.plan) if result.plan else ():
+        say_text(text, f"  {label:<9} ")
+    say_text(NOT_CHECKED, "  not checked  ")
 
 
-def _as_json(result: Validation | None, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """The outcome for a program."""
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome for a program."""
+    result = outcome.result
     return {
+        "file": outcome.file,
         "valid": result is not None,
-        "findings": [finding.to_dict() for finding in findings],
+        "findings": [finding.to_dict() for finding in outcome.findings],
         "spec": result.spec.model_dump(mode="json", by_alias=True) if result else None,
         "plan": result.plan.to_dict() if result and result.plan else None,
         "plan_digest": result.plan.digest if result and result.plan else None,
@@ -62,47 +122,58 @@ def _as_json(result: Validation | None, findings: tuple[Finding, ...]) -> dict[s
 
 def summary(plan: Plan) -> list[tuple[str, str]]:
     """What a spec resolves to, in one line a part."""
-    model, layout, batch, length = plan.model, plan.layout, plan.batch, plan.length
+    model, batch, length = plan.model, plan.batch, plan.length
     parameters = f"{format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         parameters += f" ({format_count(model.active_parameters)} active)"
-    degrees = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
-    extra = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
-    degrees |= {name: size for name, size in extra.items() if size > 1}
-    parts = [" · ".join(f"{name} {size}" for name, size in degrees.items())]
-    if plan.sequence_parallel:
-        parts.append("sequence parallel")
-    parts += [f"sharding {plan.sharding}", f"recompute {plan.recompute}"]
-    per_rank = sorted(set(plan.stage_parameters))
-    ranks = " to ".join(f"{number:,}" for number in (per_rank[0], per_rank[-1])[: len(per_rank)])
-    machines = plan.machines
-    gpus = f"{machines.world_size} × {machines.accelerator}"
-    if not machines.accelerator:
-        gpus = f"{machines.world_size} processes"
-    network = "plain TCP" if machines.fabric == "none" else machines.fabric
-    held = f"{ranks} parameters"
-    if plan.sharding is Sharding.FSDP:
-        held += f" before they are shared out over dp {layout.dp_size}"
     evaluated = f"{length.validation_samples:,} samples to evaluate"
     if plan.spec.data.split[2]:
         evaluated += f", {length.test_samples:,} to test"
-    return [
+    parts = [
         ("model", f"{model.name}, {parameters}, sequence {model.sequence_length:,}"),
-        (
-            "machines",
-            f"{machines.nodes} × {machines.node_type} = {gpus}, "
-            f"{machines.profile}, {network}, {machines.storage}",
-        ),
-        ("layout", ", ".join(parts)),
-        ("rank", f"{held}, vocabulary padded to {model.padded_vocab_size:,}"),
+        ("machines", _machines(plan)),
+        ("image", plan.machines.image),
+        ("layout", _layout(plan)),
+        ("rank", f"{_held(plan)}, vocabulary padded to {model.padded_vocab_size:,}"),
         (
             "batch",
-            f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size} micro "
-            f"× {batch.micro_batches:,} × dp {layout.dp_size}, "
+            f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size:,} micro "
+            f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
             f"{format_count(batch.tokens_per_step)} tokens a step",
         ),
-        (
-            "length",
-            f"{length.steps:,} steps, {format_count(length.tokens)} tokens; {evaluated}",
-        ),
+        ("length", f"{length.steps:,} steps, {format_count(length.tokens)} tokens; {evaluated}"),
     ]
+    return [(label, text) for label, text in parts if text]
+
+
+def _machines(plan: Plan) -> str:
+    """Nodes, GPUs, network and storage."""
+    machines = plan.machines
+    ranks = f"{machines.world_size:,} × {machines.accelerator}"
+    if not machines.accelerator:
+        ranks = counted(machines.world_size, "process", "processes")
+    network = "plain TCP" if machines.fabric == "none" else machines.fabric
+    nodes = f"{machines.nodes:,} × {machines.node_type} = {ranks}"
+    return f"{nodes}, {machines.profile}, {network}, {machines.storage}"
+
+
+def _layout(plan: Plan) -> str:
+    """The parallel degrees and what belongs to them."""
+    layout = plan.layout
+    degrees = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
+    extra = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
+    degrees |= {name: size for name, size in extra.items() if size > 1}
+    parts = [" · ".join(f"{name} {size:,}" for name, size in degrees.items())]
+    if plan.sequence_parallel:
+        parts.append("sequence parallel")
+    return ", ".join([*parts, f"sharding {plan.sharding}", f"recompute {plan.recompute}"])
+
+
+def _held(plan: Plan) -> str:
+    """The parameters that a rank holds."""
+    numbers = sorted(set(plan.stage_parameters))
+    ends = numbers if len(numbers) == 1 else (numbers[0], numbers[-1])
+    held = f"{' to '.join(f'{number:,}' for number in ends)} parameters"
+    if plan.sharding is Sharding.FSDP:
+        held += f" before they are shared out over dp {plan.layout.dp_size:,}"
+    return held

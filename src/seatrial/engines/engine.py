@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from seatrial.planning.plan import Plan
 from seatrial.spec.engine import EngineName, OptionValue
 
 
@@ -21,16 +22,20 @@ class EngineCode(StrEnum):
     """The option does not take such a value."""
     UNCHECKED_OPTION = "ST-ENGINE-004"
     """Options of this engine cannot be checked yet."""
+    DERIVED_OPTION = "ST-ENGINE-005"
+    """The option would make what the plan says untrue."""
+    UNSUPPORTED = "ST-ENGINE-006"
+    """The engine cannot train this model or layout."""
 
 
 @dataclass(frozen=True, slots=True)
-class OptionProblem:
-    """One option that the engine would refuse or that belongs elsewhere."""
+class Problem:
+    """Something in a spec that the engine would refuse, or that belongs elsewhere."""
 
     code: EngineCode
     """What kind of problem it is."""
-    option: str
-    """The option as the spec names it."""
+    field: str
+    """The field of the spec."""
     rule: str
     """What is wrong."""
     fix: str
@@ -45,6 +50,10 @@ class Engine(Protocol):
     version: str
     """The version that Seatrial is made for."""
 
-    def option_problems(self, options: Mapping[str, OptionValue]) -> list[OptionProblem]:
+    def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with options that a spec passes through to the engine."""
+        ...
+
+    def plan_problems(self, plan: Plan) -> list[Problem]:
+        """What the engine cannot do of a plan."""
         ...

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.catalog.models import ModelPreset
+from seatrial.planning.machine_rules import state_bytes
 from seatrial.planning.parameters import padded_vocab_size, rank_parameters
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import Uneven, stage_sizes, stages_of
 from seatrial.spec.architecture import Architecture
-from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.parallelism import ParallelismSpec, Sharding
 
 STATE_SHARE = 0.6
 """Share of the memory that weights, gradients and optimizer state may take."""
@@ -77,7 +78,8 @@ def _candidate(
     padded = padded_vocab_size(model.vocab_size, layout.tp_size)
     fullest = max(rank_parameters(model, padded, layout, s) for s in stages_of(sizes, 1))
     copies = layout.dp_size * layout.cp_size
-    state = fullest * 18 // copies if shared else fullest * 6 + fullest * 12 // copies
+    sharding = Sharding.FSDP if shared else Sharding.OPTIMIZER
+    state = state_bytes(fullest, sharding, copies)
     step = layout.dp_size
     batch = max(1, round((preset.global_batch_size or USUAL_BATCH) / step)) * step
     fits = memory == 0 or state <= STATE_SHARE * memory

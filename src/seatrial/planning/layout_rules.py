@@ -10,6 +10,7 @@ asked for.
 from math import gcd
 
 from seatrial.planning.codes import PlanCode
+from seatrial.planning.degrees import Degrees
 from seatrial.planning.plan import Batch
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.report import Report
@@ -19,8 +20,10 @@ from seatrial.spec.parallelism import ParallelismSpec
 
 
 def choices(limit: int, total: int) -> str:
-    """The divisors of a number up to a limit, in words."""
-    divisors = [n for n in range(1, min(limit, total) + 1) if total % n == 0]
+    """The largest divisors of a number up to a limit, in words."""
+    # A mistyped number must not become a long loop; nobody means more ranks than this.
+    highest = min(limit, total, 1 << 16)
+    divisors = [n for n in range(1, highest + 1) if total % n == 0]
     return " or ".join(str(n) for n in divisors[-3:])
 
 
@@ -30,34 +33,32 @@ def nearby_multiples(number: int, step: int) -> str:
     return f"{lower} or {lower + step}" if lower else f"{step}"
 
 
-def check_world(report: Report, world_size: int, per_node: int, sizes: dict[str, int]) -> None:
+def check_world(report: Report, world_size: int, per_node: int, degrees: Degrees) -> None:
     """All ranks must be shared out over tp x pp x cp."""
-    tp, pp, cp = sizes["tp"], sizes["pp"], sizes["cp"]
-    model_size = tp * pp * cp
-    factors = f"tp {tp} × pp {pp}" + (f" × cp {cp}" if cp > 1 else "")
-    if world_size % model_size:
-        nodes = -(-model_size // per_node)
-        while nodes * per_node % model_size:
-            nodes += 1
-        smaller = _smaller_pp(world_size, tp * cp, pp)
-        report.error(
-            PlanCode.WORLD,
-            "cluster.nodes",
-            f"{world_size} ranks cannot be shared out: {factors} = {model_size}.",
-            world_size,
-            f"Use nodes in multiples of {nodes}{smaller}.",
-        )
+    if world_size % degrees.model_size == 0:
+        return
+    factors = f"tp {degrees.tp} × pp {degrees.pp}"
+    factors += f" × cp {degrees.cp}" if degrees.cp > 1 else ""
+    nodes = degrees.model_size // gcd(degrees.model_size, per_node)
+    others = degrees.tp * degrees.cp
+    smaller = ""
+    if world_size % others == 0:
+        fitting = choices(degrees.pp - 1, world_size // others).rpartition(" ")[2]
+        smaller = f", or parallelism.pp_size={fitting}" if fitting else ""
+    report.error(
+        PlanCode.WORLD,
+        "cluster.nodes",
+        f"{world_size} ranks cannot be shared out: {factors} = {degrees.model_size}.",
+        world_size,
+        f"Use nodes in multiples of {nodes}{smaller}.",
+    )
 
 
-def _smaller_pp(world_size: int, others: int, pp: int) -> str:
-    """A pp_size that would fit the world as it is, in words."""
-    fitting = [n for n in range(1, pp) if world_size % (others * n) == 0]
-    return f", or parallelism.pp_size={fitting[-1]}" if fitting else ""
-
-
-def check_tensor_parallel(report: Report, model: Architecture, tp: int, etp: int) -> bool:
+def check_tensor_parallel(report: Report, model: Architecture, degrees: Degrees) -> bool:
     """Heads and inner widths must divide by the ranks that share them; whether they do."""
     before = len(report.findings)
+    tp = degrees.tp
+    qkv = (model.heads + 2 * model.kv_heads) * model.head_dim
     if model.heads % tp:
         report.error(
             PlanCode.HEADS,
@@ -66,23 +67,16 @@ def check_tensor_parallel(report: Report, model: Architecture, tp: int, etp: int
             tp,
             f"Use tp_size {choices(tp, model.heads)}.",
         )
-    elif model.kv_heads % tp and tp % model.kv_heads:
+    elif (model.kv_heads % tp and tp % model.kv_heads) or qkv % tp:
+        fitting = choices(tp, gcd(model.heads, model.kv_heads))
         report.error(
             PlanCode.HEADS,
             "parallelism.tp_size",
-            f"tp {tp} is neither a divisor nor a multiple of {model.kv_heads} key and value heads.",
+            f"{model.kv_heads} key and value heads cannot be shared out over tp {tp}.",
             tp,
-            f"Use tp_size {choices(tp, model.kv_heads)}.",
+            f"Use tp_size {fitting}.",
         )
-    widths = [("ffn_hidden_size", model.ffn_hidden_size, "tp_size", tp)]
-    if model.moe is not None:
-        if model.moe.dense_layers == 0:
-            widths.clear()
-        inner = model.moe.expert_ffn_hidden_size
-        shared = model.moe.shared_expert_ffn_hidden_size
-        widths.append(("expert_ffn_hidden_size", inner, "etp_size", etp))
-        widths.append(("shared_expert_ffn_hidden_size", shared, "tp_size", tp))
-    for name, width, field, ranks in widths:
+    for name, width, field, ranks in _shared_widths(model, degrees):
         if width % ranks:
             report.error(
                 PlanCode.WIDTH,
@@ -94,10 +88,46 @@ def check_tensor_parallel(report: Report, model: Architecture, tp: int, etp: int
     return len(report.findings) == before
 
 
+def _shared_widths(model: Architecture, degrees: Degrees) -> list[tuple[str, int, str, int]]:
+    """The inner widths of a model, and the field and number of ranks that share each."""
+    dense = ("ffn_hidden_size", model.ffn_hidden_size, "tp_size", degrees.tp)
+    moe = model.moe
+    if moe is None:
+        return [dense]
+    shared = moe.shared_expert_ffn_hidden_size
+    return [
+        *([dense] if moe.dense_layers else []),
+        ("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, "etp_size", degrees.etp),
+        ("shared_expert_ffn_hidden_size", shared, "tp_size", degrees.tp),
+    ]
+
+
+def check_links(report: Report, degrees: Degrees, link_domain: int) -> None:
+    """Tensor parallelism beyond NVLink works, slowly."""
+    if link_domain and degrees.tp > link_domain:
+        report.warning(
+            PlanCode.ACROSS_NODES,
+            "parallelism.tp_size",
+            f"tp {degrees.tp} leaves the {link_domain} GPUs that NVLink joins; every layer then "
+            "waits for the network between nodes.",
+            degrees.tp,
+            f"Use tp_size {link_domain} or less, and pipeline stages for the rest.",
+        )
+
+
 def check_stages(
     report: Report, layers: int, pp: int, vp: int, spec: ParallelismSpec
 ) -> tuple[Stage, ...]:
     """Layers must divide over stages, and each stage's over its chunks."""
+    if pp > layers:
+        report.error(
+            PlanCode.STAGES,
+            "parallelism.pp_size",
+            f"{pp} pipeline stages are more than the model's {layers} layers.",
+            pp,
+            f"Use at most {layers}.",
+        )
+        return ()
     sizes = stage_sizes(layers, pp, spec)
     if isinstance(sizes, Uneven):
         field = f"parallelism.{sizes.field}"
@@ -125,11 +155,9 @@ def check_stages(
     return stages_of(sizes, vp)
 
 
-def check_experts(
-    report: Report, model: Architecture, world_size: int, sizes: dict[str, int]
-) -> None:
+def check_experts(report: Report, model: Architecture, world_size: int, degrees: Degrees) -> None:
     """Experts must divide over ep, and the ranks over the experts' own grid."""
-    ep, etp, pp = sizes["ep"], sizes["etp"], sizes["pp"]
+    ep, etp = degrees.ep, degrees.etp
     if model.moe is None:
         for field, size in (("ep_size", ep), ("etp_size", etp)):
             if size > 1:
@@ -150,35 +178,42 @@ def check_experts(
             ep,
             f"Use ep_size {choices(ep, experts)}.",
         )
-    grid = etp * ep * pp
-    if world_size % grid:
-        # Whatever ep is, etp x pp must divide the world; then ep must divide what is left.
-        even = world_size % (etp * pp) == 0
-        field = "ep_size" if even else "etp_size"
-        fitting = choices(experts, gcd(experts, world_size // (etp * pp) or 1))
+    if model.linear_bias and etp > 1:
         report.error(
-            PlanCode.EXPERT_GRID,
-            f"parallelism.{field}",
-            f"{world_size} ranks cannot be shared out over the experts: "
-            f"etp {etp} × ep {ep} × pp {pp} = {grid}.",
-            sizes["ep"] if even else etp,
-            f"Use {field} {fitting}." if even else f"Use {field} 1.",
+            PlanCode.EXPERT_BIAS,
+            "parallelism.etp_size",
+            "experts with biases cannot be cut.",
+            etp,
+            "Use etp_size 1, or dimensions with linear_bias: false.",
         )
+    _check_expert_grid(report, experts, world_size, degrees)
+
+
+def _check_expert_grid(report: Report, experts: int, world_size: int, degrees: Degrees) -> None:
+    """The ranks of a stage must divide over etp x ep."""
+    ep, etp, pp = degrees.ep, degrees.etp, degrees.pp
+    # A pp that does not divide the world is reported with the dense grid.
+    if world_size % pp or world_size % (etp * ep * pp) == 0:
+        return
+    even = world_size % (etp * pp) == 0
+    field, size = ("ep_size", ep) if even else ("etp_size", etp)
+    fitting = choices(experts, gcd(experts, world_size // (etp * pp))) if even else "1"
+    report.error(
+        PlanCode.EXPERT_GRID,
+        f"parallelism.{field}",
+        f"{world_size} ranks cannot be shared out over the experts: "
+        f"etp {etp} × ep {ep} × pp {pp} = {etp * ep * pp}.",
+        size,
+        f"Use {field} {fitting}.",
+    )
 
 
 def check_sequence(
-    report: Report, model: Architecture, length: int, layout: dict[str, int], *, split: bool
+    report: Report, model: Architecture, length: int, degrees: Degrees, *, split: bool
 ) -> None:
     """The sequence must fit the positions and divide over the ranks that share it."""
-    tp, cp = layout["tp"], layout["cp"]
-    if model.positions is Positions.LEARNED and length > model.max_positions:
-        report.error(
-            PlanCode.POSITIONS,
-            "training.sequence_length",
-            f"the model has a table of {model.max_positions} positions.",
-            length,
-            f"Use at most {model.max_positions}, or dimensions with a larger max_positions.",
-        )
+    tp, cp = degrees.tp, degrees.cp
+    _check_positions(report, model, length)
     if cp > 1 and length % (2 * cp):
         report.error(
             PlanCode.CONTEXT,
@@ -202,6 +237,28 @@ def check_sequence(
             f"a mixture of experts with tp {tp} trains only with sequence parallelism.",
             "false",
             "Use true, or tp_size 1.",
+        )
+
+
+def _check_positions(report: Report, model: Architecture, length: int) -> None:
+    """A table of positions ends; rotary ones go on, beyond what the model was made for."""
+    if length <= model.max_positions:
+        return
+    if model.positions is Positions.LEARNED:
+        report.error(
+            PlanCode.POSITIONS,
+            "training.sequence_length",
+            f"the model has a table of {model.max_positions} positions.",
+            length,
+            f"Use at most {model.max_positions}, or dimensions with a larger max_positions.",
+        )
+    else:
+        report.warning(
+            PlanCode.POSITIONS,
+            "training.sequence_length",
+            f"{length} tokens are more than the {model.max_positions} positions of the model.",
+            length,
+            f"Use at most {model.max_positions}, unless the model is to learn longer ones.",
         )
 
 

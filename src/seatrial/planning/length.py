@@ -35,6 +35,8 @@ class Schedule:
     """Sequences over which it rises."""
     decay_samples: int
     """Sequences after which the decay has ended, from the start of the run."""
+    anneal_samples: int = 0
+    """Sequences over which it falls at the end, with the style wsd."""
 
 
 def run_length(training: TrainingSpec, global_batch_size: int, sequence_length: int) -> Length:

@@ -3,12 +3,13 @@
 """The Plan: a spec with everything resolved, from which all later steps start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from seatrial.findings import Finding
 from seatrial.hashing import digest
 from seatrial.planning.length import Length, Schedule
 from seatrial.planning.rank_layout import RankLayout
@@ -131,10 +132,14 @@ class Plan:
     """Where prepared data are kept."""
     origins: Mapping[str, Origin]
     """For each resolved field of the spec, where its value came from."""
+    findings: tuple[Finding, ...] = ()
+    """Warnings that came up on the way."""
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data, for JSON."""
-        data: dict[str, Any] = to_jsonable_python(self, by_alias=True)
+        # A mapping that cannot be changed is not known to the serializer.
+        plain = replace(self, origins=dict(self.origins))
+        data: dict[str, Any] = to_jsonable_python(plain, by_alias=True)
         data["machines"]["world_size"] = self.machines.world_size
         data["layout"]["world_size"] = self.layout.world_size
         data["layout"]["edp_size"] = self.layout.edp_size
@@ -142,5 +147,9 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The identity of the plan: equal plans have equal digests."""
-        return digest(self.to_dict())
+        """The identity of the plan: what is done, not how it is described or was come by."""
+        data = self.to_dict()
+        for remark in ("origins", "findings"):
+            del data[remark]
+        del data["spec"]["description"]
+        return digest(data)

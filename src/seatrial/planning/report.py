@@ -24,6 +24,11 @@ class Report:
         where = self.loaded.where(field_name)
         self.findings.append(Finding(code, Severity.ERROR, where, rule, str(value), fix))
 
+    def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Add a warning about a field of the spec."""
+        where = self.loaded.where(field_name)
+        self.findings.append(Finding(code, Severity.WARNING, where, rule, str(value), fix))
+
     def stop_if_errors(self) -> None:
         """Raise with everything found when any of it is an error."""
         if has_errors(self.findings):

@@ -3,14 +3,17 @@
 """Spec -> Plan: every value that a run needs, or every reason why it cannot be had."""
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import NodeType
 from seatrial.catalog.profiles import Profile
 from seatrial.errors import FindingsError, NotInCatalogError
-from seatrial.planning import layout_rules
+from seatrial.findings import Severity
+from seatrial.planning import layout_rules, length_rules, machine_rules
 from seatrial.planning.codes import PlanCode
+from seatrial.planning.degrees import Degrees
 from seatrial.planning.length import Length, Schedule, run_length, span_samples
 from seatrial.planning.parameters import (
     VOCAB_MULTIPLE,
@@ -60,13 +63,13 @@ class _Resolution:
         machines = self.machines()
         sequence_length = self.sequence_length(preset)
         self.report.stop_if_errors()
-        sizes = self.sizes(architecture)
+        degrees = self.degrees(architecture)
         self.report_autos()
         self.report.stop_if_errors()
-        split = self.sequence_parallel(sizes["tp"])
-        stages = self.check_layout(architecture, machines, sizes, sequence_length, split=split)
+        split = degrees.tp > 1 and self.spec.parallelism.sequence_parallel is True
+        stages = self.check_layout(architecture, machines, degrees, sequence_length, split=split)
         self.report.stop_if_errors()
-        layout = _layout(machines.world_size, sizes)
+        layout = _layout(machines.world_size, degrees)
         batch = self.batch(layout, sequence_length)
         length, schedule = self.length(batch, sequence_length, preset)
         self.report.stop_if_errors()
@@ -74,6 +77,10 @@ class _Resolution:
         multiple = VOCAB_MULTIPLE if self.spec.engine.name is EngineName.MEGATRON else 1
         padded = padded_vocab_size(architecture.vocab_size, layout.tp_size, multiple)
         home = f"{self.spec.cluster.storage.mount}/{self.spec.name}"
+        stage_parameters = tuple(
+            rank_parameters(architecture, padded, layout, stage) for stage in stages
+        )
+        self.check_state(max(stage_parameters), layout, machines.accelerator)
         return Plan(
             spec=self.spec,
             model=PlannedModel(
@@ -91,16 +98,15 @@ class _Resolution:
             sharding=self.spec.parallelism.sharding,
             recompute=self.spec.parallelism.recompute,
             stages=stages,
-            stage_parameters=tuple(
-                rank_parameters(architecture, padded, layout, stage) for stage in stages
-            ),
+            stage_parameters=stage_parameters,
             batch=batch,
             length=length,
             schedule=schedule,
             save_every_steps=self.number("checkpoints.every_steps"),
             checkpoint_location=self.path("checkpoints.location", f"{home}/checkpoints"),
             data_location=self.path("data.location", f"{home}/data"),
-            origins=self.origins,
+            origins=MappingProxyType(self.origins),
+            findings=tuple(self.report.findings),
         )
 
     def model(self) -> tuple[tuple[str, ModelPreset] | None, Architecture]:
@@ -133,9 +139,15 @@ class _Resolution:
         node = self.catalog.node_type(node_name)
         self.require("cluster.node_type", node_name, profile_name, profile.node_types)
         fabric = self.chosen("cluster.fabric", cluster.fabric, node.fabric)
-        image = self.chosen(
-            "cluster.image", cluster.image, profile.images.get(self.spec.engine.name, "")
-        )
+        fabric = self.known(Kind.FABRICS, "cluster.fabric", fabric)
+        machine_rules.check_fabric(self.report, fabric, node_name, node)
+        engine = self.spec.engine.name
+        image = self.chosen("cluster.image", cluster.image, profile.images.get(engine, ""))
+        machine_rules.check_image(self.report, image, engine, self.catalog)
+        if node.accelerator:
+            gpu = self.catalog.accelerator(node.accelerator)
+            precision = self.spec.training.precision
+            machine_rules.check_precision(self.report, precision, node.accelerator, gpu)
         return Machines(
             profile=profile_name,
             operator=self.operator(profile_name, profile),
@@ -143,7 +155,7 @@ class _Resolution:
             nodes=cluster.nodes,
             processes_per_node=self.processes(node_name, node),
             accelerator=node.accelerator,
-            fabric=self.known(Kind.FABRICS, "cluster.fabric", fabric),
+            fabric=fabric,
             image=image,
             storage=self.storage(profile_name, profile),
         )
@@ -191,6 +203,9 @@ class _Resolution:
         tier = self.chosen("cluster.storage.tier", storage.tier, profile.default_storage)
         tier = self.known(Kind.STORAGE, "cluster.storage.tier", tier)
         self.require("cluster.storage.tier", tier, name, profile.storage)
+        self.report.stop_if_errors()
+        size = storage.capacity
+        machine_rules.check_capacity(self.report, size, tier, self.catalog.storage(tier))
         return tier
 
     def sequence_length(self, preset: tuple[str, ModelPreset] | None) -> int:
@@ -207,7 +222,7 @@ class _Resolution:
         own = preset[1].tokenizer if preset else ""
         return self.chosen("data.tokenizer", self.spec.data.tokenizer, own)
 
-    def sizes(self, model: Architecture) -> dict[str, int]:
+    def degrees(self, model: Architecture) -> Degrees:
         """The parallel degrees; an `auto` with one possible value takes it."""
         spec = self.spec.parallelism
         # While pp_size itself is auto, nothing can be said of vp_size.
@@ -220,7 +235,6 @@ class _Resolution:
                 sizes[name] = 1
             else:
                 sizes[name] = self.number(f"parallelism.{key}")
-        sizes["etp"] = spec.etp_size
         for key in ("training.micro_batch_size", "training.global_batch_size"):
             self.number(key)
         self.number("checkpoints.every_steps")
@@ -230,32 +244,38 @@ class _Resolution:
             self.refuse_auto("parallelism.recompute")
         if spec.sequence_parallel == AUTO and sizes["tp"] > 1:
             self.refuse_auto("parallelism.sequence_parallel")
-        return sizes
-
-    def sequence_parallel(self, tp: int) -> bool:
-        """Whether norms are split along the sequence; never with tp 1."""
-        return tp > 1 and self.spec.parallelism.sequence_parallel is True
+        return Degrees(**sizes, etp=spec.etp_size)
 
     def check_layout(
         self,
         model: Architecture,
         machines: Machines,
-        sizes: dict[str, int],
+        degrees: Degrees,
         sequence_length: int,
         *,
         split: bool,
     ) -> tuple[Stage, ...]:
         """Every rule of the layout; the stages when all hold."""
-        report = self.report
-        world = machines.world_size
-        layout_rules.check_experts(report, model, world, sizes)
+        report, world = self.report, machines.world_size
+        layout_rules.check_experts(report, model, world, degrees)
         # What a wrong tp_size breaks further on would only distract from it.
-        if layout_rules.check_tensor_parallel(report, model, sizes["tp"], sizes["etp"]):
-            layout_rules.check_world(report, world, machines.processes_per_node, sizes)
-            layout_rules.check_sequence(report, model, sequence_length, sizes, split=split)
+        if layout_rules.check_tensor_parallel(report, model, degrees):
+            layout_rules.check_world(report, world, machines.processes_per_node, degrees)
+            layout_rules.check_sequence(report, model, sequence_length, degrees, split=split)
+        domain = self.catalog.node_type(machines.node_type).link_domain_gpus
+        layout_rules.check_links(report, degrees, domain)
         return layout_rules.check_stages(
-            report, model.layers, sizes["pp"], sizes["vp"], self.spec.parallelism
+            report, model.layers, degrees.pp, degrees.vp, self.spec.parallelism
         )
+
+    def check_state(self, parameters: int, layout: RankLayout, accelerator: str) -> None:
+        """Warn when not even weights, gradients and optimizer state fit."""
+        if accelerator:
+            copies = layout.dp_size * layout.cp_size
+            sharding = self.spec.parallelism.sharding
+            state = machine_rules.state_bytes(parameters, sharding, copies)
+            gpu = self.catalog.accelerator(accelerator)
+            machine_rules.check_state(self.report, state, accelerator, gpu)
 
     def batch(self, layout: RankLayout, sequence_length: int) -> Batch:
         """The batch of a step and how it is split."""
@@ -280,32 +300,16 @@ class _Resolution:
             for span in (rate.warmup, rate.decay)
         )
         minimum = peak / 10 if rate.minimum is None else rate.minimum
-        if length.steps == 0:
-            self.report.error(
-                PlanCode.LENGTH,
-                "training.samples",
-                f"{length.samples} samples are less than one global batch of {size}.",
-                length.samples,
-                f"Use at least {size} samples.",
-            )
-        elif warmup >= decay:
-            self.report.error(
-                PlanCode.WARMUP,
-                "training.learning_rate.warmup",
-                f"the warm-up ends after {warmup:,} samples, the decay after {decay:,}.",
-                warmup,
-                "Make the warm-up shorter than the decay.",
-            )
+        anneal = 0
+        if rate.anneal is not None:
+            anneal = span_samples(rate.anneal, length.samples, size, sequence_length)
+        schedule = Schedule(peak, minimum, warmup, decay, anneal)
+        length_rules.check_length(self.report, length, size)
+        length_rules.check_schedule(self.report, schedule)
         saves = self.number("checkpoints.every_steps")
-        if 0 < length.steps < saves:
-            self.report.error(
-                PlanCode.SAVES,
-                "checkpoints.every_steps",
-                f"the run ends at step {length.steps:,}, before its first save at {saves:,}.",
-                saves,
-                f"Use at most {length.steps}.",
-            )
-        return length, Schedule(peak, minimum, warmup, decay)
+        length_rules.check_saves(self.report, length, saves, self.spec.checkpoints.keep_every_steps)
+        length_rules.check_evaluation(self.report, training, self.spec.data.split)
+        return length, schedule
 
     def known(self, kind: Kind, field_name: str, name: str) -> str:
         """The entry's own name, or an error at the field that names it."""
@@ -371,20 +375,20 @@ class _Resolution:
         )
 
 
-def _layout(world_size: int, sizes: dict[str, int]) -> RankLayout:
+def _layout(world_size: int, degrees: Degrees) -> RankLayout:
     """The grid, with the data-parallel size that is left."""
-    used = sizes["tp"] * sizes["pp"] * sizes["cp"]
     return RankLayout(
-        tp_size=sizes["tp"],
-        cp_size=sizes["cp"],
-        dp_size=world_size // used,
-        pp_size=sizes["pp"],
-        vp_size=sizes["vp"],
-        ep_size=sizes["ep"],
-        etp_size=sizes["etp"],
+        tp_size=degrees.tp,
+        cp_size=degrees.cp,
+        dp_size=world_size // degrees.model_size,
+        pp_size=degrees.pp,
+        vp_size=degrees.vp,
+        ep_size=degrees.ep,
+        etp_size=degrees.etp,
     )
 
 
 def waits_for_planner(error: FindingsError) -> bool:
     """Whether nothing but `auto` keeps the spec from becoming a plan."""
-    return all(finding.code == PlanCode.AUTO for finding in error.findings)
+    errors = (finding for finding in error.findings if finding.severity is Severity.ERROR)
+    return all(finding.code == PlanCode.AUTO for finding in errors)

@@ -86,11 +86,11 @@ def _uneven_ends(layers: int, pp_size: int) -> str:
     """Sizes of the first and last stage that would make the division come out, in words."""
     if pp_size < 3 or layers < pp_size:
         return ""
-    share = -(-layers // pp_size)
-    for ends in range(2 * share, 1, -1):
+    # Both ends also carry the embedding or the loss, so they get no more than an even share.
+    for ends in range(2 * (layers // pp_size), 1, -1):
         if (layers - ends) % (pp_size - 2) == 0 and layers > ends:
-            first = (ends + 1) // 2
-            last = ends - first
+            last = (ends + 1) // 2
+            first = ends - last
             return f", or keep it with first_stage_layers {first} and last_stage_layers {last}"
     return ""
 

@@ -26,7 +26,7 @@ class Recipe:
     @property
     def text(self) -> str:
         """The file as it is, comments included."""
-        return self.path.read_text()
+        return self.path.read_text(encoding="utf-8")
 
     @property
     def spec(self) -> RunSpec:

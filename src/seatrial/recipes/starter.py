@@ -2,18 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """A new run.yaml: eight values that were asked for, a first layout, and a comment at each."""
 
+import json
+import re
 from dataclasses import dataclass
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.models import ModelPreset
-from seatrial.planning.first_layout import FirstLayout, first_layout
+from seatrial.catalog.profiles import Profile
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.first_layout import USUAL_BATCH, FirstLayout, first_layout
 from seatrial.planning.resolve import resolve
+from seatrial.spec.cluster import Operator
+from seatrial.spec.codes import SpecCode
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import loads
 from seatrial.spec.run import API_VERSION
 from seatrial.units import format_bytes, parse_count
 
 GIB = 1 << 30
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][\w./:@+%~-]*[\w/]|\w", re.ASCII)
+_READ_OTHERWISE = re.compile(r"(true|false|null|[-+.]?[0-9][0-9.xoe+-]*)", re.IGNORECASE)
+_BUCKETS = ("s3://", "abfs://", "abfss://", "gs://", "gcs://", "az://")
+_GATED = "licence to be accepted"
+"""How the note of a preset says that its tokenizer cannot be had without an account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class Starter:
 
 def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     """A spec that validates and resolves to a plan; raises FindingsError when wishes forbid it."""
+    _refuse_unprintable(wishes)
     preset = catalog.model(wishes.model)
     profile = catalog.profile(wishes.profile)
     node_name = wishes.node_type or profile.default_node_type
@@ -65,16 +79,21 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     # LLM Foundry has no tensor or pipeline parallelism: every rank is a data-parallel one.
     foundry = preset.engine == EngineName.LLM_FOUNDRY
     first = first_layout(preset, wishes.nodes * per_node, per_node, memory, divide=not foundry)
+    tokenizer = wishes.tokenizer
+    if tokenizer is None:
+        tokenizer = preset.tokenizer or None
     shortage = ""
     if not first.fits:
         state, room = format_bytes(first.state_bytes), format_bytes(memory)
         shortage = f"weights, gradients and optimizer state alone take about {state} of {room}."
     lines = [
         *_head(wishes, preset),
-        *_data(wishes.data, wishes.tokenizer or preset.tokenizer),
-        *_training(wishes, first),
+        *_data(wishes.data, tokenizer),
+        *_training(wishes, preset, first),
         *_parallelism(preset, first, memory),
         *_cluster(wishes, node_name, node.gpus, per_node),
+        *_access(wishes, preset, profile),
+        "",
         f"checkpoints: {{every_steps: {_save_interval(wishes, preset, first)}, keep_last: 3}}",
     ]
     if foundry:
@@ -82,6 +101,42 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     text = "\n".join(lines) + "\n"
     resolve(loads(text, "run.yaml"), catalog)
     return Starter(text, node_name, shortage)
+
+
+def _refuse_unprintable(wishes: Wishes) -> None:
+    """Refuse line breaks and control characters: no file could hold them readably."""
+    given = {
+        "name": wishes.name,
+        "data.sources[0].from": wishes.data,
+        "data.tokenizer": wishes.tokenizer,
+        "training.tokens": wishes.tokens,
+    }
+    found = [
+        Finding(
+            SpecCode.TYPE,
+            Severity.ERROR,
+            Where(field=field),
+            "it has a character that cannot be printed, such as a line break.",
+            "",
+            "Remove it.",
+        )
+        for field, value in given.items()
+        if value is not None and not value.isprintable()
+    ]
+    if found:
+        raise FindingsError(found)
+
+
+def _scalar(value: str) -> str:
+    """The text as YAML that reads as the same text; in quotes where it must be."""
+    if _PLAIN.fullmatch(value) and not _READ_OTHERWISE.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _count(value: str) -> str:
+    """A count as YAML: a number stays one."""
+    return value if re.fullmatch(r"\w[\w.]*", value, re.ASCII) else _scalar(value)
 
 
 def _save_interval(wishes: Wishes, preset: ModelPreset, first: FirstLayout) -> int:
@@ -102,36 +157,40 @@ def _head(wishes: Wishes, preset: ModelPreset) -> list[str]:
         "# What this run should do. Every key: seatrial schema, or the reference of the spec.",
         "# Check it after each change: seatrial validate THIS_FILE",
         f"apiVersion: {API_VERSION}",
-        f"name: {wishes.name}",
+        f"name: {_scalar(wishes.name)}",
         "",
-        f"model: {{preset: {wishes.model}}}    # {shape}; seatrial catalog list models",
+        f"model: {{preset: {_scalar(wishes.model)}}}    # {shape}; seatrial catalog list models",
         "",
     ]
 
 
-def _data(address: str | None, tokenizer: str) -> list[str]:
+def _data(address: str | None, tokenizer: str | None) -> list[str]:
     """Sources, or mock data."""
     lines = ["data:"]
-    if address:
-        lines += ["  sources:", f"    - from: {address}"]
+    if address is not None:
+        lines += ["  sources:", f"    - from: {_scalar(address)}"]
     else:
         lines += [
             "  mock: true    # made-up tokens; for your own text, in its place:",
             "  # sources:",
             "  #   - from: s3://BUCKET/PATH    # or hf://datasets/OWNER/NAME@REVISION, abfs://, gs://",
         ]
-    if tokenizer:
-        lines.append(f"  tokenizer: {tokenizer}")
+    if tokenizer is not None:
+        lines.append(f"  tokenizer: {_scalar(tokenizer)}")
     return [*lines, ""]
 
 
-def _training(wishes: Wishes, layout: FirstLayout) -> list[str]:
+def _training(wishes: Wishes, preset: ModelPreset, first: FirstLayout) -> list[str]:
     """Length and batch."""
+    batch, usual = first.global_batch_size, preset.global_batch_size or USUAL_BATCH
+    about = "sequences a step, over all ranks"
+    if batch != usual:
+        about += f"; {usual:,} would not divide by dp {first.layout.dp_size}"
     return [
         "training:",
-        f"  tokens: {wishes.tokens}    # or steps, or samples",
+        f"  tokens: {_count(wishes.tokens)}    # or steps, or samples",
         "  micro_batch_size: 1",
-        f"  global_batch_size: {layout.global_batch_size}    # sequences a step, over all ranks",
+        f"  global_batch_size: {batch}    # {about}",
         "",
     ]
 
@@ -173,10 +232,31 @@ def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[s
     """Where it runs."""
     lines = [
         "cluster:",
-        f"  profile: {wishes.profile}    # seatrial catalog list profiles",
-        f"  node_type: {node_type}",
+        f"  profile: {_scalar(wishes.profile)}    # seatrial catalog list profiles",
+        f"  node_type: {_scalar(node_type)}",
         f"  nodes: {wishes.nodes}",
     ]
     if per_node != gpus:
         lines.append(f"  processes_per_node: {per_node}")
-    return [*lines, ""]
+    return lines
+
+
+def _access(wishes: Wishes, preset: ModelPreset, profile: Profile) -> list[str]:
+    """How pods get at what is not public, as comments to fill in."""
+    if Operator.TORCHRUN in profile.operators:
+        return []
+    lines, address = [], wishes.data or ""
+    if address.startswith(_BUCKETS):
+        lines += [
+            "  # Access to the bucket comes from a service account, not from keys:",
+            "  # service_account: training",
+        ]
+    gated = wishes.tokenizer in (None, preset.tokenizer) and _GATED in preset.note
+    if gated or address.startswith("hf://"):
+        what = "The tokenizer is gated" if gated else "If the dataset is gated"
+        lines += [
+            f"  # {what}: a Hugging Face token, from a Kubernetes secret that you made:",
+            "  # secrets:",
+            "  #   - {secret: huggingface, key: token, env: HF_TOKEN}",
+        ]
+    return lines

@@ -3,19 +3,24 @@
 """A model's dimensions, complete: what a preset holds, and what a spec may write out."""
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.spec.base import SpecModel, broken
-from seatrial.spec.scalars import (
-    LARGEST,
-    Flag,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from seatrial.spec.scalars import Flag, NonNegativeFloat, PositiveFloat
+
+# Far above any model, and low enough for a loop over layers, heads or experts to end.
+MOST_PARTS = 10_000
+"""Layers, heads or experts of a model, at most."""
+WIDEST = 10_000_000
+"""Width of a matrix, at most."""
+LONGEST = 1_000_000_000
+"""Entries of a vocabulary, or positions of a sequence, at most."""
+
+Parts = Annotated[int, Field(strict=True, gt=0, le=MOST_PARTS)]
+Width = Annotated[int, Field(strict=True, gt=0, le=WIDEST)]
+Entries = Annotated[int, Field(strict=True, gt=0, le=LONGEST)]
 
 
 class Family(StrEnum):
@@ -63,16 +68,16 @@ class Activation(StrEnum):
 class MixtureOfExperts(SpecModel):
     """The experts that replace the feed-forward block of a layer."""
 
-    experts: PositiveInt
+    experts: Parts
     """Routed experts per layer."""
-    top_k: PositiveInt
+    top_k: Parts
     """Experts that each token goes through."""
-    expert_ffn_hidden_size: PositiveInt
+    expert_ffn_hidden_size: Width
     """Inner width of one routed expert."""
-    shared_expert_ffn_hidden_size: NonNegativeInt = 0
+    shared_expert_ffn_hidden_size: Annotated[int, Field(strict=True, ge=0, le=WIDEST)] = 0
     """Inner width of the expert that every token goes through; 0 for none."""
-    dense_layers: NonNegativeInt = 0
-    """Leading layers that keep an ordinary feed-forward block."""
+    dense_layers: Annotated[int, Field(strict=True, ge=0, le=MOST_PARTS)] = 0
+    """Leading layers that keep an ordinary feed-forward block; fewer than `layers`."""
     aux_loss_coefficient: NonNegativeFloat = 0.01
     """Weight of the loss that keeps the experts evenly used."""
 
@@ -113,9 +118,9 @@ _FAMILY_PARTS: dict[Family, dict[str, Any]] = {
 }
 
 
-def _size(value: Any) -> int:
+def _size(value: Any, most: int) -> int:
     """The value when it can be a size, else 0."""
-    return value if isinstance(value, int) and 0 < value <= LARGEST else 0
+    return value if isinstance(value, int) and 0 < value <= most else 0
 
 
 class Architecture(SpecModel):
@@ -130,21 +135,21 @@ class Architecture(SpecModel):
 
     family: Family
     """What kind of model it is."""
-    layers: PositiveInt
+    layers: Parts
     """Transformer layers."""
-    hidden_size: PositiveInt
+    hidden_size: Annotated[int, Field(strict=True, gt=0, le=WIDEST // 4)]
     """Width of the residual stream."""
-    heads: PositiveInt
+    heads: Parts
     """Attention heads for queries."""
-    kv_heads: PositiveInt
+    kv_heads: Parts
     """Attention heads for keys and values, fewer for grouped-query attention; else `heads`."""
-    head_dim: PositiveInt
+    head_dim: Width
     """Width of one attention head; `hidden_size / heads` when absent and a whole number."""
-    ffn_hidden_size: PositiveInt
+    ffn_hidden_size: Width
     """Inner width of the feed-forward block; four times `hidden_size` when absent."""
-    vocab_size: PositiveInt
+    vocab_size: Entries
     """Entries of the tokenizer, before padding."""
-    max_positions: PositiveInt
+    max_positions: Entries
     """Longest sequence; the number of rows of the table when positions are learned."""
     positions: Positions
     """How the model knows where a token stands; the family's own when absent."""
@@ -176,7 +181,8 @@ class Architecture(SpecModel):
         family = given.get("family")
         known = isinstance(family, str) and family in list(Family)
         filled = _FAMILY_PARTS[Family(str(family)) if known else Family.GPT] | given
-        hidden, heads = _size(filled.get("hidden_size")), _size(filled.get("heads"))
+        hidden = _size(filled.get("hidden_size"), WIDEST // 4)
+        heads = _size(filled.get("heads"), MOST_PARTS)
         filled.setdefault("kv_heads", heads or 1)
         filled.setdefault("ffn_hidden_size", 4 * hidden or 1)
         if not hidden or not heads or hidden % heads == 0:
@@ -188,14 +194,26 @@ class Architecture(SpecModel):
     def _shares_heads_evenly(cls, kv_heads: int, info: ValidationInfo) -> int:
         heads = info.data.get("heads")
         if heads is not None and heads % kv_heads:
-            # Looking for divisors of a mistyped number could take for ever.
-            below = range(1, min(heads, 1024) + 1)
-            divisors = ", ".join(str(n) for n in below if heads % n == 0)
+            divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
             raise broken(
                 f"{heads} heads cannot share {kv_heads} heads for keys and values evenly.",
                 f"Use a divisor of {heads}, such as {divisors}.",
             )
         return kv_heads
+
+    @field_validator("moe")
+    @classmethod
+    def _some_layer_has_experts(
+        cls, moe: MixtureOfExperts | None, info: ValidationInfo
+    ) -> MixtureOfExperts | None:
+        layers = info.data.get("layers")
+        if moe is not None and layers is not None and moe.dense_layers >= layers:
+            raise broken(
+                f"no layer is left for the experts: all {layers} are dense.",
+                f"Use at most {layers - 1}, or remove moe.",
+                inside=("dense_layers",),
+            )
+        return moe
 
     @property
     def is_moe(self) -> bool:

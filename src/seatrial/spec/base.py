@@ -43,13 +43,15 @@ def broken(
     fix: str,
     code: SpecCode = SpecCode.CONTRADICTION,
     absent: tuple[str, ...] = (),
+    inside: tuple[str | int, ...] = (),
 ) -> PydanticCustomError:
     """The error of a validator: what is wrong, as a sentence, and what to do about it.
 
     `absent` holds the keys of the same section of which one is missing, if that is what is
-    wrong: the finding then speaks of them rather than of the validated field.
+    wrong: the finding then speaks of them rather than of the validated field. `inside` leads from
+    the validated field, when that is a section or a list, to the value that is at fault.
     """
-    context = {"rule": rule, "fix": fix, "code": code, "absent": absent}
+    context = {"rule": rule, "fix": fix, "code": code, "absent": absent, "inside": inside}
     return PydanticCustomError("seatrial_rule", "{rule}", context)
 
 

@@ -4,6 +4,7 @@
 
 from pydantic import Field
 
+from seatrial.spec.addresses import Address
 from seatrial.spec.base import SpecModel
 from seatrial.spec.scalars import AUTO, AutoInt, Flag, PositiveInt
 
@@ -17,7 +18,7 @@ class CheckpointsSpec(SpecModel):
     """Newest checkpoints that are kept."""
     keep_every_steps: PositiveInt | None = None
     """Checkpoints at multiples of this are kept for good; none when absent."""
-    location: str | None = Field(default=None, min_length=1)
+    location: Address | None = Field(default=None, min_length=1)
     """Where they are written; the run's own directory on the shared volume when absent."""
     asynchronous: Flag = False
     """Whether training goes on while a checkpoint is written."""

@@ -9,23 +9,28 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from seatrial.naming import is_dns_label
+from seatrial.naming import names_namespace, names_object
 from seatrial.spec.base import DEFAULTS, SpecModel, broken
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.scalars import ByteSize, PositiveInt
+from seatrial.spec.scalars import ByteSize
 from seatrial.spec.secrets import names_secret, shown
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
-def _variable(name: str) -> str:
-    """The name of an environment variable that may stand in a spec with its value."""
+def _variable_name(name: str) -> str:
+    """The name of an environment variable."""
     if not _VARIABLE.match(name):
         raise broken(
             f"{shown(name)} is not a variable's name.",
             "Use letters, digits and _, with no digit first.",
             SpecCode.TYPE,
         )
+    return name
+
+
+def _public_variable(name: str) -> str:
+    """The name of an environment variable that may stand in a spec with its value."""
     if names_secret(name):
         raise broken(
             f"{name} is a secret, and a spec never holds a secret's value.",
@@ -35,7 +40,19 @@ def _variable(name: str) -> str:
     return name
 
 
-Variable = Annotated[str, AfterValidator(_variable)]
+def _object_name(name: str) -> str:
+    """The name of a Kubernetes object that exists already."""
+    if not names_object(name):
+        raise broken(
+            f"{shown(name)} is not a name that Kubernetes accepts.",
+            "Use lower-case letters, digits, hyphens and dots, a letter or digit first and last.",
+        )
+    return name
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+Variable = Annotated[VariableName, AfterValidator(_public_variable)]
+ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
 class Operator(StrEnum):
@@ -56,12 +73,12 @@ class Operator(StrEnum):
 class StorageSpec(SpecModel):
     """The shared volume of the run: an existing claim, or a new volume of a tier."""
 
-    claim: str | None = None
+    claim: ObjectName | None = None
     """Name of an existing persistent volume claim."""
     tier: str | None = None
     """Storage tier of the catalog for a new volume; the profile's default when absent."""
     capacity: ByteSize | None = None
-    """Size of a new volume, such as `16Ti`; what the run needs when absent."""
+    """Size of a new volume with its unit, such as `16Ti`; what the run needs when absent."""
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
     """Where pods mount it, as a path from the root, such as `/data`."""
 
@@ -72,15 +89,24 @@ class StorageSpec(SpecModel):
             raise broken("an existing claim has its tier already.", "Keep claim or tier, not both.")
         return tier
 
+    @field_validator("capacity")
+    @classmethod
+    def _claim_or_capacity(cls, capacity: int | None, info: ValidationInfo) -> int | None:
+        if capacity is not None and info.data.get("claim") is not None:
+            raise broken(
+                "an existing claim has its capacity already.", "Keep claim or capacity, not both."
+            )
+        return capacity
+
 
 class SecretRef(SpecModel):
     """A Kubernetes secret by name; its value never stands in a spec."""
 
-    secret: str = Field(min_length=1)
+    secret: ObjectName
     """Name of the Kubernetes secret."""
-    key: str | None = None
-    """Key inside the secret; needed with `env`."""
-    env: str | None = None
+    key: str | None = Field(default=None, pattern=r"^[-._a-zA-Z0-9]+$")
+    """Key inside the secret: letters, digits, `-`, `_`, `.`; needed with `env`."""
+    env: VariableName | None = None
     """Environment variable that receives the key's value."""
     mount: str | None = Field(default=None, validate_default=True, pattern=r"^/[^\s:]*$")
     """Directory in which the secret's keys appear as files, such as `/etc/tokens`."""
@@ -113,9 +139,9 @@ class ClusterSpec(SpecModel):
     """Kind of cluster; see `seatrial catalog list profiles`."""
     node_type: str | None = None
     """Machine type; the profile's default when absent."""
-    nodes: PositiveInt = 1
+    nodes: Annotated[int, Field(strict=True, gt=0, le=1_000_000)] = 1
     """Machines of the run."""
-    processes_per_node: PositiveInt | None = None
+    processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
     """Processes on each machine, one per GPU; all its GPUs when absent."""
     operator: Operator = Operator.AUTO
     """What starts the processes."""
@@ -129,19 +155,32 @@ class ClusterSpec(SpecModel):
     """The shared volume of the run."""
     image: str | None = Field(default=None, pattern=r"^[^\s]+$")
     """Container image, or the name of one in the catalog; the profile's own when absent."""
+    image_pull_secret: ObjectName | None = None
+    """Kubernetes secret that lets nodes pull the image; none when absent."""
     env: Mapping[Variable, str] = {}
     """Extra environment variables; values are text, so numbers are quoted."""
-    service_account: str | None = None
+    service_account: ObjectName | None = None
     """Kubernetes service account, for access to buckets without keys."""
     secrets: tuple[SecretRef, ...] = ()
     """Secrets that pods receive, by reference."""
 
-    @field_validator("namespace", "queue", "service_account")
+    @field_validator("namespace")
     @classmethod
-    def _kubernetes_name(cls, name: str | None) -> str | None:
-        if name is not None and not is_dns_label(name):
+    def _namespace_name(cls, name: str) -> str:
+        if not names_namespace(name):
             raise broken(
                 f"{shown(name)} is not a name that Kubernetes accepts.",
-                "Use lower-case letters, digits and hyphens, at most 63, a letter first.",
+                "Use lower-case letters, digits and hyphens, at most 63, no hyphen first or last.",
+            )
+        return name
+
+    @field_validator("queue")
+    @classmethod
+    def _queue_name(cls, name: str | None) -> str | None:
+        # Kueue reads the queue from a label, and a label's value ends at 63 characters.
+        if name is not None and not names_object(name, 63):
+            raise broken(
+                f"{shown(name)} is not a name that Kueue accepts.",
+                "Use lower-case letters, digits, hyphens and dots, at most 63.",
             )
         return name

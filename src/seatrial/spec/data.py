@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
+from seatrial.spec.addresses import Address
 from seatrial.spec.base import SpecModel, broken, require_one_of
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.scalars import LARGEST, Flag, PositiveFloat, PositiveInt
@@ -59,9 +60,9 @@ class DataSource(SpecModel):
 
     name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")
     """Short name: lower-case letters, digits, `.`, `_`, `-`; made from the address when absent."""
-    from_: str | None = Field(default=None, alias="from", min_length=1)
-    """Raw text: `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `gs://` or a path."""
-    prepared: str | None = Field(default=None, validate_default=True, min_length=1)
+    from_: Address | None = Field(default=None, alias="from", min_length=1)
+    """Raw text: a path, `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `az://`, `gs://`."""
+    prepared: Address | None = Field(default=None, validate_default=True, min_length=1)
     """Data that is prepared already: the path of a `.bin`/`.idx` pair without its ending."""
     weight: PositiveFloat | None = None
     """Share of this source in the blend, relative to the others; by size when none has one."""
@@ -82,6 +83,17 @@ class DataSource(SpecModel):
         require_one_of(info.data, prepared, "from_", "prepared")
         return prepared
 
+    @field_validator("files", "format", "text_field", "domain_field", "sample_files")
+    @classmethod
+    def _for_raw_text_only(cls, value: object, info: ValidationInfo) -> object:
+        name = str(info.field_name)
+        if info.data.get("prepared") is not None and value != cls.model_fields[name].default:
+            raise broken(
+                f"{name} is for raw text, and this source is prepared already.",
+                f"Remove {name}, or give the raw text with from instead of prepared.",
+            )
+        return value
+
 
 class DataSpec(SpecModel):
     """What the model reads: sources, or the engine's mock data for a test."""
@@ -96,7 +108,7 @@ class DataSpec(SpecModel):
     """`hf://NAME@REVISION`, or the path of a tokenizer file; the preset's own when absent."""
     split: Split = (98.0, 2.0, 0.0)
     """Shares of the data for training, validation and test."""
-    location: str | None = None
+    location: Address | None = Field(default=None, min_length=1)
     """Where prepared data are kept; below the storage's mount when absent."""
 
     @field_validator("sources")
@@ -112,6 +124,21 @@ class DataSpec(SpecModel):
                 f"some sources have a weight, and sources[{weights.index(None)}] has none.",
                 "Give every source a weight, or none to blend by size.",
             )
+        return sources
+
+    @field_validator("sources")
+    @classmethod
+    def _names_are_unique(
+        cls, sources: tuple[DataSource, ...] | None
+    ) -> tuple[DataSource, ...] | None:
+        first: dict[str, int] = {}
+        for index, source in enumerate(sources or ()):
+            if source.name is not None and first.setdefault(source.name, index) != index:
+                raise broken(
+                    f"sources[{first[source.name]}] has the name {source.name} already.",
+                    "Give each source a name of its own.",
+                    inside=(index, "name"),
+                )
         return sources
 
     @field_validator("mock")

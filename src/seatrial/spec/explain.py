@@ -13,15 +13,19 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.fields import field_at, places_named, siblings
+from seatrial.spec.overrides import in_quotes
 from seatrial.spec.secrets import shown, shown_key
+from seatrial.spec.synonyms import fields_meant
 from seatrial.spec.tree import Node, Path, dotted
 
 _SECTION = "a section of key: value lines"
 _TRUTH = "true or false"
+_LENGTHS = ("sequence_length", "max_positions")
 _TRUTHS = {
     **dict.fromkeys(("true", "yes", "on"), "true"),
     **dict.fromkeys(("false", "no", "off"), "false"),
 }
+_SUFFIXED = re.compile(r"(\d{1,9})\s*([kKmM]i?)")
 # Straight quotes, and the ones that word processors make of them.
 _QUOTES = " \"'\u2018\u2019\u201c\u201d\u201e"
 
@@ -42,11 +46,8 @@ def where(root: Node, path: Path, *, of_key: bool = False) -> Where:
 def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
     """One finding per error, in the order of the file."""
     errors = list(errors)
-    misspelt = {
-        (*error["loc"][:-1], meant(error["loc"]))
-        for error in errors
-        if error["type"] == "extra_forbidden"
-    }
+    unknown_keys = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
+    misspelt = {path for unknown in unknown_keys for path in _meant_paths(unknown)}
     found = []
     for error in errors:
         path, of_key = _user_path(error)
@@ -60,10 +61,12 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
         if absent:
             path = absent[0] if len(absent) == 1 else path[:-1]
         code, rule, fix = _EXPLANATIONS.get(error["type"], _otherwise)(error, path)
+        if node.written and error["type"] == "string_type" and error["input"] is not None:
+            fix = in_quotes(dotted(path), node.written)
         place = where(root, path, of_key=of_key)
         # The value of a key that nobody knows could be anything, a secret included.
         unknown = absent or code is SpecCode.UNKNOWN_KEY
-        value = "" if unknown else shown(error["input"], path)
+        value = "" if unknown else shown(_input(error, node), path)
         found.append(Finding(code, Severity.ERROR, place, rule, value, fix))
     return sorted(found, key=lambda finding: (finding.where.line, finding.where.column))
 
@@ -75,11 +78,17 @@ def _absent(error: ErrorDetails) -> list[Path]:
     return [(*error["loc"][:-1], key) for key in error.get("ctx", {}).get("absent", ())]
 
 
+def _input(error: ErrorDetails, node: Node) -> Any:
+    """The value at fault: what was validated, or a part of it."""
+    return node.plain() if error.get("ctx", {}).get("inside") else error["input"]
+
+
 def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
     """The error's place in the file, and whether it speaks of the key rather than the value."""
     path = error["loc"]
     if error["type"] == "extra_forbidden":
         return path, True
+    path = (*path, *error.get("ctx", {}).get("inside", ()))
     # Pydantic adds this where the key of a mapping is wrong.
     return (path[:-1], True) if path[-1] == "[key]" else (path, False)
 
@@ -91,11 +100,22 @@ def meant(path: Path) -> str | None:
     return nearest(key, known) or next(longer, None)
 
 
+def _meant_paths(path: Path) -> list[Path]:
+    """The paths of the fields that an unknown key may have been meant to be."""
+    near = meant(path)
+    paths: list[Path] = [tuple(name.split(".")) for name in fields_meant(str(path[-1]))]
+    return [*paths, (*path[:-1], near)] if near else paths
+
+
 def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
     key, known = str(path[-1]), siblings(path)
     section = dotted(path[:-1]) or "a spec"
     match, elsewhere = meant(path), places_named(key)[:3]
-    if match:
+    if not elsewhere and (synonyms := fields_meant(key)):
+        fix = f"Here it is called {synonyms[0]}."
+        if len(synonyms) > 1:
+            fix = f"Use {' or '.join(synonyms)}."
+    elif match:
         fix = f"Did you mean {' or '.join([match, *elsewhere])}?"
     elif elsewhere:
         fix = f"It belongs at {' or '.join(elsewhere)}."
@@ -132,6 +152,8 @@ def _wrong_type(wanted: str, example: str) -> Callable[[ErrorDetails, Path], Exp
             fix = f"Write {_TRUTHS[bare.lower()]}, without quotes."
         elif wanted == _SECTION:
             fix = _section_fix(value, path)
+        elif "whole" in wanted and (number := _without_suffix(bare, path)):
+            fix = f"Write {number}."
         return SpecCode.TYPE, f"must be {wanted}, not {shown(value, path)}.", fix
 
     return explain
@@ -170,6 +192,21 @@ def _unquoted(value: str, wanted: str) -> bool:
     except ValueError:
         return False
     return isfinite(number) and ("whole" not in wanted or number.is_integer())
+
+
+def _without_suffix(value: str, path: Path) -> str:
+    """The number that 8k or 4Ki means, where it can mean only one.
+
+    Of a length in tokens, 8k is 8192; of steps, 8k is 8000; of heads it is neither for sure.
+    """
+    match, field = _SUFFIXED.fullmatch(value), str(path[-1])
+    if match:
+        number, power = int(match[1]), 1 if match[2][0] in "kK" else 2
+        if match[2].endswith("i") or (field in _LENGTHS and number & (number - 1) == 0):
+            return str(number * 1024**power)
+        if field.endswith("steps"):
+            return str(number * 1000**power)
+    return "a whole number such as 2048" if field in _LENGTHS else ""
 
 
 def _choices(error: ErrorDetails, path: Path) -> Explanation:

@@ -35,11 +35,6 @@ class LoadedSpec:
         path = tuple(int(part) if part.isdigit() else part for part in _parts(field))
         return explain.where(self.root, path)
 
-    def given(self, field: str) -> bool:
-        """Whether the user wrote the field, rather than leaving it to a default."""
-        path = tuple(int(part) if part.isdigit() else part for part in _parts(field))
-        return self.root.at(path)[1]
-
 
 def _parts(field: str) -> list[str]:
     """The keys of `data.sources[0].weight`."""
@@ -161,10 +156,11 @@ def _secrets(root: Node) -> list[Finding]:
 
 def _holds_secret(path: tuple[str | int, ...], value: object) -> bool:
     """Whether a scalar, its key or its place says that it is a secret."""
-    if any(looks_secret(key) for key in path) or looks_secret(value):
+    name = str(path[-1]) if path else ""
+    if any(looks_secret(key) for key in path) or looks_secret(value, name):
         return True
     if not path or value is None or isinstance(value, bool):
         return False
     # A secret is named here, never given: a key of another meaning would hold it.
     in_reference = path[:2] == ("cluster", "secrets") and len(path) > 3
-    return names_secret(str(path[-1])) or (in_reference and explain.meant(path) is None)
+    return names_secret(name) or (in_reference and explain.meant(path) is None)

@@ -3,17 +3,19 @@
 """`key=value` overrides: one field of a spec set from the command line."""
 
 import re
+import shlex
 
 from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.secrets import shown
+from seatrial.spec.secrets import looks_secret, names_secret, shown
 from seatrial.spec.tree import Node, Path, dotted, parse
 
 OVERRIDE = "override"
 """What stands in place of a file's name where a finding speaks of an override."""
 
 _KEY = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*|\[\d{1,6}\])*", re.ASCII)
+_ITEM = re.compile(r"\.(\d{1,6})(?=\.|$)", re.ASCII)
 _PART = re.compile(r"[A-Za-z_][\w-]*|\d+", re.ASCII)
 
 
@@ -23,22 +25,57 @@ def apply(root: Node, overrides: tuple[str, ...]) -> list[Finding]:
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not _KEY.fullmatch(key):
-            rule = f"{shown(text)} is not an override."
-            findings.append(_finding("", rule, "Write KEY=VALUE, such as training.tokens=10B."))
+            findings.append(_no_override(text, key))
             continue
-        try:
-            node, problems = parse(value, OVERRIDE)
-        except UnreadableError as error:
-            findings.append(_finding(key, error.finding.rule, "Put the value in quotes for YAML."))
+        node, refused = _read(key, value)
+        if node is None:
+            findings += refused
             continue
-        if problems:
-            findings += [_finding(key, found.rule, found.fix) for found in problems]
-            continue
-        _strip_places(node)
-        refused = _set(root, tuple(int(p) if p.isdigit() else p for p in _PART.findall(key)), node)
-        if refused:
-            findings.append(_finding(key, *refused))
+        path = tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
+        reason = _set(root, path, node)
+        if reason:
+            findings.append(_finding(key, *reason))
     return findings
+
+
+def in_quotes(key: str, value: str) -> str:
+    """How an override gives a value as text: in quotes for YAML, inside those of the shell."""
+    hidden = looks_secret(value) or names_secret(key.rpartition(".")[2])
+    if hidden or not value.isprintable() or len(value) > 60:
+        return f"Put the value in quotes inside the argument: '{key}=\"VALUE\"'."
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    argument = shlex.quote(f'{key}="{escaped}"')
+    return f"Put the value in quotes inside the argument: {argument}."
+
+
+def _no_override(text: str, key: str) -> Finding:
+    """The finding for an argument that is no key and value."""
+    bracketed = _ITEM.sub(r"[\1]", key)
+    fix = "Write KEY=VALUE, such as training.tokens=10B."
+    if bracketed != key and _KEY.fullmatch(bracketed):
+        fix = f"An item of a list is named in brackets: {bracketed}=VALUE."
+    return _finding("", f"{shown(text)} is not an override.", fix)
+
+
+def _read(key: str, value: str) -> tuple[Node | None, list[Finding]]:
+    """The value of an override as a tree, or what is wrong with it."""
+    opened = value.lstrip()[:1]
+    try:
+        node, problems = parse(value, OVERRIDE)
+    except UnreadableError as error:
+        # A text that begins a quote, a list or a section is to be ended, not quoted.
+        fix = error.finding.fix if opened in ("'", '"', "[", "{") else in_quotes(key, value)
+        return None, [_finding(key, error.finding.rule, fix)]
+    if problems:
+        as_text = in_quotes(key, value) if opened == "*" else ""
+        return None, [_finding(key, found.rule, as_text or found.fix) for found in problems]
+    if node.value is None and value.strip().lower() not in ("null", "~"):
+        # An empty shell variable would take the value back without a word.
+        fix = f"Give one, or write {key}=null to remove what the file says."
+        return None, [_finding(key, "there is no value after the = sign.", fix)]
+    _strip_places(node)
+    node.written = value
+    return node, []
 
 
 def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:

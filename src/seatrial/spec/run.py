@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from seatrial.naming import MAX_RUN_NAME, as_dns_label, is_dns_label
 from seatrial.spec.base import DEFAULTS, SpecModel, broken
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import ClusterSpec
@@ -15,7 +14,7 @@ from seatrial.spec.engine import EngineSpec
 from seatrial.spec.model import ModelSpec
 from seatrial.spec.monitoring import MonitoringSpec
 from seatrial.spec.parallelism import ParallelismSpec
-from seatrial.spec.secrets import shown
+from seatrial.spec.scalars import RunName
 from seatrial.spec.training import TrainingSpec
 from seatrial.spec.weights import ContinueFrom, InitialWeights
 
@@ -28,7 +27,7 @@ class RunSpec(SpecModel):
 
     api_version: Literal["seatrial.dev/v1alpha1"] = Field(alias="apiVersion")
     """Version of the spec format."""
-    name: str
+    name: RunName
     """Name of the run; Kubernetes objects, paths and labels carry it."""
     description: str = ""
     """What the run is for, in words."""
@@ -53,22 +52,6 @@ class RunSpec(SpecModel):
     engine: EngineSpec = DEFAULTS
     """What trains it."""
 
-    @field_validator("name", mode="before")
-    @classmethod
-    def _usable_name(cls, name: object) -> object:
-        # A number would be refused as no text, and once it were quoted, as no name.
-        if isinstance(name, int | float) and not isinstance(name, bool):
-            name = str(name)
-        if isinstance(name, str) and not is_dns_label(name, MAX_RUN_NAME):
-            # A name that does not begin with a letter keeps its beginning behind one that does.
-            begins_well = name[:1].isascii() and name[:1].isalpha()
-            raise broken(
-                f"{shown(name)} cannot name Kubernetes objects: lower-case letters, digits and "
-                f"hyphens, a letter first, at most {MAX_RUN_NAME} characters.",
-                f"Use {as_dns_label(name if begins_well else f'run-{name}')}.",
-            )
-        return name
-
     @field_validator("continue_from")
     @classmethod
     def _one_beginning(
@@ -78,5 +61,12 @@ class RunSpec(SpecModel):
             raise broken(
                 "a run that continues another takes its weights from there.",
                 "Keep initial_weights or continue_from, not both.",
+            )
+        if continue_from is not None and continue_from.run == info.data.get("name"):
+            raise broken(
+                "a run cannot continue itself; one that was stopped goes on by being launched "
+                "again.",
+                "Give this run a name of its own, or remove continue_from.",
+                inside=("run",),
             )
         return continue_from

@@ -4,12 +4,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
+from seatrial.naming import MAX_RUN_NAME, as_dns_label, is_dns_label
 from seatrial.spec.base import broken
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.secrets import shown
-from seatrial.units import parse_bytes, parse_count, parse_duration
+from seatrial.units import parse_bytes, parse_count
 
 LARGEST = 2**53
 """Up to here a whole number survives JSON and floats exactly; no run counts further."""
@@ -20,6 +21,7 @@ NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 PositiveFloat = Annotated[float, Field(strict=True, gt=0)]
 NonNegativeFloat = Annotated[float, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
+BelowOne = Annotated[float, Field(strict=True, ge=0, lt=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
 Auto = Literal["auto"]
@@ -51,31 +53,46 @@ def _count(value: Any) -> int:
 
 
 def _bytes(value: Any) -> int:
-    """A size in bytes from text such as 16Ti."""
+    """A size in bytes from text such as 16Ti; a bare number could be bytes, GiB or TiB."""
+    if _is_positive(value) or (isinstance(value, str) and value.strip().isdecimal()):
+        number = str(value).strip()
+        fix = (
+            f"Write {number}Ti or {number}Gi." if len(number) < 6 else "Write it as 500Gi or 16Ti."
+        )
+        raise broken(f"{shown(value)} has no unit.", fix, SpecCode.TYPE)
     try:
-        size: Any = parse_bytes(value) if isinstance(value, str) else value
+        size = parse_bytes(value) if isinstance(value, str) else 0
     except ValueError:
-        size = None
+        size = 0
     if not _is_positive(size):
         raise broken(
             f"must be a size, not {shown(value)}.", "Write it as 500Gi, 16Ti or 2T.", SpecCode.TYPE
         )
-    return int(size)
+    return size
 
 
-def _seconds(value: Any) -> int:
-    """A duration in seconds from text such as 90m."""
-    try:
-        seconds: Any = parse_duration(value) if isinstance(value, str) else value
-    except ValueError:
-        seconds = None
-    if not _is_positive(seconds):
+def _as_size(size: int) -> str:
+    """The size in the largest unit that divides it, so that it can be read back."""
+    for power, unit in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if size % 1024**power == 0:
+            return f"{size // 1024**power}{unit}"
+    return f"{size}B"
+
+
+def _run_name(name: Any) -> Any:
+    """The name of a run; what is not text is left to be refused as that."""
+    # A number would be refused as no text, and once it were quoted, as no name.
+    if isinstance(name, int | float) and not isinstance(name, bool):
+        name = str(name)
+    if isinstance(name, str) and not is_dns_label(name, MAX_RUN_NAME):
+        # A name that does not begin with a letter keeps its beginning behind one that does.
+        begins_well = name[:1].isascii() and name[:1].isalpha()
         raise broken(
-            f"must be a duration, not {shown(value)}.",
-            "Write it as 30s, 90m, 2h or 1d.",
-            SpecCode.TYPE,
+            f"{shown(name)} cannot name Kubernetes objects: lower-case letters, digits and "
+            f"hyphens, a letter first, at most {MAX_RUN_NAME} characters.",
+            f"Use {as_dns_label(name if begins_well else f'run-{name}')}.",
         )
-    return int(seconds)
+    return name
 
 
 def _auto_or_positive(value: Any) -> int | Auto:
@@ -115,20 +132,13 @@ Count = Annotated[
 ByteSize = Annotated[
     int,
     BeforeValidator(_bytes),
-    WithJsonSchema(
-        {"anyOf": [_POSITIVE, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGTP]i?)?B?$"}]}
-    ),
+    PlainSerializer(_as_size, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGTP]i?B?|B)$"}),
 ]
-"""A size in bytes, also written as 500Gi, 16Ti or 2T."""
+"""A size with its unit, such as 500Gi, 16Ti or 2T; bytes once it is read."""
 
-Duration = Annotated[
-    int,
-    BeforeValidator(_seconds),
-    WithJsonSchema(
-        {"anyOf": [_POSITIVE, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhd]$"}]}
-    ),
-]
-"""A duration in seconds, also written as 30s, 90m, 2h or 1d."""
+RunName = Annotated[str, BeforeValidator(_run_name)]
+"""The name of a run, which Kubernetes objects can carry."""
 
 AutoInt = Annotated[
     int | Auto,

@@ -14,16 +14,35 @@ _SECRETS = re.compile(
     | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.
     | [?&](sig|X-Amz-Signature)=[^&\s]+    # signed addresses
     | ://[^/\s:@]+:[^/\s@]+@               # user:password@ in an address
-    | AccountKey=[A-Za-z0-9+/=]{20,}       # Azure storage
+    | (?i:AccountKey|SharedAccessKey)=[A-Za-z0-9+/=]{20,}  # Azure connection strings
+    | wandb_v1_[A-Za-z0-9_]{20,}           # Weights & Biases
     | -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY-----
     """,
     re.VERBOSE,
 )
+# An older key of Weights & Biases looks like the commit of a repository: the name decides.
+_HEX_KEY = re.compile(r"[0-9a-f]{40}")
+_COMMIT_NAME = re.compile(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$", re.IGNORECASE)
+
 _SECRET_NAME = re.compile(
-    r"(^|[_-])(TOKEN|PASSWORD|PASSWD|CREDENTIALS?|API[_-]?KEY|ACCESS[_-]KEY([_-]ID)?"
-    r"|PRIVATE[_-]KEY)$|[_-]SECRET$",
-    re.IGNORECASE,
+    r"""
+      (^|[_-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PWD|PAT|CREDENTIALS?|ACCESS[_-]KEY[_-]ID)$
+    | [_-]KEY$ | APIKEY$
+    | SECRET(?![A-Z])
+    | CONN(ECTION)?[_-]?STR(ING)?$
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
+_HARMLESS_NAME = re.compile(
+    r"""
+      ^(NCCL|TORCH_NCCL|FI|OMP|UCX|GLOO)_
+    | [_-](PATH|FILE|DIR|NAME|ARN)$                      # where a secret lies, not the secret
+    | (^|[_-])(PUBLIC|PRIMARY|FOREIGN|SORT|PARTITION|CACHE|TEXT|JSON)[_-]KEY$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_REFERENCES = frozenset({"secret", "image_pull_secret"})
+"""Keys of the spec that hold a secret's name."""
 
 REDACTED = "(not shown)"
 """What stands in a message instead of a value that may be a secret."""
@@ -31,19 +50,26 @@ REDACTED = "(not shown)"
 _LONGEST = 60
 
 
-def looks_secret(text: object) -> bool:
-    """Whether a value has the form of a known kind of secret."""
-    return isinstance(text, str) and _SECRETS.search(text) is not None
+def looks_secret(text: object, name: str = "") -> bool:
+    """Whether a value has the form of a known kind of secret; `name` is what it is called."""
+    if not isinstance(text, str):
+        return False
+    if _HEX_KEY.fullmatch(text):
+        return _COMMIT_NAME.search(name) is None
+    return _SECRETS.search(text) is not None
 
 
 def names_secret(name: str) -> bool:
     """Whether a variable or key of this name holds a secret, such as `HF_TOKEN`."""
+    if name in _REFERENCES or _HARMLESS_NAME.search(name):
+        return False
     return _SECRET_NAME.search(name) is not None
 
 
 def shown(value: object, path: tuple[str | int, ...] = ()) -> str:
     """The value for a message, shortened; not shown when it, or its place, smells of a secret."""
-    if looks_secret(value) or (path and names_secret(str(path[-1]))):
+    name = str(path[-1]) if path else ""
+    if looks_secret(value, name) or names_secret(name):
         return REDACTED
     if isinstance(value, dict):
         return "a section"

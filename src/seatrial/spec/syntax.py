@@ -7,6 +7,7 @@ bracket that was left open. No finding repeats the line, because it may hold a s
 """
 
 import re
+import unicodedata
 from bisect import bisect_right
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -23,8 +24,18 @@ _UNCLOSED = {
     "while parsing a flow mapping": ("{", "}"),
 }
 
+# Blanks for the eye and not for YAML, where one is between the parts of a line.
+ODD_BLANK = re.compile(r"(?:^ *|(?<=[:,\[{-]) *)([\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000])")
+
 Problem = tuple[int, int, str, str]
 """Line, column, rule and fix."""
+
+
+def odd_blank(character: str) -> tuple[str, str]:
+    """Rule and fix for a blank that YAML does not take for one."""
+    name = unicodedata.name(character).lower()
+    rule = f"U+{ord(character):04X} ({name}) stands here, which YAML does not take for a blank."
+    return rule, "Replace it by an ordinary space; an editor can show or replace all of them."
 
 
 class Lines:
@@ -73,10 +84,22 @@ def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) 
             column = indent.index("\t") + 1
             rule = "the line is indented with a tab, which YAML does not allow."
             fix = "Replace the tab by spaces."
+        elif odd := _odd_blank_near(lines, line, error):
+            line, column, rule, fix = odd
         else:
             line, column, rule, fix = _problem(error, lines, line, column)
     place = Where(file=file, line=line, column=column)
     return Finding(code, Severity.ERROR, place, rule, "", fix)
+
+
+def _odd_blank_near(lines: Lines, line: int, error: MarkedYAMLError) -> Problem | None:
+    """The blank that is none for YAML, where the parser gave up, began, or just before."""
+    began = lines.place(error.context_mark.index)[0] if error.context_mark else line
+    for number in (began, line, line - 1):
+        found = ODD_BLANK.search(lines[number])
+        if found:
+            return number, found.start(1) + 1, *odd_blank(found[1])
+    return None
 
 
 def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Problem:

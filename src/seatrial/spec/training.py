@@ -10,6 +10,7 @@ from seatrial.spec.base import DEFAULTS, SpecModel, broken, defaults, require_on
 from seatrial.spec.scalars import (
     AUTO,
     AutoInt,
+    BelowOne,
     Count,
     Flag,
     Fraction,
@@ -84,6 +85,8 @@ class LearningRate(SpecModel):
     """How long the rate rises from 0 to its peak."""
     decay: Span = defaults(fraction=1.0)
     """When the decay has reached the minimum, counted from the start of the run."""
+    anneal: Span | None = Field(default=None, validate_default=True)
+    """How long the rate falls at the end; for style `wsd` only."""
 
     @field_validator("minimum")
     @classmethod
@@ -96,13 +99,30 @@ class LearningRate(SpecModel):
             )
         return minimum
 
+    @field_validator("anneal")
+    @classmethod
+    def _with_wsd_only(cls, anneal: Span | None, info: ValidationInfo) -> Span | None:
+        style = info.data.get("style")
+        if style is DecayStyle.WSD and anneal is None:
+            raise broken(
+                "style wsd holds the rate, and nothing says how long it falls at the end.",
+                "Add anneal: {fraction: 0.1}, or another length.",
+                absent=("anneal",),
+            )
+        if style is not None and style is not DecayStyle.WSD and anneal is not None:
+            raise broken(
+                f"only style wsd falls at the end, and the style is {style}.",
+                "Remove anneal, or write style: wsd.",
+            )
+        return anneal
+
 
 class Optimizer(SpecModel):
     """AdamW and its constants."""
 
-    beta1: Fraction = 0.9
+    beta1: BelowOne = 0.9
     """Decay of the first moment."""
-    beta2: Fraction = 0.95
+    beta2: BelowOne = 0.95
     """Decay of the second moment."""
     epsilon: PositiveFloat = 1e-8
     """Added to the denominator."""
@@ -142,9 +162,9 @@ class TrainingSpec(SpecModel):
     """AdamW and its constants."""
     precision: Precision = Precision.BF16
     """Number format of the matrix products."""
-    hidden_dropout: Fraction = 0.0
+    hidden_dropout: BelowOne = 0.0
     """Dropout on the residual stream."""
-    attention_dropout: Fraction = 0.0
+    attention_dropout: BelowOne = 0.0
     """Dropout on attention weights."""
     init_std: PositiveFloat = 0.02
     """Standard deviation of the initial weights."""

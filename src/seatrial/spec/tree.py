@@ -31,7 +31,7 @@ from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.secrets import shown_key
-from seatrial.spec.syntax import Lines, finding_of
+from seatrial.spec.syntax import ODD_BLANK, Lines, finding_of, odd_blank
 
 MAX_DEPTH = 20
 """A spec has at most 6 levels; nothing meant for us is deeper than this."""
@@ -74,6 +74,8 @@ class Node:
     """Column of that key, from 1."""
     faulty: bool = False
     """Whether a finding speaks of it already, so that what is inside is not worth another."""
+    written: str = ""
+    """The text after the = of an override; empty for what stands in a file."""
 
     def plain(self) -> Any:
         """The value without places."""
@@ -151,9 +153,11 @@ class _Builder:
     # The text in quotes that was read last, as indexes into the file.
     quoted: tuple[int, int] = (0, 0)
 
-    def problem(self, code: SpecCode, event: Event, rule: str, fix: str, key: str = "") -> None:
-        """Report something at an event; `key` when it is itself a key."""
-        line, column = self.lines.place(event.start_mark.index)
+    def problem(
+        self, code: SpecCode, event: Event, rule: str, fix: str, key: str = "", offset: int = 0
+    ) -> None:
+        """Report something at an event, or so far behind it; `key` when it is itself a key."""
+        line, column = self.lines.place(event.start_mark.index + offset)
         place = Where(dotted((*self.path(), key) if key else self.path()), self.file, line, column)
         self.findings.append(Finding(code, Severity.ERROR, place, rule, "", fix))
 
@@ -338,6 +342,11 @@ class _Builder:
             return None, True
         if not event.implicit[0]:
             return event.value, False
+        odd = ODD_BLANK.search(event.value)
+        if odd:
+            rule, fix = odd_blank(odd[1])
+            self.problem(SpecCode.SYNTAX, event, rule, fix, offset=odd.start(1))
+            return None, True
         tag = self.yaml.resolver.resolve(ScalarNode, event.value, (True, False))
         if str(tag).endswith(("timestamp", "merge", "value")):
             return event.value, False

@@ -6,15 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema, field_validator
 
+from seatrial.spec.addresses import Address
 from seatrial.spec.base import SpecModel, broken, require_one_of
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.scalars import Flag
+from seatrial.spec.scalars import Flag, RunName
 
 
 class InitialWeights(SpecModel):
     """Weights that a new run starts from, with a fresh optimizer, schedule and data order."""
 
-    checkpoint: str | None = None
+    checkpoint: Address | None = Field(default=None, min_length=1)
     """Path or address of a checkpoint of the same engine."""
     huggingface: str | None = Field(
         default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
@@ -40,9 +41,9 @@ def _step(value: object) -> object:
 class ContinueFrom(SpecModel):
     """A run that this one follows: its weights and optimizer state go on, with a new spec."""
 
-    run: str = Field(min_length=1)
+    run: RunName
     """Name of the parent run."""
-    checkpoints: str | None = None
+    checkpoints: Address | None = Field(default=None, min_length=1)
     """Where the parent's checkpoints lie; its usual place when absent."""
     step: Annotated[
         int | Literal["latest"],

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from seatrial.units import format_bytes, format_count, parse_bytes, parse_count, parse_duration
+from seatrial.units import format_bytes, format_count, parse_bytes, parse_count
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,10 @@ def test_sizes_know_both_kinds_of_prefix(text: str, number: int) -> None:
     assert parse_bytes(text) == number
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("90m", 5400), ("1.5d", 129600)])
-def test_durations(text: str, seconds: int) -> None:
-    assert parse_duration(text) == seconds
-
-
 @pytest.mark.parametrize("text", ["16ti", "1.3", "x", "1 parsec"])
-def test_what_is_no_size_or_duration_is_refused(text: str) -> None:
+def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a"):
         parse_bytes(text)
-    with pytest.raises(ValueError, match="is not a"):
-        parse_duration(text)
 
 
 def test_numbers_are_written_for_people() -> None:

@@ -46,24 +46,17 @@ def test_names_and_aliases_are_unique(catalog: Catalog) -> None:
         assert len(names) == len(set(names)), kind
 
 
-def test_references_between_kinds_lead_somewhere(catalog: Catalog) -> None:
+def test_every_entry_is_valid_and_refers_to_what_exists(catalog: Catalog) -> None:
+    assert catalog.check() == []
+
+
+def test_facts_agree_across_kinds(catalog: Catalog) -> None:
     for name in catalog.names(Kind.NODE_TYPES):
         node = catalog.node_type(name)
-        if node.accelerator:
-            catalog.accelerator(node.accelerator)
-        catalog.fabric(node.fabric)
         assert (node.fabric_resource_count > 0) == bool(node.fabric_resource), name
         assert (node.gpus > 0) == bool(node.accelerator), name
-    for name in catalog.names(Kind.FABRICS):
-        fabric = catalog.fabric(name)
-        limits = [variable.node_types for variable in fabric.environment]
-        limits += [variable.node_types for variable in fabric.avoid]
-        for node_type in {node_type for limit in limits for node_type in limit}:
-            catalog.node_type(node_type)
     for name in catalog.names(Kind.PROFILES):
         profile = catalog.profile(name)
-        assert profile.default_node_type in profile.node_types
-        assert profile.default_storage in profile.storage
         for node_type in profile.node_types:
             assert catalog.node_type(node_type).cloud == profile.cloud
         for tier in profile.storage:
@@ -86,9 +79,35 @@ def test_no_variable_is_both_set_and_avoided(catalog: Catalog) -> None:
                 assert not same or apart, (name, wanted.name)
 
 
-def test_no_image_floats(catalog: Catalog) -> None:
-    for name in catalog.names(Kind.IMAGES):
-        assert not catalog.image(name).reference.endswith(":latest")
+def test_an_image_whose_tag_moves_says_so_and_is_no_default(catalog: Catalog) -> None:
+    images = {name: catalog.image(name) for name in catalog.names(Kind.IMAGES)}
+    for name, image in images.items():
+        _, _, tag = image.reference.rpartition(":")
+        assert image.floating == ("latest" in tag), name
+    for name in catalog.names(Kind.PROFILES):
+        defaults = catalog.profile(name).images.values()
+        assert not [image for image in defaults if images[image].floating], name
+
+
+def test_an_image_that_is_not_built_yet_says_so(catalog: Catalog) -> None:
+    planned = [catalog.image(name) for name in catalog.names(Kind.IMAGES)]
+    planned = [image for image in planned if not image.published]
+    assert planned
+    assert all("not built yet" in image.source and image.note for image in planned)
+
+
+def test_g5_of_four_gpus_is_in_the_profiles(catalog: Catalog) -> None:
+    assert "g5.12xlarge" in catalog.profile("eks").node_types
+    assert "ml.g5.12xlarge" in catalog.profile("hyperpod-eks").node_types
+
+
+def test_a_twin_of_hyperpod_asks_for_as_many_devices_and_names_the_conflict(
+    catalog: Catalog,
+) -> None:
+    twin = catalog.node_type("ml.p6e-gb200.36xlarge")
+    assert twin.fabric_resource_count == 4
+    assert twin.fabric_resource == "vpc.amazonaws.com/efa"
+    assert "disagree" in twin.note
 
 
 ASKED_FOR = {

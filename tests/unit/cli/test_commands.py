@@ -10,18 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.catalog.catalog import Catalog
+from seatrial.spec.loader import loads
 from tests.conftest import SPEC
 
 
-def seatrial(*arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+def seatrial(
+    *arguments: str, cwd: Path, code: int = 0, stdin: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Call the command; its exit code must be the expected one, and no traceback may show."""
     done = subprocess.run(
         [sys.executable, "-m", "seatrial", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         check=False,
+        env=os.environ | variables,
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -35,6 +40,32 @@ def test_validate_shows_what_a_spec_resolves_to(spec_file: Path) -> None:
         "  model     gpt3-7.5b, 7.47 B parameters, sequence 2,048",
     ]
     assert "1,024 sequences = 4 micro × 64 × dp 4, 2.1 M tokens a step" in done.stdout
+    assert "\n  image     " in done.stdout
+    assert done.stdout.endswith("\n  not checked  memory, time and cost; data; cluster\n")
+
+
+def test_validate_takes_several_files_and_standard_input(spec_file: Path) -> None:
+    (spec_file.parent / "b=c.yaml").write_text(SPEC.replace("slim-7b", "other"))
+    (spec_file.parent / "bad.yaml").write_text(SPEC.replace("tp_size: 4", "tp_size: 3"))
+    both = seatrial("validate", "run.yaml", "b=c.yaml", "cluster.nodes=4", cwd=spec_file.parent)
+    assert "run.yaml is valid: slim-7b" in both.stdout
+    assert "b=c.yaml is valid: other" in both.stdout
+    assert both.stdout.count("4 × p4d.24xlarge") == 2
+    mixed = seatrial(
+        "validate", "bad.yaml", "absent.yaml", "run.yaml", "--json", cwd=spec_file.parent, code=2
+    )
+    assert [(o["file"], o["valid"]) for o in json.loads(mixed.stdout)] == [
+        ("bad.yaml", False),
+        ("absent.yaml", False),
+        ("run.yaml", True),
+    ]
+    piped = seatrial("validate", "-", cwd=spec_file.parent, stdin=SPEC)
+    assert piped.stdout.startswith("- is valid: slim-7b")
+
+
+def test_one_process_is_not_called_processes(tmp_path: Path) -> None:
+    seatrial("init", cwd=tmp_path)
+    assert "= 1 process, " in seatrial("validate", "run.yaml", cwd=tmp_path).stdout
 
 
 def test_validate_reports_findings_and_exits_with_1(spec_file: Path) -> None:
@@ -77,10 +108,16 @@ def test_auto_is_noted_and_valid(spec_file: Path) -> None:
         (("validate", "absent.yaml"), "there is no such file"),
         (("validate",), "Missing argument"),
         (("validate", "."), "this is a directory"),
-        (("frobnicate",), "No such command"),
+        (("validate", "cluster.nodes=2"), "there is no file to check"),
+        (("frobnicate",), "No such command 'frobnicate'."),
+        (("validat", "run.yaml"), "No such command 'validat'. Did you mean validate?"),
         (("catalog", "show", "models", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("catalog", "list", "model"), "Did you mean models?"),
         (("plan", "run.yaml"), "the command plan is not part of version"),
+        (("doctor",), "the command doctor is not part of version"),
+        (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
+        (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
+        (("schema", "-o", "missing/schema.json"), "cannot be written: No such file or directory."),
         (("recipes", "show", "nope"), "There is no recipe 'nope'."),
         (("init", "--model", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("init", "-i"), "--interactive needs a terminal."),
@@ -103,10 +140,46 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
     seatrial("init", "--force", cwd=tmp_path)
 
 
-def test_init_refuses_a_bad_flag_with_the_fields_own_message(tmp_path: Path) -> None:
-    done = seatrial("init", "--tokens", "many", cwd=tmp_path, code=1)
-    assert "--tokens" in done.stderr
-    assert "150B" in done.stderr
+@pytest.mark.parametrize("arguments", [("catalog", "show", "models", "gpt9"), ("frobnicate",)])
+def test_errors_are_json_too_where_json_is_asked_for(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    plain = seatrial(*arguments, cwd=tmp_path, code=2)
+    answer = json.loads(seatrial(*arguments, "--json", cwd=tmp_path, code=2).stdout)
+    assert answer["error"] in plain.stderr
+    assert answer["findings"] == []
+
+
+def test_findings_of_a_catalog_are_json_too(tmp_path: Path) -> None:
+    (tmp_path / "node_types.toml").write_text('["p4d.24xlarge"]\ngpu = 8\n')
+    done = seatrial("catalog", "check", "--json", cwd=tmp_path, code=1, SEATRIAL_CATALOG=".")
+    answer = json.loads(done.stdout)
+    assert "p4d.24xlarge.gpu" in answer["error"]
+    assert "p4d.24xlarge.gpu" in [finding["where"]["field"] for finding in answer["findings"]]
+
+
+def test_the_shipped_catalog_has_no_findings(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    done = seatrial("catalog", "check", cwd=tmp_path, SEATRIAL_CATALOG="", XDG_CONFIG_HOME=home)
+    assert done.stdout.endswith(" entries, no findings\n")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--tokens", "many"),
+        ("--tokens", "1 # 2"),
+        ("--tokenizer", "hf://x # y"),
+        ("--tokenizer", ""),
+        ("--name", "a: b"),
+        ("--name", ""),
+        ("--data", ""),
+        ("--data", "a\nname: b"),
+    ],
+)
+def test_init_refuses_a_bad_flag_by_its_name(tmp_path: Path, flag: str, value: str) -> None:
+    done = seatrial("init", flag, value, cwd=tmp_path, code=1)
+    assert done.stderr.split("\n")[0].split()[2:] == [flag]
     assert not (tmp_path / "run.yaml").exists()
 
 
@@ -127,12 +200,40 @@ def test_every_kind_is_listed_and_shown(tmp_path: Path, kind: str) -> None:
     rows = json.loads(seatrial("catalog", "list", kind, "--json", cwd=tmp_path).stdout)
     text = seatrial("catalog", "list", kind, cwd=tmp_path).stdout
     assert rows[0]["name"] in text
+    assert all(key.islower() and key.isidentifier() for row in rows for key in row)
     entry = json.loads(
         seatrial("catalog", "show", kind, rows[0]["name"], "--json", cwd=tmp_path).stdout
     )
     shown = seatrial("catalog", "show", kind, rows[0]["name"], cwd=tmp_path).stdout
     assert entry["title"] in shown
-    assert entry["source"] in shown
+    assert entry["source"] in " ".join(shown.split())
+    assert rows[0] == {"name": rows[0]["name"]} | entry
+
+
+def test_numbers_of_the_catalog_are_numbers_in_json(tmp_path: Path) -> None:
+    rows = json.loads(seatrial("catalog", "list", "accelerators", "--json", cwd=tmp_path).stdout)
+    (h100,) = [row for row in rows if row["name"] == "h100-80gb"]
+    assert h100["memory_gb"] == 80
+    assert h100["peak_tflops"]["fp4"] is None
+
+
+@pytest.mark.parametrize("name", ["gpt3-7.5b", "qwen3-30b-a3b", "mpt-7b"])
+def test_the_dimensions_that_show_prints_go_into_a_spec(
+    spec_file: Path, name: str, catalog: Catalog
+) -> None:
+    shown = seatrial("catalog", "show", "models", name, cwd=spec_file.parent, COLUMNS="80").stdout
+    dimensions = shown[shown.index("  dimensions:\n") :]
+    spec = loads(SPEC.replace("model: {preset: gpt3-7.5b}", f"model:\n{dimensions}"), "f").spec
+    assert spec.model.dimensions == catalog.model(name).architecture
+
+
+def test_a_fabrics_variables_fit_80_columns(tmp_path: Path) -> None:
+    shown = seatrial("catalog", "show", "fabrics", "efa", cwd=tmp_path, COLUMNS="80").stdout
+    assert "\n    FI_PROVIDER = efa\n      Refuses libfabric's TCP provider" in shown
+    assert "  rdma: true\n" in shown
+    too_wide = [line for line in shown.splitlines() if len(line) > 80]
+    # An address is one word, and stays whole.
+    assert [line for line in too_wide if "https://" not in line] == []
 
 
 def test_the_schema_is_json(tmp_path: Path) -> None:
@@ -140,6 +241,8 @@ def test_the_schema_is_json(tmp_path: Path) -> None:
     assert schema["properties"]["training"]["description"] == "How it is trained."
     seatrial("schema", "-o", "schema.json", cwd=tmp_path)
     assert json.loads((tmp_path / "schema.json").read_text()) == schema
+    again = seatrial("schema", "-o", "schema.json", cwd=tmp_path, code=2)
+    assert "schema.json exists." in again.stderr
 
 
 def test_help_names_every_command_with_its_own_summary(tmp_path: Path) -> None:
@@ -148,6 +251,12 @@ def test_help_names_every_command_with_its_own_summary(tmp_path: Path) -> None:
         assert command in whole
         own = seatrial(command, "--help", cwd=tmp_path).stdout
         assert own.startswith(f"Usage: seatrial {command}")
+
+
+@pytest.mark.parametrize(("shell", "sign"), [("zsh", "#compdef seatrial"), ("fish", "complete ")])
+def test_the_completion_of_a_named_shell_is_shown(tmp_path: Path, shell: str, sign: str) -> None:
+    done = seatrial("--show-completion", shell, cwd=tmp_path, SHELL="/bin/bash")
+    assert done.stdout.startswith(sign)
 
 
 def test_completion_can_be_shown(tmp_path: Path) -> None:

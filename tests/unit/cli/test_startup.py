@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command loads: nothing that it does not need."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,15 @@ import pytest
 import seatrial
 
 HEAVY = ("torch", "kubernetes", "megatron", "composer")
+
+
+def with_stubs(directory: Path) -> dict[str, str]:
+    """An environment in which the heavy packages can be imported, so that an import is seen."""
+    for name in HEAVY:
+        package = directory / "stubs" / name
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").touch()
+    return os.environ | {"PYTHONPATH": f"{directory / 'stubs'}:{os.environ['PYTHONPATH']}"}
 
 
 def loaded_by(*arguments: str, cwd: Path) -> set[str]:
@@ -23,7 +33,12 @@ def loaded_by(*arguments: str, cwd: Path) -> set[str]:
         "print('MODULES', *sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=cwd
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=cwd,
+        env=with_stubs(cwd),
     )
     return set(done.stdout.rsplit("MODULES", 1)[1].split())
 
@@ -38,6 +53,7 @@ def loaded_by(*arguments: str, cwd: Path) -> set[str]:
         ("recipes", "list"),
         ("catalog", "list"),
         ("catalog", "list", "models"),
+        ("catalog", "check"),
         ("init", "new.yaml"),
     ],
     ids=" ".join,
@@ -48,13 +64,26 @@ def test_no_command_loads_an_engine_or_a_cluster_client(
     assert not loaded_by(*arguments, cwd=spec_file.parent) & set(HEAVY)
 
 
+def test_an_import_of_an_engine_would_be_seen(tmp_path: Path) -> None:
+    script = f"import sys, {', '.join(HEAVY)}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=with_stubs(tmp_path),
+    )
+    assert set(HEAVY) <= set(done.stdout.split())
+
+
 def test_help_loads_neither_the_spec_nor_tables(tmp_path: Path) -> None:
     modules = loaded_by("--help", cwd=tmp_path)
     assert not modules & {"pydantic", "ruamel.yaml", "rich", "seatrial.spec", "seatrial.catalog"}
 
 
-def test_validate_loads_no_tables(spec_file: Path) -> None:
-    assert "rich" not in loaded_by("validate", "run.yaml", cwd=spec_file.parent)
+def test_validate_loads_no_tables_and_no_starter(spec_file: Path) -> None:
+    modules = loaded_by("validate", "run.yaml", cwd=spec_file.parent)
+    assert not modules & {"rich", "seatrial.cli.tables", "seatrial.recipes.starter"}
 
 
 def test_import_seatrial_loads_nothing_else() -> None:
@@ -70,3 +99,8 @@ def test_every_name_of_the_sdk_is_there() -> None:
         assert getattr(seatrial, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         _ = seatrial.frobnicate
+
+
+def test_dir_lists_the_names_of_the_sdk() -> None:
+    assert set(seatrial.__all__) <= set(dir(seatrial))
+    assert "import_module" not in dir(seatrial)

@@ -4,15 +4,26 @@
 
 import pytest
 
+from seatrial.catalog.catalog import Catalog
+from seatrial.engines.check import plan_findings
 from seatrial.engines.engine import EngineCode
-from seatrial.engines.megatron.options import MODELLED, known_options, option_problems
+from seatrial.engines.megatron.options import (
+    DERIVED,
+    MODELLED,
+    known_options,
+    option_problems,
+)
+from seatrial.planning.resolve import resolve
 from seatrial.spec.engine import OptionValue
 from seatrial.spec.fields import all_fields
+from tests.conftest import loaded
 
 
 def test_every_modelled_option_exists_and_names_a_field() -> None:
     fields = {field.name for field in all_fields().values()}
     assert set(MODELLED) <= set(known_options())
+    assert set(DERIVED) <= set(known_options())
+    assert not set(DERIVED) & set(MODELLED)
     assert set(MODELLED.values()) <= fields
 
 
@@ -53,11 +64,56 @@ def test_options_of_the_engine_pass(option: str, value: OptionValue) -> None:
             EngineCode.OPTION_VALUE,
             "Write the value instead of true or false.",
         ),
+        ("rampup-batch-size", (1, 2, 3), EngineCode.DERIVED_OPTION, "Remove it."),
+        ("tensorboard-log-interval", "abc", EngineCode.OPTION_VALUE, "Write a whole number."),
+        ("optimizer", "banana", EngineCode.OPTION_VALUE, None),
         ("exit-interval", (1, 2), EngineCode.OPTION_VALUE, "Write one value instead of a list."),
     ],
 )
 def test_other_options_are_refused_with_the_remedy(
-    option: str, value: OptionValue, code: EngineCode, fix: str
+    option: str, value: OptionValue, code: EngineCode, fix: str | None
 ) -> None:
     (problem,) = option_problems({option: value})
-    assert (problem.code, problem.fix) == (code, fix)
+    assert problem.code is code
+    assert problem.field == f"engine.options.{option}"
+    assert fix is None or problem.fix == fix
+
+
+def problems(*overrides: str) -> list[str]:
+    """The fields that the spec's engine refuses."""
+    spec = loaded(*overrides)
+    return [finding.where.field for finding in plan_findings(spec, resolve(spec, Catalog()))]
+
+
+LAYOUT_OF_FOUNDRY = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fields"),
+    [
+        ((), []),
+        (
+            ("engine.name=llm-foundry",),
+            ["model.preset", "parallelism.tp_size", "parallelism.sharding"],
+        ),
+        (
+            (
+                "engine.name=llm-foundry",
+                "model.preset=mpt-7b",
+                "parallelism.sharding=fsdp",
+                *LAYOUT_OF_FOUNDRY,
+            ),
+            [],
+        ),
+        (
+            (
+                "model={dimensions: {family: gpt, layers: 8, hidden_size: 512, heads: 8, "
+                "vocab_size: 32000, max_positions: 4096, positions: alibi, "
+                "norm: layernorm-no-bias}}",
+            ),
+            ["model.dimensions.positions", "model.dimensions.norm"],
+        ),
+    ],
+)
+def test_an_engine_says_what_it_cannot_do(overrides: tuple[str, ...], fields: list[str]) -> None:
+    assert problems(*overrides) == fields

@@ -138,8 +138,8 @@ REFUSALS = {
             "kv_heads: 6, vocab_size: 32000, max_positions: 4096, ffn_hidden_size: 2048}}",
             "parallelism.tp_size=4",
         ),
-        "ST-LAYOUT-003 parallelism.tp_size: tp 4 is neither a divisor nor a multiple of 6 key and "
-        "value heads. Use tp_size 1 or 2 or 3.",
+        "ST-LAYOUT-003 parallelism.tp_size: 6 key and value heads cannot be shared out over tp 4. "
+        "Use tp_size 1 or 2 or 3.",
     ),
     "width": (
         (
@@ -233,7 +233,66 @@ REFUSALS = {
     "no-save": (
         ("checkpoints.every_steps=5000",),
         "ST-LENGTH-003 checkpoints.every_steps: the run ends at step 1,000, before its first save "
-        "at 5,000. Use at most 1000.",
+        "at 5,000. Use at most 1000, or make the run longer.",
+    ),
+    "qkv-width": (
+        (
+            "model={dimensions: {family: llama, layers: 8, hidden_size: 768, heads: 12, "
+            "kv_heads: 1, head_dim: 64, vocab_size: 32000, max_positions: 4096, "
+            "ffn_hidden_size: 2304}}",
+            "parallelism.tp_size=3",
+            "cluster.nodes=3",
+        ),
+        "ST-LAYOUT-003 parallelism.tp_size: 1 key and value heads cannot be shared out over tp 3. "
+        "Use tp_size 1.",
+    ),
+    "more-stages-than-layers": (
+        ("parallelism.pp_size=9007199254740991",),
+        "ST-LAYOUT-005 parallelism.pp_size: 9007199254740991 pipeline stages are more than the "
+        "model's 36 layers. Use at most 36.",
+    ),
+    "expert-bias": (
+        (
+            CUSTOM_MOE.replace("max_positions: 4096", "max_positions: 4096, linear_bias: true"),
+            "parallelism.ep_size=1",
+            "parallelism.etp_size=2",
+        ),
+        "ST-LAYOUT-012 parallelism.etp_size: experts with biases cannot be cut. "
+        "Use etp_size 1, or dimensions with linear_bias: false.",
+    ),
+    "rate": (
+        ("training.learning_rate.minimum=0.5",),
+        "ST-LENGTH-004 training.learning_rate.minimum: the minimum 0.5 is above the peak 0.0003. "
+        "Use at most 0.0003; 3e-05 is usual.",
+    ),
+    "retention": (
+        ("checkpoints.keep_every_steps=250",),
+        "ST-LENGTH-005 checkpoints.keep_every_steps: 250 is not a multiple of every_steps, which "
+        "is 100. Use 200 or 300.",
+    ),
+    "no-validation-data": (
+        ("data.split=[100, 0, 0]",),
+        "ST-LENGTH-006 data.split: no share is left for validation, and 10 batches are to be "
+        "evaluated. Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
+    ),
+    "precision": (
+        ("training.precision=fp8",),
+        "ST-PLAN-006 training.precision: a100-40gb has no hardware for fp8. Use bf16.",
+    ),
+    "fabric": (
+        ("cluster.fabric=infiniband",),
+        "ST-PLAN-007 cluster.fabric: nodes of p4d.24xlarge have no infiniband. "
+        "Use one of: efa, none.",
+    ),
+    "image-without-tag": (
+        ("cluster.image=nope",),
+        "ST-PLAN-008 cluster.image: 'nope' is neither an image of the catalog nor has it a tag or "
+        "a digest. Write REPOSITORY:TAG. See: seatrial catalog list images.",
+    ),
+    "capacity": (
+        ("cluster.storage={tier: fsx-lustre-250, capacity: 2Ti}",),
+        "ST-PLAN-009 cluster.storage.capacity: fsx-lustre-250 comes in 1.17 TiB and steps of "
+        "2.34 TiB. Use 3600Gi.",
     ),
     "unknown-preset": (
         ("model.preset=gpt3-17b",),
@@ -268,6 +327,37 @@ def test_a_refusal_says_what_would_fit(name: str) -> None:
     overrides, expected = REFUSALS[name]
     lines = refusals(*overrides)
     assert expected in lines, lines
+
+
+def warnings(*overrides: str) -> list[str]:
+    """The codes of the warnings of a plan."""
+    return [str(finding.code) for finding in resolved(*overrides).findings]
+
+
+def test_a_good_plan_has_no_warnings() -> None:
+    assert warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code"),
+    [
+        (("model.preset=llama3-8b", "training.sequence_length=16384"), "ST-LAYOUT-010"),
+        (("parallelism.tp_size=16",), "ST-LAYOUT-011"),
+        (("parallelism.tp_size=1", "parallelism.sequence_parallel=false"), "ST-PLAN-010"),
+    ],
+)
+def test_what_works_at_a_cost_is_a_warning(overrides: tuple[str, ...], code: str) -> None:
+    assert warnings(*overrides) == [code]
+
+
+def test_the_image_must_be_of_the_engine() -> None:
+    (line,) = refusals("cluster.image=worker-llm-foundry")
+    assert "worker-llm-foundry is for llm-foundry, and the engine is megatron." in line
+    assert "worker-megatron" in line
+
+
+def test_a_description_is_not_part_of_a_plans_identity() -> None:
+    assert resolved("description=words").digest == resolved().digest
 
 
 def test_the_profile_names_what_it_has() -> None:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overrides: what they can set, and what is said about those that cannot be applied."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_whole_section_or_list_is_set() -> None:
     assert spec_with("engine={name: llm-foundry}").engine.name == "llm-foundry"
 
 
-@pytest.mark.parametrize("nothing", ["null", "~", ""])
+@pytest.mark.parametrize("nothing", ["null", "~"])
 def test_null_takes_a_value_back(nothing: str) -> None:
     spec = spec_with(f"training.tokens={nothing}", "training.steps=10")
     assert (spec.training.tokens, spec.training.steps) == (None, 10)
@@ -69,8 +70,22 @@ def test_quotes_make_text_of_a_number() -> None:
     assert spec_with('cluster.env.NCCL_IB_TIMEOUT="22"').cluster.env["NCCL_IB_TIMEOUT"] == "22"
     (finding,) = findings_of("cluster.env.NCCL_IB_TIMEOUT=22")
     assert finding.one_line() == (
-        'override cluster.env.NCCL_IB_TIMEOUT: must be text, not 22. Write it in quotes: "22".'
+        "override cluster.env.NCCL_IB_TIMEOUT: must be text, not 22. Put the value in quotes "
+        "inside the argument: 'cluster.env.NCCL_IB_TIMEOUT=\"22\"'."
     )
+
+
+def test_an_item_after_a_dot_gets_the_brackets_it_needs() -> None:
+    (finding,) = findings_of("data.sources.0.from=x")
+    assert finding.fix == "An item of a list is named in brackets: data.sources[0].from=VALUE."
+
+
+@pytest.mark.parametrize("text", ["second try: warm", "8", 'it\'s "so": \\x', "true"])
+def test_the_advice_about_quotes_works_in_a_shell(text: str) -> None:
+    (finding,) = findings_of(f"description={text}")
+    _, _, argument = finding.fix.removesuffix(".").partition("argument: ")
+    (override,) = shlex.split(argument)
+    assert spec_with(override).description == text
 
 
 def test_quotes_keep_a_colon_in_a_text() -> None:
@@ -114,11 +129,28 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         ),
         (
             "data.sources[0].files=*.parquet",
-            'YAML takes a text that begins with * for an alias. Put it in quotes: "*.parquet".',
+            "YAML takes a text that begins with * for an alias. Put the value in quotes inside "
+            "the argument: 'data.sources[0].files=\"*.parquet\"'.",
         ),
         (
             "name='slim",
-            "the quote that opens here is never closed. Put the value in quotes for YAML.",
+            "the quote that opens here is never closed. "
+            "Close it at the end of the value, or remove it.",
+        ),
+        (
+            "description=a: b: c",
+            "a second colon stands in the line, as if the value were a key. Put the value in "
+            "quotes inside the argument: 'description=\"a: b: c\"'.",
+        ),
+        (
+            "training.tokens=",
+            "there is no value after the = sign. "
+            "Give one, or write training.tokens=null to remove what the file says.",
+        ),
+        (
+            "description=#1",
+            "there is no value after the = sign. "
+            "Give one, or write description=null to remove what the file says.",
         ),
         (
             "name=!!python/name:os.system",

@@ -26,7 +26,16 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 KNOWN = {
     *("$defs", "$id", "$ref", "$schema", "additionalProperties", "anyOf", "const", "default"),
-    *("description", "enum", "exclusiveMinimum", "items", "maxItems", "maximum", "minItems"),
+    *(
+        "description",
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "items",
+        "maxItems",
+        "maximum",
+        "minItems",
+    ),
     *("minLength", "minimum", "pattern", "properties", "propertyNames", "required", "title"),
     "type",
 }
@@ -56,7 +65,9 @@ def accepts(schema: dict[str, Any], value: Any) -> bool:
         return all(accepts(schema.get("items", {}), item) for item in value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = schema.get("minimum", value), schema.get("maximum", value)
-        return bool(low <= value <= high and value > schema.get("exclusiveMinimum", value - 1))
+        above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+        inside = (above is None or value > above) and (below is None or value < below)
+        return bool(low <= value <= high and inside)
     return True
 
 
@@ -120,6 +131,8 @@ def test_what_the_loader_accepts_the_schema_accepts(text: str) -> None:
         ("nodes: 2", "nodes: 0"),
         ("nodes: 2", 'nodes: "2"'),
         ("150B", "a lot"),
+        ("150B}", "150B, hidden_dropout: 1.0}"),
+        ("nodes: 2", "nodes: 2, storage: {capacity: 16}"),
         ("v1alpha1", "v2"),
         ("profile: eks, ", ""),
         ("hf://gpt2", "gpt2"),

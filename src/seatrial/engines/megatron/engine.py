@@ -4,9 +4,13 @@
 
 from collections.abc import Mapping
 
-from seatrial.engines.engine import OptionProblem
+from seatrial.engines.engine import EngineCode, Problem
 from seatrial.engines.megatron.options import option_problems
+from seatrial.planning.plan import Plan
+from seatrial.spec.architecture import Norm, Positions
 from seatrial.spec.engine import EngineName, OptionValue
+from seatrial.spec.parallelism import Sharding
+from seatrial.spec.training import Precision
 
 
 class MegatronEngine:
@@ -15,6 +19,25 @@ class MegatronEngine:
     name = EngineName.MEGATRON
     version = "0.19.2"
 
-    def option_problems(self, options: Mapping[str, OptionValue]) -> list[OptionProblem]:
+    def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with options that a spec passes through to Megatron."""
         return option_problems(options)
+
+    def plan_problems(self, plan: Plan) -> list[Problem]:
+        """What Megatron has no code for."""
+        model = plan.model.architecture
+        found = []
+        if model.positions is Positions.ALIBI:
+            fix = "Use learned or rope."
+            found.append(_unsupported("model.dimensions.positions", "ALiBi positions", fix))
+        if model.norm is Norm.LAYERNORM_NO_BIAS:
+            fix = "Use layernorm or rmsnorm."
+            found.append(_unsupported("model.dimensions.norm", "LayerNorm without bias", fix))
+        if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
+            fix = "Use bf16, or sharding: optimizer."
+            found.append(_unsupported("training.precision", "FSDP in fp16", fix))
+        return found
+
+
+def _unsupported(field: str, what: str, fix: str) -> Problem:
+    return Problem(EngineCode.UNSUPPORTED, field, f"Megatron has no {what}.", fix)

@@ -3,103 +3,58 @@
 """Megatron's own options: which exist, and which of them a field of the spec covers."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from seatrial.engines.engine import EngineCode, OptionProblem
+from seatrial.engines.engine import EngineCode, Problem
+from seatrial.engines.megatron.flags import FLAGS
 from seatrial.naming import nearest
 from seatrial.spec.engine import OptionValue
 
-MODELLED = {
-    "num-layers": "model.dimensions.layers",
-    "hidden-size": "model.dimensions.hidden_size",
-    "ffn-hidden-size": "model.dimensions.ffn_hidden_size",
-    "num-attention-heads": "model.dimensions.heads",
-    "num-query-groups": "model.dimensions.kv_heads",
-    "group-query-attention": "model.dimensions.kv_heads",
-    "kv-channels": "model.dimensions.head_dim",
-    "max-position-embeddings": "model.dimensions.max_positions",
-    "position-embedding-type": "model.dimensions.positions",
-    "rotary-base": "model.dimensions.rope_theta",
-    "normalization": "model.dimensions.norm",
-    "qk-layernorm": "model.dimensions.qk_norm",
-    "swiglu": "model.dimensions.activation",
-    "disable-bias-linear": "model.dimensions.linear_bias",
-    "add-qkv-bias": "model.dimensions.qkv_bias",
-    "untie-embeddings-and-output-weights": "model.dimensions.tied_embeddings",
-    "vocab-size": "model.dimensions.vocab_size",
-    "num-experts": "model.dimensions.moe.experts",
-    "moe-router-topk": "model.dimensions.moe.top_k",
-    "moe-ffn-hidden-size": "model.dimensions.moe.expert_ffn_hidden_size",
-    "moe-shared-expert-intermediate-size": "model.dimensions.moe.shared_expert_ffn_hidden_size",
-    "moe-layer-freq": "model.dimensions.moe.dense_layers",
-    "moe-aux-loss-coeff": "model.dimensions.moe.aux_loss_coefficient",
-    "data-path": "data.sources",
-    "data-args-path": "data.sources",
-    "mock-data": "data.mock",
-    "split": "data.split",
-    "tokenizer-type": "data.tokenizer",
-    "tokenizer-model": "data.tokenizer",
+EQUIVALENT = {
+    "valid-data-path": "data.sources",
+    "test-data-path": "data.sources",
+    "per-split-data-args-path": "data.sources",
     "vocab-file": "data.tokenizer",
     "merge-file": "data.tokenizer",
-    "train-iters": "training.steps",
-    "train-samples": "training.samples",
-    "seq-length": "training.sequence_length",
-    "micro-batch-size": "training.micro_batch_size",
-    "global-batch-size": "training.global_batch_size",
-    "lr": "training.learning_rate.peak",
-    "min-lr": "training.learning_rate.minimum",
-    "lr-decay-style": "training.learning_rate.style",
-    "lr-warmup-iters": "training.learning_rate.warmup",
-    "lr-warmup-samples": "training.learning_rate.warmup",
+    "train-data-path": "data.sources",
     "lr-warmup-fraction": "training.learning_rate.warmup",
-    "lr-decay-iters": "training.learning_rate.decay",
-    "lr-decay-samples": "training.learning_rate.decay",
-    "weight-decay": "training.optimizer.weight_decay",
-    "adam-beta1": "training.optimizer.beta1",
-    "adam-beta2": "training.optimizer.beta2",
-    "adam-eps": "training.optimizer.epsilon",
-    "clip-grad": "training.optimizer.clip_grad_norm",
-    "fp16": "training.precision",
-    "bf16": "training.precision",
-    "fp8-format": "training.precision",
-    "fp4-format": "training.precision",
-    "hidden-dropout": "training.hidden_dropout",
-    "attention-dropout": "training.attention_dropout",
-    "init-method-std": "training.init_std",
-    "eval-interval": "training.evaluation.every_steps",
-    "eval-iters": "training.evaluation.batches",
-    "seed": "training.seed",
-    "deterministic-mode": "training.deterministic",
-    "tensor-model-parallel-size": "parallelism.tp_size",
-    "pipeline-model-parallel-size": "parallelism.pp_size",
-    "num-virtual-stages-per-pipeline-rank": "parallelism.vp_size",
     "num-layers-per-virtual-pipeline-stage": "parallelism.vp_size",
-    "context-parallel-size": "parallelism.cp_size",
-    "expert-model-parallel-size": "parallelism.ep_size",
-    "expert-tensor-parallel-size": "parallelism.etp_size",
-    "decoder-first-pipeline-num-layers": "parallelism.first_stage_layers",
-    "decoder-last-pipeline-num-layers": "parallelism.last_stage_layers",
-    "sequence-parallel": "parallelism.sequence_parallel",
-    "use-distributed-optimizer": "parallelism.sharding",
-    "use-megatron-fsdp": "parallelism.sharding",
     "use-torch-fsdp2": "parallelism.sharding",
-    "recompute-granularity": "parallelism.recompute",
     "recompute-activations": "parallelism.recompute",
-    "save": "checkpoints.location",
-    "save-interval": "checkpoints.every_steps",
-    "save-retain-interval": "checkpoints.keep_every_steps",
-    "async-save": "checkpoints.asynchronous",
-    "load": "continue_from",
-    "pretrained-checkpoint": "initial_weights.checkpoint",
     "finetune": "initial_weights",
-    "log-interval": "monitoring.log_every_steps",
-    "tensorboard-dir": "monitoring.tensorboard",
-    "wandb-project": "monitoring.wandb.project",
-    "wandb-entity": "monitoring.wandb.entity",
 }
+"""Options that we never set, because a field of the spec says the same through another one."""
+
+MODELLED = {flag.name: flag.field for flag in FLAGS} | EQUIVALENT
 """Options that a spec sets through a field of its own, and that field."""
+
+
+DERIVED = {
+    "padded-vocab-size": "the vocabulary is padded by the plan",
+    "encoder-num-layers": "the layers are those of the model",
+    "mtp-num-layers": "its layers are not counted by the plan",
+    "multi-latent-attention": "its parameters are not counted by the plan",
+    "squared-relu": "the activation is that of the model",
+    "hybrid-layer-pattern": "the layers are those of the model",
+    "heterogeneous-layers-config-path": "the layers are those of the model",
+    "use-tp-pp-dp-mapping": "the order of ranks is that of the plan",
+    "pipeline-model-parallel-layout": "the stages are those of the plan",
+    "account-for-embedding-in-pipeline-split": "the stages are those of the plan",
+    "account-for-loss-in-pipeline-split": "the stages are those of the plan",
+    "rampup-batch-size": "the plan counts steps of one batch size",
+    "step-batch-size-schedule": "the plan counts steps of one batch size",
+    "eval-global-batch-size": "the plan counts the samples of an evaluation",
+    "eval-micro-batch-size": "the plan counts the samples of an evaluation",
+    "full-validation": "the plan counts the samples of an evaluation",
+    "start-eval-at-iter": "the plan counts the samples of an evaluation",
+    "yaml-cfg": "the engine would read everything from another file",
+    "use-checkpoint-args": "the engine would take everything from a checkpoint",
+    "skip-train": "the plan is one of training",
+}
+"""Options that would make what the plan says untrue, and why."""
 
 
 class Takes(StrEnum):
@@ -113,41 +68,62 @@ class Takes(StrEnum):
     """Any number of values."""
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of the engine's parser."""
+
+    takes: Takes
+    """What follows it."""
+    kind: str = "any"
+    """The type of its values: int, float, str or any."""
+    choices: tuple[str, ...] = ()
+    """The values it takes; empty when they are not listed."""
+
+
 @cache
-def known_options() -> dict[str, Takes]:
+def known_options() -> dict[str, Option]:
     """Every option of the engine, from the list that was read off its own parser."""
     text = (Path(__file__).parent / "options.txt").read_text()
-    pairs = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    return {name: Takes(takes) for name, takes in pairs}
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, takes, *rest = line.split()
+            choices = tuple(rest[1].split(",")) if len(rest) > 1 else ()
+            found[name] = Option(Takes(takes), rest[0] if rest else "any", choices)
+    return found
 
 
-def option_problems(options: Mapping[str, OptionValue]) -> list[OptionProblem]:
+def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
     """What is wrong with options that a spec passes through."""
     found = (_problem(name, value) for name, value in options.items())
     return [problem for problem in found if problem is not None]
 
 
-def _problem(name: str, value: OptionValue) -> OptionProblem | None:
+def _problem(name: str, value: OptionValue) -> Problem | None:
     """What is wrong with one option, if anything."""
     option = name.replace("_", "-")
+    field = f"engine.options.{name}"
     if option in MODELLED:
-        field = MODELLED[option]
-        fix = f"Set {field} instead."
-        if field.startswith("model.dimensions"):
-            fix = f"Set {field} instead; a preset is replaced by its dimensions for that."
-        rule = f"{name} is what {field} says."
-        return OptionProblem(EngineCode.MODELLED_OPTION, name, rule, fix)
-    takes = known_options().get(option)
-    if takes is None:
+        elsewhere = MODELLED[option]
+        fix = f"Set {elsewhere} instead."
+        if elsewhere.startswith("model.dimensions"):
+            fix = f"Set {elsewhere} instead; a preset is replaced by its dimensions for that."
+        rule = f"{name} is what {elsewhere} says."
+        return Problem(EngineCode.MODELLED_OPTION, field, rule, fix)
+    if option in DERIVED:
+        rule = f"{name} would contradict the plan: {DERIVED[option]}."
+        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove it.")
+    known = known_options().get(option)
+    if known is None:
         match = nearest(option, known_options())
         fix = f"Did you mean {match}?" if match else "Look it up in the engine's --help."
-        return OptionProblem(
-            EngineCode.UNKNOWN_OPTION, name, f"Megatron has no option {option}.", fix
-        )
-    fix = _value_fix(takes, value)
+        rule = f"Megatron has no option {option}."
+        return Problem(EngineCode.UNKNOWN_OPTION, field, rule, fix)
+    fix = _value_fix(known, value)
     if fix:
-        rule = f"{option} takes {_TAKES[takes]}."
-        return OptionProblem(EngineCode.OPTION_VALUE, name, rule, fix)
+        return Problem(
+            EngineCode.OPTION_VALUE, field, f"{option} takes {_TAKES[known.takes]}.", fix
+        )
     return None
 
 
@@ -158,12 +134,20 @@ _TAKES = {
 }
 
 
-def _value_fix(takes: Takes, value: OptionValue) -> str:
-    """What to write instead, or nothing when the value is of the right kind."""
-    if takes is Takes.SWITCH:
+def _value_fix(known: Option, value: OptionValue) -> str:
+    """What to write instead, or nothing when the value is one that the engine's parser takes."""
+    if known.takes is Takes.SWITCH:
         return "" if value is True else "Write true, or remove the line to leave it off."
     if isinstance(value, bool):
         return "Write the value instead of true or false."
-    if takes is Takes.VALUE and isinstance(value, tuple):
+    if known.takes is Takes.VALUE and isinstance(value, tuple):
         return "Write one value instead of a list."
+    words = value if isinstance(value, tuple) else (value,)
+    for word in words:
+        if known.choices and str(word) not in known.choices:
+            return f"Use one of: {', '.join(known.choices)}."
+        if known.kind == "int" and not isinstance(word, int):
+            return "Write a whole number."
+        if known.kind == "float" and not isinstance(word, int | float):
+            return "Write a number."
     return ""

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pydantic's errors about an entry -> findings in plain words, with file and line."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from seatrial.catalog.codes import CatalogCode, problem
+from seatrial.catalog.lines import place
+from seatrial.docstrings import field_docs
+from seatrial.findings import Finding
+from seatrial.spec.secrets import shown
+from seatrial.spec.tree import dotted
+
+_TYPES = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "text in quotes",
+    **dict.fromkeys(("tuple_type", "list_type"), "a list in brackets"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table"),
+    **dict.fromkeys(
+        ("date_type", "date_parsing", "date_from_datetime_parsing", "date_from_datetime_inexact"),
+        "a date such as 2026-11-01",
+    ),
+}
+_LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+
+
+def invalid(
+    error: ValidationError, kind: str, name: str, entry: type[BaseModel], file: Path
+) -> list[Finding]:
+    """A finding per fact that does not fit the schema of its kind."""
+    found = []
+    for detail in error.errors():
+        facts = detail["loc"]
+        rule, fix = _explained(detail, kind, entry)
+        where = place(file, name, dotted((name, *facts)), facts)
+        absent = detail["type"] in ("missing", "extra_forbidden")
+        value = "" if absent else shown(detail["input"], facts)
+        found.append(problem(CatalogCode.INVALID, where, rule, fix, value))
+    return found
+
+
+def _explained(detail: ErrorDetails, kind: str, entry: type[BaseModel]) -> tuple[str, str]:
+    """Rule and fix for one error."""
+    facts, context, mistake = detail["loc"], detail.get("ctx", {}), detail["type"]
+    fact = str(facts[-1]) if facts else ""
+    around = _model_at(entry, facts[:-1])
+    doc = field_docs(around).get(fact, "") if around else ""
+    expected = f"Expected: {doc}" if doc else "Correct it in the file."
+    value = shown(detail["input"], facts)
+    if mistake == "extra_forbidden":
+        whose = kind if len(facts) == 1 else dotted(facts[:-1])
+        known = ", ".join(around.model_fields) if around else ""
+        return "there is no such fact.", f"The facts of {whose} are: {known}."
+    if mistake == "missing":
+        return f"{fact} is required and missing.", f"Add {fact}: {doc}" if doc else f"Add {fact}."
+    if mistake == "string_too_short" and fact == "source":
+        fix = f"Say where it comes from, in at least {context['min_length']} characters."
+        return f"{value} is too short for a source.", fix
+    if mistake == "string_too_short":
+        return f"{value} is too short.", f"Write at least {context['min_length']} characters."
+    if mistake in _TYPES:
+        return f"must be {_TYPES[mistake]}, not {value}.", expected
+    for limit, words in _LIMITS.items():
+        if limit in context:
+            return f"must be {words} {context[limit]}, not {value}.", expected
+    if mistake in ("enum", "literal_error"):
+        choices = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
+        return f"{value} is not a choice here.", f"Use one of: {choices}."
+    if mistake == "string_pattern_mismatch":
+        return f"{value} does not have the right form.", expected
+    if mistake == "seatrial_rule":
+        return str(context["rule"]), str(context["fix"])
+    return f"{value} cannot be used here: {detail['msg']}.", expected
+
+
+def _model_at(entry: type[BaseModel], facts: tuple[str | int, ...]) -> type[BaseModel] | None:
+    """The model of the table at a path inside an entry."""
+    model: type[BaseModel] | None = entry
+    for fact in facts:
+        if isinstance(fact, str) and model is not None:
+            field = model.model_fields.get(fact)
+            model = _model_in(field.annotation) if field else None
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside an annotation such as `X | None` or `tuple[X, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_in(argument) for argument in get_args(annotation))
+    return next((model for model in found if model is not None), None)

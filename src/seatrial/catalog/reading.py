@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Catalog directories -> raw entries of one kind: files merged, `like` resolved."""
+
+import re
+import tomllib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.catalog.codes import CatalogCode, problem
+from seatrial.catalog.lines import place
+from seatrial.errors import FindingsError, UnreadableError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.naming import nearest
+from seatrial.spec.secrets import shown
+
+_LIKE = "like"
+_TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """An entry as its files have it, before it is validated."""
+
+    facts: dict[str, Any]
+    """The merged tables."""
+    file: Path
+    """The last file that says something about it."""
+
+    @property
+    def aliases(self) -> list[str]:
+        """Its other names; what is no list of texts is refused when the entry is validated."""
+        given = self.facts.get("aliases")
+        return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
+
+
+def file_names(kind: str) -> tuple[str, ...]:
+    """The names that a file of a kind may have: `node_types.toml` and `node-types.toml`."""
+    return tuple(dict.fromkeys((f"{kind.replace('-', '_')}.toml", f"{kind}.toml")))
+
+
+def read_kind(
+    kind: str, known: Collection[str], directories: Iterable[Path]
+) -> dict[str, RawEntry]:
+    """The entries of a kind, later directories winning; `known` are the facts that it has."""
+    entries: dict[str, RawEntry] = {}
+    wrong: list[Finding] = []
+    for directory in directories:
+        for file in (directory / name for name in file_names(kind)):
+            for name, facts in _read(file).items():
+                refused = _no_entry(name, facts, () if name in entries else known, file)
+                if refused:
+                    wrong.append(refused)
+                    continue
+                before = entries[name].facts if name in entries else {}
+                # A price is one statement: a new amount under the old date would be false.
+                kept = {k: v for k, v in before.items() if not (k == "price" and k in facts)}
+                entries[name] = RawEntry(_merged(kept, facts), file)
+    wrong += [finding for name in entries for finding in _unlike(name, entries)]
+    if wrong:
+        raise FindingsError(wrong)
+    return {name: RawEntry(_facts(name, entries), raw.file) for name, raw in entries.items()}
+
+
+def missing_directories(directories: Iterable[Path]) -> list[Finding]:
+    """A warning for each directory that is named and does not exist."""
+    rule = "there is no such directory, so the catalog is the shipped one alone."
+    fix = "Create it, or correct SEATRIAL_CATALOG."
+    return [
+        Finding(CatalogCode.DIRECTORY, Severity.WARNING, Where(file=str(directory)), rule, "", fix)
+        for directory in directories
+        if not directory.is_dir()
+    ]
+
+
+def stray_files(directories: Iterable[Path], kinds: Iterable[str]) -> list[Finding]:
+    """A finding for each file that would never be read, or that another one would hide."""
+    kinds = list(kinds)
+    files = (file for directory in directories for file in sorted(directory.glob("*.toml")))
+    return [finding for file in files for finding in _stray(file, kinds)]
+
+
+def _stray(file: Path, kinds: list[str]) -> list[Finding]:
+    """The finding for a file that is of no kind, or one of two of the same kind."""
+    names = [name for kind in kinds for name in file_names(kind)]
+    if file.name not in names:
+        near = nearest(file.stem, [name.removesuffix(".toml") for name in names])
+        fix = f"Rename it to {near}.toml." if near else f"The files are: {', '.join(names)}."
+        rule = "no kind of facts has this name, so the file is not read."
+        return [problem(CatalogCode.DIRECTORY, Where(file=str(file), line=1), rule, fix)]
+    other = file.with_name(file.name.replace("-", "_"))
+    if other != file and other.exists():
+        rule = f"{other.name} is there too; both are of the same kind."
+        fix = "Put all entries into one of them."
+        return [problem(CatalogCode.DIRECTORY, Where(file=str(file), line=1), rule, fix)]
+    return []
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The tables of a TOML file; none when it does not exist."""
+    try:
+        with file.open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        reason = str(error.strerror if isinstance(error, OSError) else error)
+        at = _TOML_PLACE.search(reason)
+        line, column = (int(at[1]), int(at[2])) if at else (0, 0)
+        raise UnreadableError(
+            problem(
+                CatalogCode.UNREADABLE,
+                Where("", str(file), line, column),
+                f"the catalog file cannot be read: {_TOML_PLACE.sub('', reason)}.",
+                "Mend it, or move it out of the catalog directory.",
+            )
+        ) from None
+
+
+def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Finding | None:
+    """The finding for what is no table, or a name that TOML has split at its dots."""
+    if not isinstance(facts, dict):
+        rule = "every entry is a table with a name of its own."
+        fix = "Write [NAME] and the facts below it."
+        return problem(CatalogCode.INVALID, place(file, name, name), rule, fix)
+    parts, inner = [name], facts
+    while known and inner and all(isinstance(value, dict) for value in inner.values()):
+        part = next(iter(inner))
+        if part in known:
+            break
+        parts.append(part)
+        inner = inner[part]
+    if len(parts) == 1:
+        return None
+    rule = f"TOML takes the dots in [{'.'.join(parts)}] for tables inside tables."
+    fix = f'Put the name in quotes: ["{".".join(parts)}"].'
+    return problem(CatalogCode.INVALID, place(file, name, ".".join(parts)), rule, fix)
+
+
+def _unlike(name: str, entries: dict[str, RawEntry]) -> list[Finding]:
+    """The finding for an entry that is like nothing, or like itself in the end."""
+    raw, trail = entries[name], [name]
+    while (model := entries[trail[-1]].facts.get(_LIKE)) is not None:
+        if not isinstance(model, str) or model not in entries:
+            if len(trail) > 1:
+                # The finding about the entry in between is enough.
+                return []
+            near = nearest(model, entries) if isinstance(model, str) else None
+            rule = f"there is no {shown(model)} to be like."
+            fix = f"Did you mean {near}?" if near else "Name an entry of the same kind."
+            return [_like_finding(name, raw.file, rule, fix)]
+        if model in trail:
+            circle = " -> ".join([*trail, model])
+            fix = "Let one of them state its own facts, without like."
+            return [_like_finding(name, raw.file, f"like leads round in a circle: {circle}.", fix)]
+        trail.append(model)
+    return []
+
+
+def _like_finding(name: str, file: Path, rule: str, fix: str) -> Finding:
+    where = place(file, name, f"{name}.{_LIKE}", (_LIKE,))
+    return problem(CatalogCode.UNKNOWN_LIKE, where, rule, fix)
+
+
+def _facts(name: str, entries: dict[str, RawEntry]) -> dict[str, Any]:
+    """The facts of an entry, with those of what it is like below them."""
+    own = {key: value for key, value in entries[name].facts.items() if key != _LIKE}
+    model = entries[name].facts.get(_LIKE)
+    if model is None:
+        return own
+    # A twin has its own names and price: those are not taken over.
+    base = {k: v for k, v in _facts(model, entries).items() if k not in ("aliases", "price")}
+    return _merged(base, own)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """The facts of both, those above winning; tables are merged key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[key] = _merged(old, value)
+        else:
+            merged[key] = value
+    return merged

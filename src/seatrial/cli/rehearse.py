@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial rehearse`: the real engine on this host's CPU, with a shrunk twin of the run."""
+
+import random
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.errors import ExitCode
+from seatrial.planning.resolve import resolve
+from seatrial.rehearsal.drills import DrillName, Result
+from seatrial.rehearsal.rehearse import (
+    KEPT,
+    NOT_PROVEN,
+    Request,
+    make_twins,
+    report_of,
+    run_drills,
+    write_report,
+)
+from seatrial.rehearsal.twin import STEPS, Twin
+from seatrial.rehearsal.worker_process import worker_python
+from seatrial.spec.loader import load
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    drill: Annotated[DrillName | None, typer.Option(help="Run one drill instead of all.")] = None,
+    arguments_only: Annotated[
+        bool,
+        typer.Option(
+            "--arguments-only",
+            help="Only ask the engine about the production arguments at the real world size.",
+        ),
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeat the kill of an earlier rehearsal.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Rehearse a run: the real engine on this host's CPU, with a shrunk twin of the plan.
+
+    Trains, kills a process and resumes, reshards the checkpoint, evaluates. Needs the worker extra.
+    """
+    worker_python()
+    loaded, catalog = load(file, tuple(overrides or ())), default_catalog()
+    plan = resolve(loaded, catalog)
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    home = file.parent / ".seatrial" / plan.spec.name
+    chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
+    request = Request(
+        loaded,
+        plan,
+        catalog,
+        home / f"rehearsal-{stamp}",
+        random.randrange(1 << 16) if seed is None else seed,  # noqa: S311
+        chosen,
+    )
+    found = [] if arguments_only else make_twins(request)
+    for twin in () if as_json else found:
+        say(_headline(twin, plan.spec.name))
+    results = []
+    for result in run_drills(request, found, _announcer(quiet=as_json)):
+        results.append(result)
+        if not as_json:
+            _clear()
+            say(_line(result, many=len(found) > 1))
+    report = report_of(request, found, results)
+    target = home / f"rehearsal-{stamp}.json"
+    write_report(report, target)
+    if as_json:
+        say_json(report.to_dict())
+    else:
+        _conclude(found, target)
+    if not report.ok:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _headline(twin: Twin, name: str) -> str:
+    """What the twin is, in a line."""
+    model, data = twin.plan.model, "your data" if twin.real_data else "mock data"
+    shape = f"{model.architecture.layers} layers × {model.architecture.hidden_size}"
+    return (
+        f"Twin of {name} on CPU: {twin.degrees.processes} processes ({twin.degrees}), {shape}, "
+        f"sequence {model.sequence_length}, {data}"
+    )
+
+
+def _line(result: Result, *, many: bool) -> str:
+    """A drill's result, in a line."""
+    verdict = "ok" if result.ok else "FAILED"
+    where = f" [{result.twin}]" if many and result.twin else ""
+    return f"  {result.drill:<10} {result.said + where:<72} {verdict:<6} {result.seconds:4.0f} s"
+
+
+def _conclude(found: list[Twin], target: Path) -> None:
+    """What was kept, what differs, what a CPU cannot show, and where the report is."""
+    if found:
+        say(f"Kept: {KEPT}. Shrunk: sizes, and every degree above 2.")
+        replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
+        if replaced:
+            say(f"Replaced: {'; '.join(replaced)}.")
+    say(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.")
+    say(f"report  {target}")
+
+
+def _announcer(*, quiet: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Shows what is going on while a drill runs: a bar on a terminal, nothing elsewhere."""
+
+    def announce(drill: DrillName, doing: str, step: int) -> None:
+        if quiet or not sys.stderr.isatty():
+            return
+        done = round(20 * min(step, STEPS) / STEPS)
+        bar = "█" * done + "░" * (20 - done)
+        sys.stderr.write(f"\r  {drill:<10} {bar} {doing}, step {step} of {STEPS}   ")
+        sys.stderr.flush()
+
+    return announce
+
+
+def _clear() -> None:
+    """Remove the bar."""
+    if sys.stderr.isatty():
+        say_error("\r" + " " * 78 + "\r")

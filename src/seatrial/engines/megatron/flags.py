@@ -1,0 +1,440 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one table from the fields of a spec and plan to Megatron's flags."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seatrial.planning.parameters import VOCAB_MULTIPLE
+from seatrial.planning.plan import Plan
+from seatrial.spec.architecture import Activation, Norm, Positions
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import DecayStyle, Precision
+
+FlagValue = bool | int | float | str | tuple[str, ...] | None
+"""True for a switch that is on; None or False leave the flag out; a tuple is several words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag of the engine and where its value comes from."""
+
+    name: str
+    """The flag without the dashes ahead."""
+    field: str
+    """The field of the spec that decides it."""
+    value: Callable[[Plan], FlagValue]
+    """Its value for a plan."""
+
+
+_POSITIONS = {
+    Positions.LEARNED: "learned_absolute",
+    Positions.ROPE: "rope",
+    Positions.ALIBI: "none",
+}
+_NORMS = {Norm.LAYERNORM: "LayerNorm", Norm.RMSNORM: "RMSNorm"}
+_STYLES = {style: str(style) for style in DecayStyle} | {DecayStyle.WSD: "WSD"}
+_HALF = (Precision.BF16, Precision.FP8, Precision.MXFP8, Precision.NVFP4)
+_FP8_RECIPES = {Precision.FP8: "delayed", Precision.MXFP8: "mxfp8"}
+
+
+def _moe[T: FlagValue](value: Callable[[Plan], T]) -> Callable[[Plan], T | None]:
+    """The value in a mixture of experts, and no flag in a dense model."""
+    return lambda plan: value(plan) if plan.model.architecture.is_moe else None
+
+
+def _experts(plan: Plan, field: str) -> int | float | None:
+    """A dimension of the experts."""
+    moe = plan.model.architecture.moe
+    return None if moe is None else getattr(moe, field)
+
+
+def _layer_pattern(plan: Plan) -> str | None:
+    """Which layers have experts, where the leading ones have none."""
+    moe = plan.model.architecture.moe
+    if moe is None or not moe.dense_layers:
+        return None
+    return f"([0]*{moe.dense_layers}+[1]*{plan.model.architecture.layers - moe.dense_layers})"
+
+
+def _positions_length(plan: Plan) -> int:
+    """The table of positions; without a table, as long as the sequences are."""
+    model = plan.model.architecture
+    if model.positions is Positions.LEARNED:
+        return model.max_positions
+    return max(model.max_positions, plan.model.sequence_length)
+
+
+def _counts_samples(plan: Plan) -> bool:
+    """Whether the run's length is given in samples; the engine then wants its schedule so too."""
+    return plan.spec.training.samples is not None
+
+
+def _iterations(samples: Callable[[Plan], int]) -> Callable[[Plan], int | None]:
+    """A part of the schedule in steps, unless the run counts samples."""
+    return lambda plan: (
+        None if _counts_samples(plan) else samples(plan) // plan.batch.global_batch_size
+    )
+
+
+def _data_path(plan: Plan) -> tuple[str, ...] | None:
+    """The blend of prepared data, as weight and path in turn."""
+    sources = plan.spec.data.sources or ()
+    if not sources or any(source.prepared is None for source in sources):
+        return None
+    words = []
+    for source in sources:
+        if source.weight is not None:
+            words.append(f"{source.weight:g}")
+        words.append(str(source.prepared))
+    return tuple(words)
+
+
+def _blend_file(plan: Plan) -> str | None:
+    """The blend that `seatrial data prepare` writes when sources are raw text."""
+    sources = plan.spec.data.sources
+    raw = sources is not None and any(source.prepared is None for source in sources)
+    return f"{plan.data_location}/blend.txt" if raw else None
+
+
+def _tokenizer(plan: Plan) -> str | None:
+    """The tokenizer's name or path without our scheme ahead."""
+    name = plan.model.tokenizer.removeprefix("hf://").partition("@")[0]
+    return name or None
+
+
+def _sharded(plan: Plan) -> bool:
+    return plan.sharding is Sharding.OPTIMIZER
+
+
+def _fsdp(plan: Plan) -> bool:
+    return plan.sharding is Sharding.FSDP
+
+
+FLAGS = (
+    # The model.
+    Flag("num-layers", "model.dimensions.layers", lambda p: p.model.architecture.layers),
+    Flag("hidden-size", "model.dimensions.hidden_size", lambda p: p.model.architecture.hidden_size),
+    Flag(
+        "ffn-hidden-size",
+        "model.dimensions.ffn_hidden_size",
+        lambda p: p.model.architecture.ffn_hidden_size,
+    ),
+    Flag("num-attention-heads", "model.dimensions.heads", lambda p: p.model.architecture.heads),
+    Flag(
+        "group-query-attention",
+        "model.dimensions.kv_heads",
+        lambda p: p.model.architecture.kv_heads < p.model.architecture.heads,
+    ),
+    Flag(
+        "num-query-groups",
+        "model.dimensions.kv_heads",
+        lambda p: (
+            p.model.architecture.kv_heads
+            if p.model.architecture.kv_heads < p.model.architecture.heads
+            else None
+        ),
+    ),
+    Flag("kv-channels", "model.dimensions.head_dim", lambda p: p.model.architecture.head_dim),
+    Flag("max-position-embeddings", "model.dimensions.max_positions", _positions_length),
+    Flag(
+        "position-embedding-type",
+        "model.dimensions.positions",
+        lambda p: _POSITIONS[p.model.architecture.positions],
+    ),
+    Flag(
+        "rotary-base",
+        "model.dimensions.rope_theta",
+        lambda p: (
+            int(p.model.architecture.rope_theta)
+            if p.model.architecture.positions is Positions.ROPE
+            else None
+        ),
+    ),
+    Flag(
+        "normalization",
+        "model.dimensions.norm",
+        lambda p: _NORMS.get(p.model.architecture.norm, "LayerNorm"),
+    ),
+    Flag("qk-layernorm", "model.dimensions.qk_norm", lambda p: p.model.architecture.qk_norm),
+    Flag(
+        "swiglu",
+        "model.dimensions.activation",
+        lambda p: p.model.architecture.activation is Activation.SWIGLU,
+    ),
+    Flag(
+        "disable-bias-linear",
+        "model.dimensions.linear_bias",
+        lambda p: not p.model.architecture.linear_bias,
+    ),
+    Flag("add-qkv-bias", "model.dimensions.qkv_bias", lambda p: p.model.architecture.qkv_bias),
+    Flag(
+        "untie-embeddings-and-output-weights",
+        "model.dimensions.tied_embeddings",
+        lambda p: not p.model.architecture.tied_embeddings,
+    ),
+    Flag("vocab-size", "model.dimensions.vocab_size", lambda p: p.model.architecture.vocab_size),
+    Flag("make-vocab-size-divisible-by", "model.dimensions.vocab_size", lambda p: VOCAB_MULTIPLE),
+    Flag("num-experts", "model.dimensions.moe.experts", lambda p: _experts(p, "experts")),
+    Flag("moe-router-topk", "model.dimensions.moe.top_k", lambda p: _experts(p, "top_k")),
+    Flag(
+        "moe-ffn-hidden-size",
+        "model.dimensions.moe.expert_ffn_hidden_size",
+        lambda p: _experts(p, "expert_ffn_hidden_size"),
+    ),
+    Flag(
+        "moe-shared-expert-intermediate-size",
+        "model.dimensions.moe.shared_expert_ffn_hidden_size",
+        lambda p: _experts(p, "shared_expert_ffn_hidden_size") or None,
+    ),
+    Flag("moe-layer-freq", "model.dimensions.moe.dense_layers", _layer_pattern),
+    Flag(
+        "moe-aux-loss-coeff",
+        "model.dimensions.moe.aux_loss_coefficient",
+        lambda p: _experts(p, "aux_loss_coefficient"),
+    ),
+    Flag(
+        "moe-router-load-balancing-type",
+        "model.dimensions.moe.aux_loss_coefficient",
+        _moe(lambda p: "aux_loss"),
+    ),
+    # The engine demands it when a token goes through one expert only.
+    Flag(
+        "moe-router-pre-softmax",
+        "model.dimensions.moe.top_k",
+        lambda p: _experts(p, "top_k") == 1,
+    ),
+    Flag("moe-token-dispatcher-type", "model.dimensions.moe", _moe(lambda p: "alltoall")),
+    # The data.
+    Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
+    Flag("data-path", "data.sources", _data_path),
+    Flag("data-args-path", "data.sources", _blend_file),
+    Flag(
+        "split",
+        "data.split",
+        lambda p: ",".join(f"{share:g}" for share in p.spec.data.split),
+    ),
+    Flag(
+        "tokenizer-type",
+        "data.tokenizer",
+        lambda p: "HuggingFaceTokenizer" if p.model.tokenizer else "NullTokenizer",
+    ),
+    Flag("tokenizer-model", "data.tokenizer", _tokenizer),
+    # Length, batch, schedule.
+    Flag("train-samples", "training.samples", lambda p: p.spec.training.samples),
+    Flag(
+        "train-iters",
+        "training.steps",
+        lambda p: None if _counts_samples(p) else p.length.steps,
+    ),
+    Flag("seq-length", "training.sequence_length", lambda p: p.model.sequence_length),
+    Flag("micro-batch-size", "training.micro_batch_size", lambda p: p.batch.micro_batch_size),
+    Flag("global-batch-size", "training.global_batch_size", lambda p: p.batch.global_batch_size),
+    Flag("lr", "training.learning_rate.peak", lambda p: p.schedule.peak),
+    Flag("min-lr", "training.learning_rate.minimum", lambda p: p.schedule.minimum),
+    Flag(
+        "lr-decay-style",
+        "training.learning_rate.style",
+        lambda p: _STYLES[p.spec.training.learning_rate.style],
+    ),
+    Flag(
+        "lr-warmup-samples",
+        "training.learning_rate.warmup",
+        lambda p: p.schedule.warmup_samples if _counts_samples(p) else None,
+    ),
+    Flag(
+        "lr-decay-samples",
+        "training.learning_rate.decay",
+        lambda p: p.schedule.decay_samples if _counts_samples(p) else None,
+    ),
+    Flag(
+        "lr-warmup-iters",
+        "training.learning_rate.warmup",
+        _iterations(lambda p: p.schedule.warmup_samples),
+    ),
+    Flag(
+        "lr-decay-iters",
+        "training.learning_rate.decay",
+        _iterations(lambda p: p.schedule.decay_samples),
+    ),
+    Flag(
+        "lr-wsd-decay-samples",
+        "training.learning_rate.anneal",
+        lambda p: (p.schedule.anneal_samples or None) if _counts_samples(p) else None,
+    ),
+    Flag(
+        "lr-wsd-decay-iters",
+        "training.learning_rate.anneal",
+        lambda p: (
+            None
+            if _counts_samples(p) or not p.schedule.anneal_samples
+            else max(1, p.schedule.anneal_samples // p.batch.global_batch_size)
+        ),
+    ),
+    Flag(
+        "lr-wsd-decay-style",
+        "training.learning_rate.anneal",
+        lambda p: "linear" if p.schedule.anneal_samples else None,
+    ),
+    Flag("adam-beta1", "training.optimizer.beta1", lambda p: p.spec.training.optimizer.beta1),
+    Flag("adam-beta2", "training.optimizer.beta2", lambda p: p.spec.training.optimizer.beta2),
+    Flag("adam-eps", "training.optimizer.epsilon", lambda p: p.spec.training.optimizer.epsilon),
+    Flag(
+        "weight-decay",
+        "training.optimizer.weight_decay",
+        lambda p: p.spec.training.optimizer.weight_decay,
+    ),
+    Flag(
+        "clip-grad",
+        "training.optimizer.clip_grad_norm",
+        lambda p: p.spec.training.optimizer.clip_grad_norm,
+    ),
+    Flag("bf16", "training.precision", lambda p: p.spec.training.precision in _HALF),
+    Flag("fp16", "training.precision", lambda p: p.spec.training.precision is Precision.FP16),
+    Flag(
+        "fp8-format",
+        "training.precision",
+        lambda p: "hybrid" if p.spec.training.precision in _FP8_RECIPES else None,
+    ),
+    Flag(
+        "fp8-recipe",
+        "training.precision",
+        lambda p: _FP8_RECIPES.get(p.spec.training.precision),
+    ),
+    Flag(
+        "fp4-format",
+        "training.precision",
+        lambda p: "e2m1" if p.spec.training.precision is Precision.NVFP4 else None,
+    ),
+    Flag("hidden-dropout", "training.hidden_dropout", lambda p: p.spec.training.hidden_dropout),
+    Flag(
+        "attention-dropout",
+        "training.attention_dropout",
+        lambda p: p.spec.training.attention_dropout,
+    ),
+    Flag("init-method-std", "training.init_std", lambda p: p.spec.training.init_std),
+    Flag(
+        "eval-interval",
+        "training.evaluation.every_steps",
+        lambda p: p.spec.training.evaluation.every_steps,
+    ),
+    Flag("eval-iters", "training.evaluation.batches", lambda p: p.spec.training.evaluation.batches),
+    Flag("seed", "training.seed", lambda p: p.spec.training.seed),
+    Flag("deterministic-mode", "training.deterministic", lambda p: p.spec.training.deterministic),
+    # The layout.
+    Flag("tensor-model-parallel-size", "parallelism.tp_size", lambda p: p.layout.tp_size),
+    Flag("pipeline-model-parallel-size", "parallelism.pp_size", lambda p: p.layout.pp_size),
+    Flag(
+        "num-virtual-stages-per-pipeline-rank",
+        "parallelism.vp_size",
+        lambda p: p.layout.vp_size if p.layout.vp_size > 1 else None,
+    ),
+    Flag("context-parallel-size", "parallelism.cp_size", lambda p: p.layout.cp_size),
+    Flag("expert-model-parallel-size", "parallelism.ep_size", _moe(lambda p: p.layout.ep_size)),
+    Flag("expert-tensor-parallel-size", "parallelism.etp_size", _moe(lambda p: p.layout.etp_size)),
+    Flag(
+        "decoder-first-pipeline-num-layers",
+        "parallelism.first_stage_layers",
+        lambda p: p.spec.parallelism.first_stage_layers,
+    ),
+    Flag(
+        "decoder-last-pipeline-num-layers",
+        "parallelism.last_stage_layers",
+        lambda p: p.spec.parallelism.last_stage_layers,
+    ),
+    Flag("sequence-parallel", "parallelism.sequence_parallel", lambda p: p.sequence_parallel),
+    Flag("use-distributed-optimizer", "parallelism.sharding", _sharded),
+    Flag("use-megatron-fsdp", "parallelism.sharding", _fsdp),
+    Flag(
+        "data-parallel-sharding-strategy",
+        "parallelism.sharding",
+        lambda p: "optim_grads_params" if _fsdp(p) else None,
+    ),
+    Flag(
+        "recompute-granularity",
+        "parallelism.recompute",
+        lambda p: None if p.recompute is Recompute.NONE else str(p.recompute),
+    ),
+    Flag(
+        "recompute-method",
+        "parallelism.recompute",
+        lambda p: "uniform" if p.recompute is Recompute.FULL else None,
+    ),
+    Flag(
+        "recompute-num-layers",
+        "parallelism.recompute",
+        lambda p: 1 if p.recompute is Recompute.FULL else None,
+    ),
+    # Checkpoints. The same directory is loaded from, so that a restart resumes.
+    Flag("save", "checkpoints.location", lambda p: p.checkpoint_location),
+    Flag("load", "checkpoints.location", lambda p: p.checkpoint_location),
+    Flag("save-interval", "checkpoints.every_steps", lambda p: p.save_every_steps),
+    Flag(
+        "save-retain-interval",
+        "checkpoints.keep_every_steps",
+        lambda p: p.spec.checkpoints.keep_every_steps,
+    ),
+    Flag("async-save", "checkpoints.asynchronous", lambda p: p.spec.checkpoints.asynchronous),
+    Flag(
+        "ckpt-format",
+        "checkpoints.location",
+        lambda p: "fsdp_dtensor" if _fsdp(p) else "torch_dist",
+    ),
+    # Without it a checkpoint of the distributed optimizer loads only in the layout that saved it.
+    Flag("dist-ckpt-optim-fully-reshardable", "parallelism.sharding", _sharded),
+    Flag(
+        "pretrained-checkpoint",
+        "initial_weights.checkpoint",
+        lambda p: p.spec.initial_weights.checkpoint if p.spec.initial_weights else None,
+    ),
+    # What people see.
+    Flag("log-interval", "monitoring.log_every_steps", lambda p: p.spec.monitoring.log_every_steps),
+    Flag("log-throughput", "monitoring.log_every_steps", lambda p: True),
+    Flag(
+        "tensorboard-dir",
+        "monitoring.tensorboard",
+        lambda p: f"{p.checkpoint_location}/tensorboard" if p.spec.monitoring.tensorboard else None,
+    ),
+    Flag(
+        "wandb-project",
+        "monitoring.wandb.project",
+        lambda p: p.spec.monitoring.wandb.project if p.spec.monitoring.wandb else None,
+    ),
+    Flag(
+        "wandb-exp-name",
+        "monitoring.wandb.project",
+        lambda p: p.spec.name if p.spec.monitoring.wandb else None,
+    ),
+    Flag(
+        "wandb-entity",
+        "monitoring.wandb.entity",
+        lambda p: p.spec.monitoring.wandb.entity if p.spec.monitoring.wandb else None,
+    ),
+)
+"""Every flag that a plan sets, in the order of the engine's command line."""
+
+Arguments = dict[str, FlagValue]
+"""Flags by name with their values, before they become words of a command line."""
+
+
+def engine_arguments(plan: Plan) -> Arguments:
+    """The engine's arguments for a plan, options that the spec passes through included."""
+    arguments: Arguments = {flag.name: flag.value(plan) for flag in FLAGS}
+    for name, value in plan.spec.engine.options.items():
+        words = tuple(str(word) for word in value) if isinstance(value, tuple) else value
+        arguments[name.replace("_", "-")] = words
+    return arguments
+
+
+def command_line(arguments: Arguments) -> list[str]:
+    """The arguments as words: switches that are on, and flags with their values."""
+    words: list[str] = []
+    for name, value in arguments.items():
+        if value is None or value is False:
+            continue
+        words.append(f"--{name}")
+        if isinstance(value, tuple):
+            words += value
+        elif value is not True:
+            words.append(str(value))
+    return words

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The event log: a run's own append-only history, one JSON line an event.
+
+It is the heartbeat of a run as well: whoever reads it sees the newest step and when it was.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class EventKind(StrEnum):
+    """What an event tells."""
+
+    START = "start"
+    """The processes are up and training is about to begin; `step` is the step resumed from."""
+    STEP = "step"
+    """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped."""
+    SAVE = "save"
+    """A checkpoint is written (or handed over, when saving is asynchronous): seconds."""
+    EVALUATION = "evaluation"
+    """An evaluation is done: seconds, loss, split."""
+    EXIT = "exit"
+    """Training returned: code, and error when it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the log."""
+
+    kind: EventKind
+    """What it tells."""
+    step: int
+    """The step it belongs to."""
+    time: float
+    """Seconds since 1970."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """What the kind brings along."""
+
+
+class EventLog:
+    """Appends events to a file; every line is written whole, so that a reader never sees half."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file for appending, making its directory if need be."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, kind: EventKind, step: int, **values: Any) -> None:
+        """Append one event."""
+        line = {"kind": kind, "step": step, "time": round(time.time(), 3), **values}
+        os.write(self._file, (json.dumps(line, separators=(",", ":")) + "\n").encode())
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events of a log, in order; a last line that is still being written is left out."""
+    with path.open() as lines:
+        for line in lines:
+            if not line.endswith("\n"):
+                return
+            values = json.loads(line)
+            kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
+            yield Event(EventKind(kind), step, when, values)

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that length, schedule, saves and evaluation must keep, each with what would fit."""
+
+from seatrial.planning.codes import PlanCode
+from seatrial.planning.layout_rules import nearby_multiples
+from seatrial.planning.length import Length, Schedule
+from seatrial.planning.report import Report
+from seatrial.spec.training import TrainingSpec
+
+
+def check_length(report: Report, length: Length, batch: int) -> None:
+    """A run has at least one step."""
+    if length.steps == 0:
+        report.error(
+            PlanCode.LENGTH,
+            "training.samples",
+            f"{length.samples} samples are less than one global batch of {batch}.",
+            length.samples,
+            f"Use at least {batch} samples.",
+        )
+
+
+def check_schedule(report: Report, schedule: Schedule) -> None:
+    """The learning rate rises before it falls, and falls to something lower."""
+    if schedule.warmup_samples >= schedule.decay_samples:
+        report.error(
+            PlanCode.WARMUP,
+            "training.learning_rate.warmup",
+            f"the warm-up ends after {schedule.warmup_samples:,} samples, the decay after "
+            f"{schedule.decay_samples:,}.",
+            schedule.warmup_samples,
+            "Make the warm-up shorter than the decay.",
+        )
+    if schedule.minimum > schedule.peak:
+        report.error(
+            PlanCode.RATE,
+            "training.learning_rate.minimum",
+            f"the minimum {schedule.minimum:g} is above the peak {schedule.peak:g}.",
+            schedule.minimum,
+            f"Use at most {schedule.peak:g}; {schedule.peak / 10:g} is usual.",
+        )
+
+
+def check_saves(report: Report, length: Length, interval: int, retained: int | None) -> None:
+    """A run saves before it ends, and what it keeps for good is among what it saves."""
+    if 0 < length.steps < interval:
+        report.error(
+            PlanCode.SAVES,
+            "checkpoints.every_steps",
+            f"the run ends at step {length.steps:,}, before its first save at {interval:,}.",
+            interval,
+            f"Use at most {length.steps}, or make the run longer.",
+        )
+    if retained is not None and retained % interval:
+        report.error(
+            PlanCode.RETENTION,
+            "checkpoints.keep_every_steps",
+            f"{retained} is not a multiple of every_steps, which is {interval}.",
+            retained,
+            f"Use {nearby_multiples(retained, interval)}.",
+        )
+
+
+def check_evaluation(
+    report: Report, training: TrainingSpec, split: tuple[float, float, float]
+) -> None:
+    """What is evaluated needs a share of the data."""
+    batches = training.evaluation.batches
+    if batches and not split[1]:
+        report.error(
+            PlanCode.EVALUATION,
+            "data.split",
+            f"no share is left for validation, and {batches} batches are to be evaluated.",
+            f"{split[0]:g}, {split[1]:g}, {split[2]:g}",
+            "Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
+        )

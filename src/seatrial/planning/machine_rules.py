@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What machines, network, image and storage of the catalog say about a spec."""
+
+from seatrial.catalog.accelerators import Accelerator
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.catalog.node_types import NodeType
+from seatrial.catalog.storage import StorageTier
+from seatrial.errors import NotInCatalogError
+from seatrial.planning.codes import PlanCode
+from seatrial.planning.report import Report
+from seatrial.spec.parallelism import Sharding
+from seatrial.spec.training import Precision
+from seatrial.units import format_bytes
+
+TIB = 1 << 40
+GIB = 1 << 30
+
+_VARIANTS = {"infiniband": ("infiniband-sharp",)}
+"""Networks that are another way to use the one a node has."""
+_NEEDS = {Precision.FP8: "fp8", Precision.MXFP8: "fp8", Precision.NVFP4: "fp4"}
+"""The peak rate that an accelerator must have for a precision."""
+
+
+def check_precision(report: Report, precision: Precision, name: str, gpu: Accelerator) -> None:
+    """The GPUs must have hardware for the precision."""
+    rates = gpu.peak_tflops
+    blackwell_only = precision is Precision.MXFP8 and rates.fp4 is None
+    need = _NEEDS.get(precision)
+    if (need is not None and getattr(rates, need) is None) or blackwell_only:
+        report.error(
+            PlanCode.PRECISION,
+            "training.precision",
+            f"{name} has no hardware for {precision}.",
+            precision,
+            "Use bf16." if rates.fp8 is None else "Use bf16 or fp8.",
+        )
+
+
+def check_fabric(report: Report, fabric: str, node_name: str, node: NodeType) -> None:
+    """The network must be the one that the nodes have, or none."""
+    fitting = dict.fromkeys((node.fabric, *_VARIANTS.get(node.fabric, ()), "none"))
+    if fabric not in fitting:
+        report.error(
+            PlanCode.FABRIC,
+            "cluster.fabric",
+            f"nodes of {node_name} have no {fabric}.",
+            fabric,
+            f"Use one of: {', '.join(fitting)}.",
+        )
+
+
+def check_image(report: Report, image: str, engine: str, catalog: Catalog) -> None:
+    """A name of the catalog must be of the same engine; anything else must be a reference."""
+    if not image:
+        return
+    try:
+        found = catalog.image(image)
+    except NotInCatalogError as error:
+        if ":" not in image and "@" not in image:
+            rule = f"{image!r} is neither an image of the catalog nor has it a tag or a digest."
+            fix = f"Write REPOSITORY:TAG. {str(error).partition('. ')[2]}"
+            report.error(PlanCode.IMAGE, "cluster.image", rule, image, fix)
+        return
+    if found.engine != engine:
+        fitting = [
+            name for name in catalog.names(Kind.IMAGES) if catalog.image(name).engine == engine
+        ]
+        report.error(
+            PlanCode.IMAGE,
+            "cluster.image",
+            f"{image} is for {found.engine}, and the engine is {engine}.",
+            image,
+            f"Use one of: {', '.join(fitting)}.",
+        )
+
+
+def check_capacity(report: Report, capacity: int | None, name: str, tier: StorageTier) -> None:
+    """A new volume must be of a size that the tier comes in."""
+    if capacity is None:
+        return
+    least = int((tier.min_tib or 0) * TIB)
+    step = int((tier.step_tib or 0) * TIB)
+    if capacity >= least and (not step or (capacity - least) % step == 0):
+        return
+    steps = max(0, -(-(capacity - least) // step)) if step else 0
+    fitting = least + steps * step
+    size = f"{fitting // GIB}Gi" if fitting % TIB else f"{fitting // TIB}Ti"
+    rule = f"{name} comes in {format_bytes(least)} and steps of {format_bytes(step)}."
+    if not step:
+        rule = f"{name} comes in {format_bytes(least)} or more."
+    report.error(
+        PlanCode.CAPACITY, "cluster.storage.capacity", rule, format_bytes(capacity), f"Use {size}."
+    )
+
+
+def state_bytes(parameters: int, sharding: Sharding, copies: int) -> int:
+    """Weights, gradients and optimizer state of a rank.
+
+    18 bytes a parameter in Megatron's mixed precision, of which the data-parallel copies share
+    the 12 of the optimizer or, with FSDP, all.
+    """
+    if sharding is Sharding.FSDP:
+        return parameters * 18 // copies
+    if sharding is Sharding.OPTIMIZER:
+        return parameters * 6 + parameters * 12 // copies
+    return parameters * 18
+
+
+def check_state(report: Report, state: int, name: str, gpu: Accelerator) -> None:
+    """A rough count, long before activations: what cannot fit at all is said now."""
+    memory = int(gpu.usable_memory_gib * GIB)
+    if state > memory:
+        report.warning(
+            PlanCode.STATE,
+            "parallelism",
+            f"weights, gradients and optimizer state alone take about {format_bytes(state)} of "
+            f"the {format_bytes(memory)} of {name}.",
+            format_bytes(state),
+            "Use a larger tp_size or pp_size, more nodes, or sharding fsdp.",
+        )

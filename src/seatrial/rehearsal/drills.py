@@ -1,0 +1,302 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The drills: train, kill and resume, reshard, evaluate; each with what it has proven."""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engines.megatron.flags import Arguments, engine_arguments
+from seatrial.monitoring.event_log import EventKind
+from seatrial.rehearsal.twin import SAVE_AT, STEPS, Degrees, Twin
+from seatrial.rehearsal.worker_process import Outcome, Training, ask_engine, train
+from seatrial.spec.training import Precision
+
+TIMEOUT = 240.0
+"""Seconds after which a training that should take one minute is stopped."""
+VERDICT_TIMEOUT = 300.0
+TOLERANCE = {Precision.FP32: 1e-6}
+HALF_TOLERANCE = 5e-4
+"""Largest relative difference of a loss after resharding: in fp32, and in half precision."""
+
+
+class DrillName(StrEnum):
+    """The drills, in the order in which they run."""
+
+    ARGUMENTS = "arguments"
+    """The engine's own validation of the production arguments at the real world size."""
+    TRAIN = "train"
+    """Twenty steps straight through."""
+    KILL = "kill"
+    """The same, with a process killed on the way, and resumed from the checkpoint."""
+    RESHARD = "reshard"
+    """The checkpoint loaded in another layout."""
+    EVALUATE = "evaluate"
+    """The loss on the validation data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a drill found."""
+
+    drill: DrillName
+    """Which drill."""
+    ok: bool
+    """Whether it held."""
+    said: str
+    """What was proven, or what went wrong, in a line."""
+    seconds: float
+    """How long it took."""
+    twin: str = ""
+    """The degrees of the twin that it ran on; empty for the arguments."""
+
+
+Announce = Callable[[DrillName, str, int], None]
+"""Told what is going on: the drill, what it does now, and the newest step."""
+
+
+def _silent(drill: DrillName, doing: str, step: int) -> None:
+    """Tell nobody."""
+
+
+def production_arguments(plan_arguments: Arguments) -> Arguments:
+    """The arguments for the engine's verdict: the plan's own, without what validation would load.
+
+    The layers are the engine's local ones, because Transformer Engine needs a GPU to be imported.
+    """
+    return plan_arguments | {
+        "tokenizer-type": "NullTokenizer",
+        "tokenizer-model": None,
+        "tensorboard-dir": None,
+        "wandb-project": None,
+        "wandb-exp-name": None,
+        "wandb-entity": None,
+        "spec": CPU_ARGUMENTS["spec"],
+    }
+
+
+def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
+    """Put the production arguments through the engine, and compare its counts with the plan's."""
+    answer = ask_engine(twin_of.arguments, twin_of.world_size, stages, VERDICT_TIMEOUT)
+    if not answer["accepted"]:
+        said = f"refused by the engine: {answer['reason']}"
+        return Result(DrillName.ARGUMENTS, False, said, 0.0)
+    counts = {int(stage): number for stage, number in answer["parameters"].items()}
+    wrong = [stage for stage in counts if counts[stage] != twin_of.stage_parameters[stage]]
+    if wrong:
+        stage = wrong[0]
+        said = (
+            f"stage {stage} has {counts[stage]:,} parameters in the engine and "
+            f"{twin_of.stage_parameters[stage]:,} in the plan"
+        )
+        return Result(DrillName.ARGUMENTS, False, said, 0.0)
+    ranks = f"accepted by the engine for {twin_of.world_size:,} ranks"
+    most = max(counts.values())
+    return Result(DrillName.ARGUMENTS, True, f"{ranks}, {most:,} parameters on the fullest", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """What the engine is asked about the whole plan."""
+
+    arguments: Arguments
+    """The production arguments."""
+    world_size: int
+    """The real number of ranks."""
+    stage_parameters: tuple[int, ...]
+    """The plan's own counts."""
+
+
+@dataclass
+class Rehearsal:
+    """The drills of one twin; what one has written, the next may use."""
+
+    twin: Twin
+    """The twin."""
+    directory: Path
+    """Where it works."""
+    seed: int
+    """From which the kill is drawn."""
+    announce: Announce = _silent
+    """Told what is going on."""
+    straight: Outcome | None = None
+    """The undisturbed training, once it has run."""
+
+    def run(self, drill: DrillName) -> Result:
+        """Run one drill; those that compare run the undisturbed training first."""
+        drills = {
+            DrillName.TRAIN: self.train,
+            DrillName.KILL: self.kill,
+            DrillName.RESHARD: self.reshard,
+            DrillName.EVALUATE: self.evaluate,
+        }
+        return drills[drill]()
+
+    def train(self) -> Result:
+        """Twenty steps straight through."""
+        outcome = self._straight()
+        if outcome.code:
+            return self._result(DrillName.TRAIN, False, _failure(outcome), outcome.seconds)
+        losses = outcome.losses()
+        bad = [step for step, loss in losses.items() if not math.isfinite(loss)]
+        skipped = sum(event.values["skipped"] for event in outcome.steps().values())
+        if len(losses) != STEPS or bad:
+            said = f"{len(losses)} of {STEPS} steps, {len(bad)} without a finite loss"
+            return self._result(DrillName.TRAIN, False, said, outcome.seconds)
+        said = f"{STEPS} steps, loss {losses[1]:.2f} → {losses[STEPS]:.2f}"
+        said += f", {skipped} skipped by the loss scale" if skipped else ""
+        return self._result(DrillName.TRAIN, True, said, outcome.seconds)
+
+    def kill(self) -> Result:
+        """Kill a rank after the save, resume, and compare with the undisturbed training."""
+        straight = self._straight()
+        if straight.code:
+            return self._result(DrillName.KILL, False, "the training itself fails", 0.0)
+        draw = random.Random(self.seed)  # noqa: S311  (a drill, not a secret)
+        rank = draw.randrange(self.twin.degrees.processes)
+        step = draw.randint(SAVE_AT + 1, STEPS - 1)
+        where = self.directory / "killed"
+        killed = self._train("killed", self._saving(where), DrillName.KILL, kill=(rank, step))
+        resumed = self._train("resumed", self._saving(where), DrillName.KILL)
+        seconds = killed.seconds + resumed.seconds
+        if killed.code == 0:
+            said = f"rank {rank} did not die in step {step}"
+            return self._result(DrillName.KILL, False, said, seconds)
+        if resumed.code:
+            return self._result(DrillName.KILL, False, _failure(resumed), seconds)
+        first = min(resumed.steps(), default=0)
+        if first != SAVE_AT + 1:
+            said = f"resumed at step {first}, not {SAVE_AT + 1}"
+            return self._result(DrillName.KILL, False, said, seconds)
+        differing = [
+            number
+            for number, event in resumed.steps().items()
+            if _figures(event) != _figures(straight.steps()[number])
+        ]
+        said = f"rank {rank} killed in step {step}, resumed at {SAVE_AT}: "
+        said += (
+            f"{len(differing)} of {STEPS - SAVE_AT} steps differ" if differing else "no bit differs"
+        )
+        return self._result(DrillName.KILL, not differing, said, seconds)
+
+    def reshard(self) -> Result:
+        """Continue from the checkpoint in another layout, and compare the losses."""
+        straight = self._straight()
+        if straight.code:
+            return self._result(DrillName.RESHARD, False, "the training itself fails", 0.0)
+        other = other_layout(self.twin.degrees)
+        arguments = self._resharded(other)
+        outcome = self._train("resharded", arguments, DrillName.RESHARD, other.processes)
+        if outcome.code:
+            return self._result(DrillName.RESHARD, False, _failure(outcome), outcome.seconds)
+        pairs = [(straight.losses()[step], loss) for step, loss in outcome.losses().items()]
+        if len(pairs) != STEPS - SAVE_AT:
+            said = f"{len(pairs)} of {STEPS - SAVE_AT} steps"
+            return self._result(DrillName.RESHARD, False, said, outcome.seconds)
+        worst = max(abs(mine - theirs) / abs(mine) for mine, theirs in pairs)
+        precision = self.twin.plan.spec.training.precision
+        bar = TOLERANCE.get(precision, HALF_TOLERANCE)
+        said = f"saved at {self.twin.degrees}, continued at {other}: {worst:.0e} ({precision})"
+        return self._result(DrillName.RESHARD, worst <= bar, said, outcome.seconds)
+
+    def evaluate(self) -> Result:
+        """The evaluations of the undisturbed training have finite losses."""
+        straight = self._straight()
+        batches = self.twin.plan.spec.training.evaluation.batches
+        if not batches:
+            return self._result(DrillName.EVALUATE, True, "switched off in the spec", 0.0)
+        found = [event for event in straight.events if event.kind is EventKind.EVALUATION]
+        losses = [event.values["loss"] for event in found]
+        good = bool(losses) and all(loss is not None and math.isfinite(loss) for loss in losses)
+        said = f"{len(found)} evaluations of {batches} batches"
+        said += f", loss {losses[0]:.2f} → {losses[-1]:.2f}" if good else ", without a finite loss"
+        return self._result(DrillName.EVALUATE, good, said, sum(e.values["seconds"] for e in found))
+
+    def _straight(self) -> Outcome:
+        """The undisturbed training, run once."""
+        if self.straight is None:
+            arguments = self._saving(self.directory / "straight")
+            self.straight = self._train("straight", arguments, DrillName.TRAIN)
+        return self.straight
+
+    def _arguments(self) -> Arguments:
+        """The twin's own arguments, and what a CPU needs."""
+        arguments = engine_arguments(self.twin.plan) | CPU_ARGUMENTS
+        if not self.twin.real_data:
+            arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
+        if self.twin.plan.spec.training.precision is Precision.FP16:
+            # From its default of 2^32 the loss scale would skip every step of so short a run.
+            arguments["initial-loss-scale"] = 4096
+        arguments["tensorboard-dir"] = None
+        return arguments
+
+    def _saving(self, where: Path) -> Arguments:
+        """The arguments with a checkpoint directory of the drill's own."""
+        return self._arguments() | {"save": str(where), "load": str(where)}
+
+    def _resharded(self, other: Degrees) -> Arguments:
+        """The arguments that load the first save in another layout and go on without saving."""
+        plan = self.twin.plan
+        padded = plan.model.padded_vocab_size
+        arguments = self._saving(self.directory / "straight") | {
+            "ckpt-step": SAVE_AT,
+            "save": None,
+            "save-interval": None,
+            "tensor-model-parallel-size": other.tp,
+            "pipeline-model-parallel-size": other.pp,
+            "context-parallel-size": other.cp,
+            "sequence-parallel": plan.sequence_parallel and other.tp > 1,
+            # The vocabulary was padded for the old tp; the new layout must pad to the same size.
+            "make-vocab-size-divisible-by": padded // other.tp,
+        }
+        if other.pp == 1:
+            for name in ("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"):
+                arguments[name] = None
+            arguments["num-virtual-stages-per-pipeline-rank"] = None
+        if plan.model.architecture.is_moe:
+            ranks = other.tp * other.cp * other.dp
+            arguments["expert-model-parallel-size"] = 2 if ranks > 1 else 1
+        return arguments
+
+    def _train(
+        self,
+        name: str,
+        arguments: Arguments,
+        drill: DrillName,
+        processes: int | None = None,
+        kill: tuple[int, int] | None = None,
+    ) -> Outcome:
+        """One start of the engine, telling what it does."""
+        training = Training(
+            name, arguments, processes or self.twin.degrees.processes, self.directory, kill
+        )
+        return train(training, TIMEOUT, lambda step: self.announce(drill, name, step))
+
+    def _result(self, drill: DrillName, ok: bool, said: str, seconds: float) -> Result:
+        return Result(drill, ok, said, seconds, str(self.twin.degrees))
+
+
+def other_layout(degrees: Degrees) -> Degrees:
+    """A layout of as many ranks or fewer that cuts the model differently."""
+    if degrees.pp > 1:
+        return replace(degrees, pp=1)
+    if degrees.tp > 1:
+        return replace(degrees, tp=1, dp=degrees.dp * 2)
+    return replace(degrees, tp=2, dp=max(1, degrees.dp // 2))
+
+
+def _figures(event: object) -> tuple[object, object]:
+    """What must be equal to the last bit after a resume."""
+    values = event.values  # type: ignore[attr-defined]
+    return values["loss"], values["grad_norm"]
+
+
+def _failure(outcome: Outcome) -> str:
+    """Why a training failed, in a line."""
+    if outcome.code == -9:
+        return f"did not end within {TIMEOUT:.0f} s"
+    return f"the engine ended with {outcome.code}: {outcome.tail}"

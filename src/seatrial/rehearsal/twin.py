@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shrunk twin of a plan: small enough for a CPU, the same in everything that shapes the code.
+
+Each parallel degree above 1 becomes 2. What does not fit together into 8 processes goes into a
+second twin. Sizes shrink; the relations between them (which divides which, which is larger) stay.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import resolve
+from seatrial.spec.architecture import Activation, Architecture, MixtureOfExperts
+from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.run import RunSpec
+from seatrial.spec.training import Precision
+from seatrial.spec.tree import Node
+
+MAX_PROCESSES = 8
+"""Processes that a rehearsal starts at most."""
+STEPS = 20
+"""Steps of a drill."""
+SAVE_AT = 10
+"""The step at which a drill saves, and from which it resumes."""
+SEQUENCE = 64
+MOCK_VOCABULARY = 997
+"""Not a multiple of anything, so that padding is exercised."""
+
+ON_CPU = {
+    Precision.FP8: Precision.BF16,
+    Precision.MXFP8: Precision.BF16,
+    Precision.NVFP4: Precision.BF16,
+}
+"""Precisions that need a GPU's hardware, and what the twin uses in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """The parallel degrees of a twin."""
+
+    tp: int = 1
+    """Tensor parallel."""
+    pp: int = 1
+    """Pipeline stages."""
+    cp: int = 1
+    """Context parallel."""
+    dp: int = 1
+    """Data parallel."""
+
+    @property
+    def processes(self) -> int:
+        """Processes that it takes."""
+        return self.tp * self.pp * self.cp * self.dp
+
+    def __str__(self) -> str:
+        """`tp 2 · dp 2`: the degrees above 1."""
+        parts = [
+            f"{n} {getattr(self, n)}" for n in ("tp", "pp", "cp", "dp") if getattr(self, n) > 1
+        ]
+        return " · ".join(parts) or "one rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A shrunk copy of a plan."""
+
+    plan: Plan
+    """The small plan."""
+    degrees: Degrees
+    """Its parallel degrees."""
+    real_data: bool
+    """Whether it reads the spec's own data."""
+    replaced: tuple[str, ...]
+    """What differs from the plan in kind, not only in size, in words."""
+
+
+def twin_degrees(plan: Plan) -> list[Degrees]:
+    """The degrees of the twins that together have every degree of the plan that is above 1."""
+    layout = plan.layout
+    above = {"tp": layout.tp_size, "pp": layout.pp_size, "cp": layout.cp_size, "dp": layout.dp_size}
+    wanted = [name for name, size in above.items() if size > 1]
+    if len(wanted) <= 3:
+        return [Degrees(**dict.fromkeys(wanted, 2))]
+    # All four: the pipeline with the data-parallel ranks, and the context with both that cut it.
+    return [Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, cp=2, dp=2)]
+
+
+def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, *, real_data: bool) -> list[Twin]:
+    """The twins of a plan."""
+    return [
+        _twin(loaded, plan, degrees, catalog, real_data=real_data) for degrees in twin_degrees(plan)
+    ]
+
+
+def _twin(
+    loaded: LoadedSpec, plan: Plan, degrees: Degrees, catalog: Catalog, *, real_data: bool
+) -> Twin:
+    """One twin: a small spec, resolved by the same rules as the plan."""
+    replaced = []
+    precision = plan.spec.training.precision
+    if precision in ON_CPU:
+        replaced.append(f"precision {precision} runs as {ON_CPU[precision]}")
+    if plan.model.tokenizer and not real_data:
+        replaced.append(f"tokenizer {plan.model.tokenizer} is a NullTokenizer")
+    spec = plan.spec.model_dump(mode="json", by_alias=True)
+    spec["model"] = {"dimensions": _small_model(plan, degrees, real_data).model_dump(mode="json")}
+    spec["initial_weights"] = spec["continue_from"] = None
+    spec["data"]["tokenizer"] = plan.model.tokenizer or None
+    if not real_data:
+        spec["data"] |= {"mock": True, "sources": None}
+    spec["training"] |= _small_training(plan, degrees)
+    spec["training"]["precision"] = ON_CPU.get(precision, precision)
+    spec["parallelism"] |= _small_parallelism(plan, degrees)
+    spec["cluster"] = {"profile": "local", "processes_per_node": degrees.processes}
+    spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}
+    spec["monitoring"] = {"log_every_steps": 1, "tensorboard": plan.spec.monitoring.tensorboard}
+    small = LoadedSpec(RunSpec.model_validate(spec), Node({}, loaded.root.file))
+    return Twin(resolve(small, catalog), degrees, real_data, tuple(replaced))
+
+
+def _small_model(plan: Plan, degrees: Degrees, real_data: bool) -> Architecture:
+    """The model with small dimensions that relate to each other as the large ones do."""
+    model = plan.model.architecture
+    heads, head_dim = 4, 16
+    hidden = heads * head_dim
+    if model.heads * model.head_dim != model.hidden_size:
+        head_dim = 32
+    grouped = model.kv_heads < model.heads
+    # Fewer key heads than tp ranks means that ranks share one.
+    shares = model.kv_heads < plan.layout.tp_size
+    kv_heads = (1 if shares else 2) if grouped else heads
+    swiglu = model.activation is Activation.SWIGLU
+    longer = model.max_positions > plan.model.sequence_length
+    vp = 2 if plan.layout.vp_size > 1 and degrees.pp > 1 else 1
+    return model.replace(
+        layers=max(2 * degrees.pp, degrees.pp * vp),
+        hidden_size=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        ffn_hidden_size=hidden * 2 if swiglu else hidden * 4,
+        vocab_size=model.vocab_size if real_data else MOCK_VOCABULARY,
+        max_positions=2 * SEQUENCE if longer else SEQUENCE,
+        moe=_small_experts(model.moe),
+    )
+
+
+def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
+    """A few small experts; leading dense layers and a shared expert stay if there are any."""
+    if moe is None:
+        return None
+    return {
+        "experts": 4,
+        "top_k": min(2, moe.top_k),
+        "expert_ffn_hidden_size": 64,
+        "shared_expert_ffn_hidden_size": 64 if moe.shared_expert_ffn_hidden_size else 0,
+        "dense_layers": 1 if moe.dense_layers else 0,
+        "aux_loss_coefficient": moe.aux_loss_coefficient,
+    }
+
+
+def _small_training(plan: Plan, degrees: Degrees) -> dict[str, Any]:
+    """Twenty steps of a small batch, with the schedule's phases inside them."""
+    training = plan.spec.training
+    micro = min(2, plan.batch.micro_batch_size)
+    micro_batches = 2 * degrees.pp if plan.batch.micro_batches > 1 else 1
+    beyond = plan.schedule.decay_samples > plan.length.samples
+    rate = training.learning_rate.model_dump(mode="json") | {
+        # Large enough that twenty steps move the loss.
+        "peak": 1e-3,
+        "minimum": 1e-4 if plan.schedule.minimum else 0.0,
+        "warmup": {"steps": 2} if plan.schedule.warmup_samples else {"fraction": 0.0},
+        "decay": {"steps": 10 * STEPS if beyond else STEPS},
+        "anneal": {"steps": 5} if plan.schedule.anneal_samples else None,
+    }
+    return {
+        "steps": STEPS,
+        "samples": None,
+        "tokens": None,
+        "sequence_length": SEQUENCE,
+        "micro_batch_size": micro,
+        "global_batch_size": micro * degrees.dp * micro_batches,
+        "learning_rate": rate,
+        "evaluation": {
+            "every_steps": SAVE_AT,
+            "batches": min(2, training.evaluation.batches),
+        },
+    }
+
+
+def _small_parallelism(plan: Plan, degrees: Degrees) -> dict[str, Any]:
+    """The degrees as numbers, and uneven stages that stay uneven."""
+    layout, spec = plan.layout, plan.spec.parallelism
+    vp = 2 if layout.vp_size > 1 and degrees.pp > 1 else 1
+    ranks = degrees.tp * degrees.cp * degrees.dp
+    small: dict[str, Any] = {
+        "tp_size": degrees.tp,
+        "pp_size": degrees.pp,
+        "vp_size": vp,
+        "cp_size": degrees.cp,
+        "ep_size": 2 if layout.ep_size > 1 and ranks > 1 else 1,
+        "etp_size": 1,
+        "sequence_parallel": plan.sequence_parallel and degrees.tp > 1,
+        "first_stage_layers": None,
+        "last_stage_layers": None,
+    }
+    uneven = spec.first_stage_layers is not None or spec.last_stage_layers is not None
+    if uneven and degrees.pp > 1:
+        layers = max(2 * degrees.pp, degrees.pp * vp)
+        small |= {"first_stage_layers": vp, "last_stage_layers": layers - vp}
+    return small

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of files: a path, or one of the stores that Seatrial reads."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from seatrial.naming import nearest
+from seatrial.spec.base import broken
+from seatrial.spec.secrets import shown
+
+SCHEMES = ("hf", "s3", "abfs", "abfss", "az", "gs")
+"""The stores that Seatrial reads, by what stands before `://`."""
+
+_OTHER_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "wasb": "abfs"}
+_OTHER_NAMES |= {"wasbs": "abfss", "huggingface": "hf"}
+_KNOWN = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)(.*)", re.DOTALL)
+
+
+def _address(text: str) -> str:
+    """A path that means the same for every process, or an address of a known store."""
+    if text.startswith("~"):
+        raise broken(
+            f"{shown(text)} begins with the home of whoever reads it, and a pod has another.",
+            "Write the path from the root, such as /home/me/corpus.",
+        )
+    parts = _SCHEME.fullmatch(text)
+    if parts is None:
+        return text
+    scheme, slashes, rest = parts.groups()
+    if scheme in SCHEMES and slashes == "//" and rest:
+        return text
+    if not slashes and scheme.lower() not in SCHEMES:
+        # A relative path with a colon in it.
+        return text
+    raise broken(f"{shown(text)} is not an address that can be read.", _fix(scheme.lower(), rest))
+
+
+def _fix(scheme: str, rest: str) -> str:
+    """What to write instead."""
+    if scheme in ("http", "https", "ftp"):
+        return f"{scheme}:// is not supported: copy the files first, to a path or to {_KNOWN}."
+    if scheme == "file":
+        return "Write the path alone, without file://."
+    known = scheme if scheme in SCHEMES else _OTHER_NAMES.get(scheme) or nearest(scheme, SCHEMES)
+    if known is None:
+        return f"Use a path, or one of {_KNOWN}."
+    whole = f"{known}://{rest or 'BUCKET/PATH'}"
+    return f"Write {shown(whole)}."
+
+
+Address = Annotated[str, AfterValidator(_address)]
+"""A path, or an address of a store that Seatrial reads."""

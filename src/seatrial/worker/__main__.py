@@ -1,0 +1,12 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m seatrial.worker ENGINE-ARGUMENTS`: one process of a run, started by torchrun.
+
+The engine writes checkpoints through helper processes that import this module again; it is
+empty for them, so that they do not load torch and the engine once more.
+"""
+
+if __name__ == "__main__":
+    from seatrial.worker.run import main
+
+    main()

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Layers for the CPU, given to the engine through its own `--spec`.
+
+The engine's local layers (without Transformer Engine) train on a CPU as they are, except where
+three of them lack what a GPU's counterpart brings: the norm knows no sequence parallelism, the core
+attention no context parallelism, the expert dispatcher wants split sizes off the GPU.
+"""
+
+import copy
+from functools import partial
+from typing import Any
+
+import torch
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.process_groups_config import ProcessGroupCollection
+from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
+from megatron.core.transformer.dot_product_attention import DotProductAttention
+from megatron.core.transformer.moe.moe_layer import MoELayer
+from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
+from megatron.core.transformer.torch_norm import WrappedTorchNorm
+
+
+def norm(config: Any, hidden_size: int, eps: float = 1e-5, **kwargs: Any) -> torch.nn.Module:
+    """Torch's norm, with the mark by which the engine adds its gradients up over the tp ranks."""
+    plain = copy.copy(config)
+    plain.sequence_parallel = False
+    module: torch.nn.Module = WrappedTorchNorm(plain, hidden_size, eps=eps, **kwargs)
+    for parameter in module.parameters():
+        mark_sequence_parallel(parameter, config.sequence_parallel)
+    return module
+
+
+def mark_sequence_parallel(parameter: torch.nn.Parameter, split: bool) -> None:
+    """Tell the engine whether a replicated parameter saw only its part of the sequence."""
+    parameter.sequence_parallel = split  # type: ignore[attr-defined]
+
+
+def rank_positions(length: int, cp_size: int, rank: int) -> torch.Tensor:
+    """Where the tokens of a context-parallel rank stand: chunks rank and 2cp-1-rank of 2cp."""
+    chunk = length // (2 * cp_size)
+    starts = (rank * chunk, (2 * cp_size - 1 - rank) * chunk)
+    return torch.cat([torch.arange(start, start + chunk) for start in starts])
+
+
+def sequence_order(length: int, cp_size: int) -> torch.Tensor:
+    """The index that puts keys gathered from all ranks back into the order of the sequence."""
+    gathered = torch.cat([rank_positions(length, cp_size, rank) for rank in range(cp_size)])
+    return torch.argsort(gathered)
+
+
+def causal_rows(length: int, cp_size: int, rank: int) -> torch.Tensor:
+    """This rank's rows of the causal mask, over keys in the order of the sequence."""
+    mine = rank_positions(length, cp_size, rank)
+    return (torch.arange(length)[None, :] > mine[:, None])[None, None]
+
+
+class ContextParallelAttention(DotProductAttention):
+    """The engine's attention, over keys and values gathered from the context-parallel ranks."""
+
+    def __init__(self, config: Any, *args: Any, pg_collection: Any = None, **kwargs: Any) -> None:
+        """Build the parent as if alone: it refuses context parallelism."""
+        alone = copy.copy(config)
+        alone.context_parallel_size = 1
+        kwargs["cp_comm_type"] = None
+        super().__init__(alone, *args, pg_collection=pg_collection, **kwargs)
+        self.config = config
+        if pg_collection is None:
+            pg_collection = ProcessGroupCollection.use_mpu_process_groups(["tp", "cp"])
+        self.cp_group = pg_collection.cp
+
+    def forward(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Attend from this rank's tokens to the whole sequence."""
+        cp_size = self.cp_group.size()
+        if cp_size > 1:
+            length = key.size(0) * cp_size
+            order = sequence_order(length, cp_size)
+            key, value = (self._whole(part, order) for part in (key, value))
+            if attention_mask is None:
+                attention_mask = causal_rows(length, cp_size, self.cp_group.rank())
+        output: torch.Tensor = super().forward(query, key, value, attention_mask, **kwargs)
+        return output
+
+    def _whole(self, part: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+        """A tensor of this rank's tokens -> of all tokens, in the order of the sequence."""
+        gathered: torch.Tensor = gather_from_sequence_parallel_region(
+            part.contiguous(), group=self.cp_group
+        )
+        return gathered.index_select(0, order)
+
+
+class HostSplitDispatcher(MoEAlltoAllTokenDispatcher):
+    """The engine's dispatcher with split sizes as numbers.
+
+    On a GPU it copies them to the host as arrays; a CPU tensor counts as being there already,
+    stays a tensor, and gloo's all-to-all refuses it.
+    """
+
+    def _maybe_dtoh_and_synchronize(self, point: str, tokens_per_expert: Any = None) -> Any:
+        result = super()._maybe_dtoh_and_synchronize(point, tokens_per_expert)
+        if point == self.cuda_dtoh_point:
+            for name in ("input_splits", "output_splits", "output_splits_tp"):
+                sizes = getattr(self, name)
+                if isinstance(sizes, torch.Tensor):
+                    setattr(self, name, sizes.numpy())
+        return result
+
+
+class HostSplitMoELayer(MoELayer):
+    """The engine's expert layer with the dispatcher above."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Build the engine's layer, then let its dispatcher be ours."""
+        super().__init__(*args, **kwargs)
+        if type(self.token_dispatcher) is MoEAlltoAllTokenDispatcher:
+            self.token_dispatcher.__class__ = HostSplitDispatcher
+
+
+def gpt_spec(config: Any, vp_stage: int | None = None) -> Any:
+    """The engine's own block of local layers, with our parts in place of the three."""
+    model = config.transformer
+    block = get_gpt_decoder_block_spec(
+        model,
+        use_transformer_engine=False,
+        normalization=model.normalization,
+        qk_l2_norm=model.qk_l2_norm,
+        vp_stage=vp_stage,
+    )
+    for layer in {id(spec): spec for spec in block.layer_specs}.values():
+        parts = layer.submodules
+        parts.input_layernorm = parts.pre_mlp_layernorm = norm
+        attention = parts.self_attention.submodules
+        attention.core_attention = ContextParallelAttention
+        if model.qk_layernorm:
+            attention.q_layernorm = attention.k_layernorm = norm
+        if getattr(parts.mlp, "func", None) is MoELayer:
+            parts.mlp = partial(HostSplitMoELayer, *parts.mlp.args, **parts.mlp.keywords)
+    block.layer_norm = norm
+    return block

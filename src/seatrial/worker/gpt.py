@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The GPT entry: what `pretrain` asks of a model script, made of the engine's own parts.
+
+The contract is that of Megatron-LM's pretrain_gpt.py: a dataset provider, and a forward step that
+returns the model's output and a function from it to the loss, its token count and what to report.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from megatron.core import mpu
+from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig, MockGPTDataset
+from megatron.core.rerun_state_machine import get_rerun_state_machine
+from megatron.core.utils import (
+    get_attr_wrapped_model,
+    get_batch_on_this_cp_rank,
+    get_batch_on_this_tp_rank,
+)
+from megatron.training import get_args, get_timers, get_tokenizer
+from megatron.training.utils import get_blend_and_blend_per_split
+
+INPUTS = ("tokens", "labels", "loss_mask", "position_ids", "attention_mask")
+"""What the model takes, in its order."""
+PACKED = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen", "local_cp_size", "hybrid_cp_group")
+"""What only packed sequences have; pretraining has none, but the engine looks for the keys."""
+
+Batch = dict[str, Any]
+Reported = tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
+"""The summed loss, the number of tokens it is of, and both together for the log."""
+
+
+def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[Any]:
+    """This rank's part of the next micro batch; nothing on stages that see neither end."""
+    args = get_args()
+    first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
+    last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
+    if not (first or last):
+        return [None] * len(INPUTS)
+    tp_rank = mpu.get_tensor_model_parallel_rank()
+    batch: Batch = {}
+    if tp_rank == 0 and iterator is not None:
+        loaded = next(iterator)
+        batch = {key: loaded.get(key) for key in (*INPUTS, *PACKED)}
+    batch = get_batch_on_this_tp_rank(
+        batch,
+        has_cu_seqlens=False,
+        is_hybrid_cp=False,
+        create_attention_mask_in_dataloader=args.create_attention_mask_in_dataloader,
+        broadcast_src_rank=mpu.get_tensor_model_parallel_src_rank(),
+        broadcast_group=mpu.get_tensor_model_parallel_group(),
+        cp_size=args.context_parallel_size,
+        tp_rank=tp_rank,
+        micro_batch_size=args.micro_batch_size,
+        seq_length=args.seq_length,
+        mtp_on_this_rank=False,
+        pipeline_model_parallel_size=args.pipeline_model_parallel_size,
+        is_pipeline_first_stage=first,
+        is_pipeline_last_stage=last,
+    )
+    group = mpu.get_context_parallel_group()
+    batch = get_batch_on_this_cp_rank(batch, is_hybrid_cp=False, cp_group=group)
+    return [batch.get(key) for key in INPUTS]
+
+
+def loss_of(loss_mask: torch.Tensor, output: torch.Tensor) -> Reported:
+    """The loss summed over the tokens that count, and how many they are."""
+    mask = loss_mask.view(-1).float()
+    loss = torch.sum(output.view(-1).float() * mask)
+    tokens = mask.sum().clone().detach().to(torch.int)
+    _check(loss)
+    reported = torch.cat([loss.clone().detach().view(1), tokens.view(1).float()])
+    return loss, tokens, {"lm loss": reported}
+
+
+def _check(loss: torch.Tensor) -> None:
+    """Let the engine stop, or run the step again, when this rank's loss is no number."""
+    if not get_args().check_for_nan_in_loss_and_grad:
+        return
+    machine = get_rerun_state_machine()
+    for name, rejected in (("not a number", torch.isnan), ("infinite", torch.isinf)):
+        machine.validate_result(
+            result=loss,
+            rejection_func=rejected,
+            message=f"the loss of a micro batch is {name}",
+            tolerance=0.0,
+            fatal=True,
+        )
+
+
+def forward_step(
+    iterator: Iterator[Batch] | None, model: torch.nn.Module, return_schedule_plan: bool = False
+) -> tuple[Any, Callable[[torch.Tensor], Reported]]:
+    """One micro batch through this rank's part of the model, or the plan of doing it.
+
+    The engine asks for the plan when it overlaps the experts' communication with other work.
+    """
+    timers = get_timers()
+    timers("batch-generator", log_level=2).start()
+    stage = get_attr_wrapped_model(model, "vp_stage")
+    tokens, labels, loss_mask, position_ids, attention_mask = load_batch(iterator, stage)
+    timers("batch-generator").stop()
+    inputs = (tokens, position_ids, attention_mask)
+    forward = model.build_schedule_plan if return_schedule_plan else model
+    output = forward(*inputs, labels=labels, loss_mask=loss_mask)  # type: ignore[operator]
+    return output, partial(loss_of, loss_mask)
+
+
+SAME_NAMED = (
+    "split",
+    "multiple_validation_sets",
+    "full_validation",
+    "num_dataset_builder_threads",
+    "mmap_bin_files",
+    "reset_position_ids",
+    "reset_attention_mask",
+    "eod_mask_loss",
+    "object_storage_cache_path",
+    "mid_level_dataset_surplus",
+    "allow_ambiguous_pad_tokens",
+)
+"""Settings of the data that bear the same name as the engine's argument."""
+
+
+def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
+    """The training, validation and test data of the engine's own kinds: blended files, or mock."""
+    args = get_args()
+    blend, blend_per_split = get_blend_and_blend_per_split(args)
+    settings = GPTDatasetConfig(
+        random_seed=args.seed,
+        sequence_length=args.seq_length,
+        blend=blend,
+        blend_per_split=blend_per_split,
+        path_to_cache=args.data_cache_path,
+        tokenizer=get_tokenizer(),
+        create_attention_mask=args.create_attention_mask_in_dataloader,
+        fast_cache_load=args.dataloader_fast_cache_load,
+        defer_npy_index_mmap=args.dataloader_defer_npy_index_mmap,
+        **{name: getattr(args, name) for name in SAME_NAMED},
+    )
+    kind = MockGPTDataset if args.mock_data else GPTDataset
+    return BlendedMegatronDatasetBuilder(
+        kind, sizes, partial(_reads_data, vp_stage), settings
+    ).build()
+
+
+# The engine asks every rank for data sets, rather than rank 0 of each tensor-parallel group.
+build_datasets.is_distributed = True  # type: ignore[attr-defined]
+
+
+def _reads_data(vp_stage: int | None) -> bool:
+    """Whether this rank reads data: the first of its tensor-parallel group, at either end."""
+    first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
+    last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
+    return bool((first or last) and mpu.get_tensor_model_parallel_rank() == 0)

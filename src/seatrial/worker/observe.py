@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events from the engine's loop.
+
+The loop has no callbacks, so functions of its own are wrapped: they are called as they are, and
+what they were given or returned is written down. Nothing of what they do changes.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from megatron.training import get_args
+from megatron.training import training as engine
+
+from seatrial.monitoring.event_log import EventKind, EventLog
+
+Wrapped = Callable[..., Any]
+
+
+class Observer:
+    """Watches the engine's loop: writes the event log, and kills itself where a drill says so."""
+
+    def __init__(self, log: EventLog | None, kill_step: int | None = None) -> None:
+        """Take the log that this process writes, if it is the one that does."""
+        self._log = log
+        self._kill_step = kill_step
+        self._step = 0
+        self._split = ""
+        self._last = time.perf_counter()
+
+    def wrappers(self) -> dict[str, Callable[[Wrapped], Wrapped]]:
+        """The functions of megatron.training.training that are watched, and by what."""
+        return {
+            "train": self._watch_train,
+            "training_log": self._watch_step,
+            "save_checkpoint_and_time": self._watch_save,
+            "evaluate_and_print_results": self._watch_split,
+            "evaluate": self._watch_evaluation,
+        }
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch while the engine trains; an exception is written down and goes on its way."""
+        if self._log is None and self._kill_step is None:
+            yield
+            return
+        originals = {name: getattr(engine, name) for name in self.wrappers()}
+        for name, wrap in self.wrappers().items():
+            setattr(engine, name, wrap(originals[name]))
+        try:
+            yield
+        except SystemExit as end:
+            self._write(EventKind.EXIT, code=end.code or 0)
+            raise
+        except BaseException as error:
+            self._write(EventKind.EXIT, code=1, error=f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self._write(EventKind.EXIT, code=0)
+        finally:
+            for name, original in originals.items():
+                setattr(engine, name, original)
+
+    def _write(self, kind: EventKind, **values: Any) -> None:
+        """Append an event of the present step."""
+        if self._log is not None:
+            self._log.write(kind, self._step, **values)
+
+    def _watch_train(self, original: Wrapped) -> Wrapped:
+        def train(*args: Any, **kwargs: Any) -> Any:
+            settings = get_args()
+            self._step = int(settings.iteration)
+            self._write(EventKind.START, world_size=settings.world_size)
+            self._last = time.perf_counter()
+            return original(*args, **kwargs)
+
+        return train
+
+    def _watch_step(self, original: Wrapped) -> Wrapped:
+        # The names are those of the engine, which gives some of them by position.
+        def training_log(
+            loss_dict: dict[str, Any],
+            total_loss_dict: dict[str, Any],
+            learning_rate: float | None,
+            iteration: int,
+            loss_scale: float,
+            report_memory_flag: bool,
+            skipped_iter: int,
+            grad_norm: float | None,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            self._step = int(iteration)
+            if self._step == self._kill_step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            now = time.perf_counter()
+            self._write(
+                EventKind.STEP,
+                seconds=round(now - self._last, 6),
+                # The optimizer has waited for the step already, so reading costs nothing.
+                loss=_number(loss_dict.get("lm loss")),
+                grad_norm=_number(grad_norm),
+                learning_rate=learning_rate,
+                skipped=bool(skipped_iter),
+            )
+            self._last = now
+            return original(
+                loss_dict,
+                total_loss_dict,
+                learning_rate,
+                iteration,
+                loss_scale,
+                report_memory_flag,
+                skipped_iter,
+                grad_norm,
+                *args,
+                **kwargs,
+            )
+
+        return training_log
+
+    def _watch_save(self, original: Wrapped) -> Wrapped:
+        def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:
+            result, taken = self._timed(original, iteration, *args, **kwargs)
+            if self._log is not None:
+                self._log.write(EventKind.SAVE, int(iteration), seconds=taken)
+            return result
+
+        return save_checkpoint_and_time
+
+    def _watch_split(self, original: Wrapped) -> Wrapped:
+        def evaluate_and_print_results(prefix: str, *args: Any, **kwargs: Any) -> Any:
+            self._split = "test" if "test set" in prefix else "validation"
+            return original(prefix, *args, **kwargs)
+
+        return evaluate_and_print_results
+
+    def _watch_evaluation(self, original: Wrapped) -> Wrapped:
+        def evaluate(*args: Any, **kwargs: Any) -> Any:
+            result, taken = self._timed(original, *args, **kwargs)
+            losses = result[0] if isinstance(result, tuple) else result
+            loss = losses.get("lm loss") if isinstance(losses, dict) else None
+            self._write(EventKind.EVALUATION, seconds=taken, loss=_number(loss), split=self._split)
+            return result
+
+        return evaluate
+
+    def _timed(self, function: Wrapped, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+        """The function's result and its seconds, which the next step does not count as its own."""
+        began = time.perf_counter()
+        result = function(*args, **kwargs)
+        taken = time.perf_counter() - began
+        self._last += taken
+        return result, round(taken, 6)
+
+
+def _number(value: Any) -> float | None:
+    """A tensor of one number, or a number, as a float."""
+    return None if value is None else float(value)

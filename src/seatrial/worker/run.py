@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""One process of a run: the engine's own `pretrain`, with our model entry and event log."""
+
+from seatrial.worker.settings import Device, settings
+
+
+def main() -> None:
+    """Prepare the device, then hand over to the engine."""
+    chosen = settings()
+    if chosen.device is Device.CPU:
+        # Before the engine is imported: it decides by torch.cuda what it is made of.
+        from seatrial.worker.cpu.runtime import install  # noqa: PLC0415
+
+        install()
+        if chosen.fault:
+            from seatrial.worker import faults  # noqa: PLC0415
+
+            faults.install(faults.Fault(chosen.fault))
+    from seatrial.worker.training import train  # noqa: PLC0415
+
+    train(chosen)

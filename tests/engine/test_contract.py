@@ -1,0 +1,171 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The engine still has what Seatrial stands on: flags, functions, replaced parts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engines.megatron.flags import FLAGS, engine_arguments
+from seatrial.engines.megatron.options import known_options
+from seatrial.planning.resolve import resolve
+from seatrial.rehearsal.drills import production_arguments
+from seatrial.rehearsal.worker_process import ask_engine, worker_python
+from seatrial.spec.loader import loads
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+
+
+def in_worker(script: str) -> str:
+    """What a script prints in the worker's environment."""
+    done = subprocess.run(
+        [worker_python(), "-c", script],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_the_list_of_options_is_the_parsers_own() -> None:
+    done = subprocess.run(
+        [worker_python(), str(ROOT / "scripts" / "list_engine_options.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = (ROOT / "src/seatrial/engines/megatron/options.txt").read_text()
+    assert [line for line in done.stdout.splitlines() if not line.startswith("#")] == [
+        line for line in listed.splitlines() if not line.startswith("#")
+    ]
+
+
+def test_every_mapped_flag_exists() -> None:
+    known = set(known_options())
+    assert {flag.name for flag in FLAGS} <= known
+    assert set(CPU_ARGUMENTS) <= known
+
+
+def test_the_layouts_that_the_planner_is_tested_with_are_the_engines() -> None:
+    done = subprocess.run(
+        [worker_python(), str(ROOT / "scripts" / "record_engine_layouts.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    recorded = (ROOT / "tests/unit/planning/engine_layouts.json").read_text()
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(recorded)
+
+
+def test_everything_that_is_replaced_or_watched_is_still_there() -> None:
+    script = """
+import json
+from importlib import import_module
+from seatrial.worker.cpu.runtime import REPLACEMENTS, install
+missing = []
+install()
+for replacement in REPLACEMENTS:
+    owner = import_module(replacement.module)
+    for part in replacement.name.split("."):
+        owner = getattr(owner, part, None)
+    if owner is None or not replacement.reason:
+        missing.append(replacement.name)
+from seatrial.worker.observe import Observer
+from megatron.training import training
+missing += [name for name in Observer(None).wrappers() if not hasattr(training, name)]
+print(json.dumps(missing))
+"""
+    assert json.loads(in_worker(script)) == []
+
+
+def test_an_unknown_call_of_torch_cuda_is_named() -> None:
+    script = """
+from seatrial.worker.cpu.runtime import install
+install()
+import torch
+code = compile("torch.cuda.memory_snapshot()", "/x/megatron/core/somewhere.py", "exec")
+try:
+    exec(code, {"torch": torch})
+except NotImplementedError as error:
+    print(error)
+"""
+    said = in_worker(script)
+    assert "torch.cuda.memory_snapshot" in said
+    assert "core/somewhere.py, line 1" in said
+
+
+def test_the_worker_leaves_a_gpu_alone() -> None:
+    script = """
+import torch
+before = torch.cuda.is_available
+import seatrial.worker.gpt, seatrial.worker.observe, seatrial.worker.training
+import sys
+print(torch.cuda.is_available is before and "seatrial.worker.cpu.redirection" not in sys.modules)
+"""
+    assert in_worker(script) == "True"
+
+
+MEGATRON_MODELS = [
+    name for name in Catalog().names(Kind.MODELS) if Catalog().model(name).engine == "megatron"
+]
+
+
+def spec_of(name: str, catalog: Catalog) -> str:
+    """A spec with the preset's own tp and pp, on as many nodes as that takes."""
+    preset = catalog.model(name)
+    layers, tp, pp, ep = preset.architecture.layers, preset.tp_size, preset.pp_size, preset.ep_size
+    ends = ""
+    if layers % pp:
+        share = -(-layers // pp)
+        first = (layers - share * (pp - 2)) // 2
+        ends = f", first_stage_layers: {first}, last_stage_layers: {first}"
+    split = "true" if tp > 1 else "false"
+    nodes = max(1, tp * pp * ep // 8)
+    return f"""
+apiVersion: seatrial.dev/v1alpha1
+name: counted
+model: {{preset: {name}}}
+data: {{mock: true}}
+training: {{steps: 10, micro_batch_size: 1, global_batch_size: {nodes * 8}}}
+parallelism: {{tp_size: {tp}, pp_size: {pp}, vp_size: 1, cp_size: 1, ep_size: {ep},
+  sequence_parallel: {split}, sharding: optimizer, recompute: none{ends}}}
+cluster: {{profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: {nodes}}}
+checkpoints: {{every_steps: 10}}
+"""
+
+
+SHORT = ("gpt3-7.5b", "llama3-405b", "mixtral-8x7b")
+"""The models that every run of CI counts; `make engine` counts all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in SHORT else pytest.mark.slow) for n in MEGATRON_MODELS],
+)
+def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog) -> None:
+    plan = resolve(loads(spec_of(name, catalog), "run.yaml"), catalog)
+    stages = sorted({0, (plan.layout.pp_size - 1) // 2, plan.layout.pp_size - 1})
+    arguments = production_arguments(engine_arguments(plan))
+    answer = ask_engine(arguments, plan.layout.world_size, stages, 300)
+    assert answer["accepted"], answer["reason"]
+    counts = {int(stage): count for stage, count in answer["parameters"].items()}
+    assert counts == {stage: plan.stage_parameters[stage] for stage in stages}
+    assert answer["padded_vocab_size"] == plan.model.padded_vocab_size
+    sys.stdout.write(f"PARAMETERS | {name} | {counts} |\n")
+
+
+def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
+    plan = resolve(loads(spec_of("gpt3-175b", catalog), "run.yaml"), catalog)
+    answer = ask_engine(production_arguments(engine_arguments(plan)), 16, [0], 300)
+    assert not answer["accepted"]
+    assert "world size (16) is not divisible by total_model_size" in answer["reason"]

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The bar of the parity tests can fail: each deliberate fault is caught by it."""
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.engines.megatron.flags import Arguments
+from seatrial.rehearsal.worker_process import Outcome
+from tests.engine.test_parity import BAR, CP, SP
+from tests.engine.toy import DENSE, SHARDED, initial_weights, largest_difference, start
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
+
+FAULTS: dict[str, Arguments] = {
+    "unmarked-norm": SP,
+    "no-causal-mask": CP,
+    "contiguous-chunks": CP,
+    "unordered-keys": CP,
+    "local-positions": CP,
+}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arguments, Outcome]:
+    directory = tmp_path_factory.mktemp("dense")
+    loading = initial_weights(directory, DENSE)
+    return loading, start(directory, "one-rank", loading)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_caught(
+    fault: str, tmp_path: Path, reference: tuple[Arguments, Outcome]
+) -> None:
+    loading, alone = reference
+    outcome = start(tmp_path, "faulty", {**loading, **FAULTS[fault]}, 2, fault=fault)
+    difference = largest_difference(alone, outcome)
+    print(f"FAULT | {fault} | {difference:.1e} |")
+    assert difference > BAR
+
+
+def test_a_missing_optimizer_state_is_caught(tmp_path: Path) -> None:
+    where = str(tmp_path / "saved")
+    model = {**DENSE, **SHARDED, "save-interval": 10}
+    straight = start(tmp_path, "straight", {**model, "save": where}, 2)
+    loading = {**model, "load": where, "ckpt-step": 10, "no-load-optim": True, "no-load-rng": True}
+    outcome = start(tmp_path, "without", {**loading, "tensor-model-parallel-size": 2}, 2)
+    difference = largest_difference(straight, outcome)
+    print(f"FAULT | optimizer-state-not-loaded | {difference:.1e} |")
+    assert difference > BAR

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every form of parallelism trains as one rank does: the same data, the same initial weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.engines.megatron.flags import Arguments
+from seatrial.rehearsal.worker_process import Outcome
+from tests.engine.toy import (
+    DENSE,
+    LLAMA,
+    MOE,
+    SHARDED,
+    STEPS,
+    initial_weights,
+    largest_difference,
+    start,
+)
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+BAR = 1e-6
+TP: Arguments = {"tensor-model-parallel-size": 2}
+SP: Arguments = {**TP, "sequence-parallel": True}
+PP: Arguments = {"pipeline-model-parallel-size": 2}
+CP: Arguments = {"context-parallel-size": 2}
+EP: Arguments = {"expert-model-parallel-size": 2}
+
+LAYOUTS: dict[str, tuple[Arguments, int, Arguments]] = {
+    "dp 2": (DENSE, 2, {}),
+    "dp 2, distributed optimizer": (DENSE, 2, SHARDED),
+    "tp 2": (DENSE, 2, TP),
+    "tp 2, sequence parallel": (DENSE, 2, SP),
+    "pp 2": (DENSE, 2, PP),
+    "pp 2, vp 2": (DENSE, 2, {**PP, "num-virtual-stages-per-pipeline-rank": 2}),
+    "cp 2": (DENSE, 2, CP),
+    "cp 2, tp 2, sequence parallel": (DENSE, 4, {**CP, **SP}),
+    "cp 2, RoPE, GQA, RMSNorm, SwiGLU": (LLAMA, 2, CP),
+    "ep 2": (MOE, 2, EP),
+    "ep 2, tp 2, sequence parallel": (MOE, 4, {**EP, **SP}),
+    "tp 2, pp 2, dp 2, sequence parallel, distributed optimizer": (
+        DENSE,
+        8,
+        {**SP, **PP, **SHARDED},
+    ),
+}
+
+
+SHORT = ("tp 2, sequence parallel", "cp 2", "ep 2")
+"""The layouts that every run of CI tries; `make engine` tries all."""
+
+
+def cases() -> list[object]:
+    """The layouts, those beyond the short list marked as slow."""
+    slow = pytest.mark.slow
+    return [pytest.param(name, marks=() if name in SHORT else slow) for name in LAYOUTS]
+
+
+Reference = Callable[[Arguments], tuple[Arguments, Outcome]]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """For a model, what loads its initial weights, and its training on one rank; made once."""
+    made: dict[int, tuple[Arguments, Outcome]] = {}
+
+    def of(model: Arguments) -> tuple[Arguments, Outcome]:
+        if id(model) not in made:
+            directory = tmp_path_factory.mktemp("reference")
+            loading = initial_weights(directory, model)
+            made[id(model)] = (loading, start(directory, "one-rank", loading))
+        return made[id(model)]
+
+    return of
+
+
+@pytest.mark.parametrize("name", cases())
+def test_a_layout_trains_as_one_rank(name: str, tmp_path: Path, reference: Reference) -> None:
+    model, processes, layout = LAYOUTS[name]
+    loading, alone = reference(model)
+    outcome = start(tmp_path, "layout", {**loading, **layout}, processes)
+    assert len(outcome.losses()) == STEPS
+    difference = largest_difference(alone, outcome)
+    print(f"PARITY | {name} | {processes} | {difference:.1e} |")
+    assert difference <= BAR

@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The twin keeps what shapes the code, and shrinks the rest."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.engines.megatron.flags import command_line, engine_arguments
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import resolve
+from seatrial.rehearsal.drills import other_layout
+from seatrial.rehearsal.twin import MAX_PROCESSES, Degrees, Twin, twin_degrees, twins
+from seatrial.spec.architecture import Norm
+from tests.conftest import loaded
+
+MOE = (
+    "model.preset=mixtral-8x7b",
+    "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 8}",
+    "parallelism.ep_size=8",
+    "parallelism.tp_size=2",
+    "parallelism.pp_size=4",
+    "training.micro_batch_size=1",
+)
+
+
+def twins_of(*overrides: str) -> tuple[Plan, list[Twin]]:
+    """A plan and its twins."""
+    spec = loaded(*overrides)
+    plan = resolve(spec, Catalog())
+    return plan, twins(spec, plan, Catalog(), real_data=False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ((), [Degrees(tp=2, dp=2)]),
+        (("parallelism.pp_size=2",), [Degrees(tp=2, pp=2, dp=2)]),
+        (("parallelism.cp_size=2",), [Degrees(tp=2, cp=2, dp=2)]),
+        (("cluster.nodes=1", "parallelism.tp_size=8"), [Degrees(tp=2)]),
+        (
+            ("parallelism.pp_size=2", "parallelism.cp_size=2", "cluster.nodes=4"),
+            [Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, cp=2, dp=2)],
+        ),
+        (MOE, [Degrees(tp=2, pp=2, dp=2)]),
+    ],
+)
+def test_every_degree_above_one_becomes_two(
+    overrides: tuple[str, ...], expected: list[Degrees]
+) -> None:
+    plan, found = twins_of(*overrides)
+    assert twin_degrees(plan) == expected
+    assert [twin.degrees for twin in found] == expected
+    assert all(twin.degrees.processes <= MAX_PROCESSES for twin in found)
+
+
+def test_flags_that_shape_the_code_are_kept() -> None:
+    plan, (twin,) = twins_of(
+        "parallelism.pp_size=2",
+        "parallelism.vp_size=2",
+        "parallelism.recompute=full",
+        "training.precision=fp16",
+        "training.hidden_dropout=0.1",
+        "checkpoints.asynchronous=true",
+        "engine.options.manual-gc=true",
+    )
+    sizes = {
+        "num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "kv-channels",
+        "max-position-embeddings", "vocab-size", "train-iters", "seq-length", "micro-batch-size",
+        "global-batch-size", "lr", "min-lr", "lr-warmup-iters", "lr-decay-iters", "eval-interval",
+        "eval-iters", "save-interval", "save", "load", "log-interval", "tensorboard-dir",
+        "tensor-model-parallel-size",
+    }  # fmt: skip
+    large, small = engine_arguments(plan), engine_arguments(twin.plan)
+    assert {name for name in large if large[name] != small[name]} <= sizes
+    for word in ("--recompute-granularity", "--fp16", "--async-save", "--manual-gc"):
+        assert word in command_line(small)
+
+
+def test_relations_between_sizes_are_kept() -> None:
+    plan, (twin,) = twins_of(*MOE)
+    large, small = plan.model.architecture, twin.plan.model.architecture
+    assert (small.kv_heads < small.heads) == (large.kv_heads < large.heads)
+    assert small.norm is large.norm is Norm.RMSNORM
+    assert small.moe is not None
+    assert small.moe.top_k < small.moe.experts
+    assert twin.plan.layout.ep_size == 2
+    assert twin.plan.batch.micro_batches > 1
+
+
+def test_heads_wider_than_the_stream_stay_so() -> None:
+    _, (twin,) = twins_of(
+        "model.preset=qwen3-30b-a3b",
+        "parallelism.ep_size=4",
+        "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 2}",
+    )
+    small = twin.plan.model.architecture
+    assert small.heads * small.head_dim != small.hidden_size
+    assert small.qk_norm
+
+
+def test_uneven_stages_stay_uneven() -> None:
+    _, (twin,) = twins_of(
+        "parallelism.pp_size=4", "parallelism.first_stage_layers=6", "parallelism.tp_size=1",
+        "parallelism.sequence_parallel=false",
+    )  # fmt: skip
+    sizes = [len(stage.layers) for stage in twin.plan.stages]
+    assert len(set(sizes)) == 2
+
+
+def test_what_a_cpu_cannot_compute_is_said() -> None:
+    _, (twin,) = twins_of(
+        "training.precision=fp8",
+        "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 2}",
+    )
+    assert "precision fp8 runs as bf16" in twin.replaced
+    assert "tokenizer hf://gpt2 is a NullTokenizer" in twin.replaced
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, dp=2)),
+        (Degrees(tp=2, dp=2), Degrees(dp=4)),
+        (Degrees(dp=2), Degrees(tp=2)),
+        (Degrees(), Degrees(tp=2)),
+    ],
+)
+def test_the_other_layout_is_another(before: Degrees, after: Degrees) -> None:
+    assert other_layout(before) == after
