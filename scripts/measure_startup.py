@@ -4,9 +4,10 @@
 
     python scripts/measure_startup.py [ROUNDS]
 
-The time is the processor's: a start waits for nothing else, and on a busy machine the clock on the
-wall would count other processes too. Each round runs every command once, so that a slow moment
-meets all of them; the best of all rounds counts. Ends with 1 when a ratio is above its limit.
+The time is the processor's: a start waits for nothing else, and on a busy machine the clock on
+the wall would count other processes too. Each round runs every command once, so that a slow
+moment meets all of them; the best of all rounds counts. Ends with 1 when a ratio is above its
+limit.
 """
 
 import os
@@ -18,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROUNDS = 15
+ROUNDS = 25
 SEATRIAL = (sys.executable, "-m", "seatrial")
 
 

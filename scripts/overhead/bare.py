@@ -16,6 +16,9 @@ if __name__ == "__main__":
     from megatron.training.arguments import parse_and_validate_args
 
     from seatrial.worker.gpt import build_datasets, forward_step
+    from seatrial.worker.replacements import ON_ANY_DEVICE, replace
+
+    replace(ON_ANY_DEVICE)
 
     args = parse_and_validate_args()
     container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))

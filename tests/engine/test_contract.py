@@ -71,10 +71,11 @@ def test_everything_that_is_replaced_or_watched_is_still_there() -> None:
     script = """
 import json
 from importlib import import_module
-from seatrial.worker.cpu.runtime import REPLACEMENTS, install
+from seatrial.worker.cpu.runtime import install
+from seatrial.worker.replacements import ON_ANY_DEVICE, ON_CPU
 missing = []
 install()
-for replacement in REPLACEMENTS:
+for replacement in (*ON_ANY_DEVICE, *ON_CPU):
     owner = import_module(replacement.module)
     for part in replacement.name.split("."):
         owner = getattr(owner, part, None)
@@ -102,6 +103,28 @@ except NotImplementedError as error:
     said = in_worker(script)
     assert "torch.cuda.memory_snapshot" in said
     assert "core/somewhere.py, line 1" in said
+
+
+def test_a_batch_goes_to_the_gpu() -> None:
+    script = """
+import torch
+moved = []
+torch.Tensor.cuda = lambda self, *args, **kwargs: moved.append(kwargs) or self
+from seatrial.worker.gpt import _on_device
+_on_device(torch.zeros(2)), _on_device(None)
+print(moved)
+"""
+    assert in_worker(script) == "[{'non_blocking': True}]"
+
+
+def test_the_helper_is_not_compiled_again_on_any_device() -> None:
+    script = """
+from seatrial.worker.replacements import ON_ANY_DEVICE, replace
+replace(ON_ANY_DEVICE)
+from megatron.core.datasets.utils import compile_helpers
+print(compile_helpers())
+"""
+    assert in_worker(script) == "None"
 
 
 def test_the_worker_leaves_a_gpu_alone() -> None:

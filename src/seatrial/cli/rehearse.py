@@ -4,6 +4,7 @@
 
 import random
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +14,17 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import say, say_error, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.resolve import resolve
-from seatrial.rehearsal.drills import DrillName, Result
+from seatrial.rehearsal.drills import Announce, DrillName, Result
 from seatrial.rehearsal.rehearse import (
     KEPT,
     NOT_PROVEN,
     Request,
     make_twins,
     report_of,
+    require_megatron,
     run_drills,
     write_report,
 )
@@ -56,6 +59,7 @@ def command(
     worker_python()
     loaded, catalog = load(file, tuple(overrides or ())), default_catalog()
     plan = resolve(loaded, catalog)
+    require_megatron(plan)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     home = file.parent / ".seatrial" / plan.spec.name
     chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
@@ -91,8 +95,10 @@ def _headline(twin: Twin, name: str) -> str:
     """What the twin is, in a line."""
     model, data = twin.plan.model, "your data" if twin.real_data else "mock data"
     shape = f"{model.architecture.layers} layers × {model.architecture.hidden_size}"
+    engine = ENGINES[twin.plan.spec.engine.name]
     return (
-        f"Twin of {name} on CPU: {twin.degrees.processes} processes ({twin.degrees}), {shape}, "
+        f"Twin of {name}: {engine.name} {engine.version} on CPU, "
+        f"{twin.degrees.processes} processes ({twin.degrees}), {shape}, "
         f"sequence {model.sequence_length}, {data}"
     )
 
@@ -115,16 +121,26 @@ def _conclude(found: list[Twin], target: Path) -> None:
     say(f"report  {target}")
 
 
-def _announcer(*, quiet: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Shows what is going on while a drill runs: a bar on a terminal, nothing elsewhere."""
+QUIET_SECONDS = 30.0
+"""Off a terminal, how often a line says that work goes on."""
+
+
+def _announcer(*, quiet: bool) -> Announce:
+    """Shows what is going on while a drill runs: a bar on a terminal, now and then a line else."""
+    said = time.monotonic()
 
     def announce(drill: DrillName, doing: str, step: int) -> None:
-        if quiet or not sys.stderr.isatty():
+        nonlocal said
+        if quiet:
             return
-        done = round(20 * min(step, STEPS) / STEPS)
-        bar = "█" * done + "░" * (20 - done)
-        sys.stderr.write(f"\r  {drill:<10} {bar} {doing}, step {step} of {STEPS}   ")
-        sys.stderr.flush()
+        if sys.stderr.isatty():
+            done = round(20 * min(step, STEPS) / STEPS)
+            bar = "█" * done + "░" * (20 - done)
+            sys.stderr.write(f"\r  {drill:<10} {bar} {doing}, step {step} of {STEPS}   ")
+            sys.stderr.flush()
+        elif time.monotonic() - said >= QUIET_SECONDS:
+            said = time.monotonic()
+            say_error(f"  {drill}: {doing}, step {step} of {STEPS}")
 
     return announce
 
@@ -132,4 +148,4 @@ def _announcer(*, quiet: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
 def _clear() -> None:
     """Remove the bar."""
     if sys.stderr.isatty():
-        say_error("\r" + " " * 78 + "\r")
+        sys.stderr.write("\r" + " " * 78 + "\r")

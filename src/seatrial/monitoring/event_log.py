@@ -6,6 +6,7 @@ It is the heartbeat of a run as well: whoever reads it sees the newest step and 
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -50,20 +51,47 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         """Open the file for appending, making its directory if need be."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and not _ends_whole(path)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        if torn:
+            # An attempt that was killed may have left half a line.
+            os.write(self._file, b"\n")
 
     def write(self, kind: EventKind, step: int, **values: Any) -> None:
-        """Append one event."""
-        line = {"kind": kind, "step": step, "time": round(time.time(), 3), **values}
-        os.write(self._file, (json.dumps(line, separators=(",", ":")) + "\n").encode())
+        """Append one event; a number that is none is written as text, which JSON can hold."""
+        line = {"kind": kind, "step": step, "time": round(time.time(), 3)}
+        line |= {name: _plain(value) for name, value in values.items()}
+        text = json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"
+        os.write(self._file, text.encode())
+
+
+def _ends_whole(path: Path) -> bool:
+    """Whether a file is empty or ends with a whole line."""
+    with path.open("rb") as stream:
+        if stream.seek(0, os.SEEK_END) == 0:
+            return True
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) == b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """The value, or `nan`, `inf` or `-inf` as text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> Any:
+    """The value, with the texts of numbers that are none turned back."""
+    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a log, in order; a last line that is still being written is left out."""
+    """The events of a log, in order; half a line, of a process that was killed, is left out."""
     with path.open() as lines:
         for line in lines:
-            if not line.endswith("\n"):
-                return
-            values = json.loads(line)
-            kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
-            yield Event(EventKind(kind), step, when, values)
+            try:
+                values = json.loads(line)
+                kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
+            except (ValueError, KeyError, AttributeError):
+                continue
+            plain = {name: _number(value) for name, value in values.items()}
+            yield Event(EventKind(kind), step, when, plain)

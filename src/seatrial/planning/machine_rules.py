@@ -52,8 +52,6 @@ def check_fabric(report: Report, fabric: str, node_name: str, node: NodeType) ->
 
 def check_image(report: Report, image: str, engine: str, catalog: Catalog) -> None:
     """A name of the catalog must be of the same engine; anything else must be a reference."""
-    if not image:
-        return
     try:
         found = catalog.image(image)
     except NotInCatalogError as error:
@@ -75,10 +73,8 @@ def check_image(report: Report, image: str, engine: str, catalog: Catalog) -> No
         )
 
 
-def check_capacity(report: Report, capacity: int | None, name: str, tier: StorageTier) -> None:
+def check_capacity(report: Report, capacity: int, name: str, tier: StorageTier) -> None:
     """A new volume must be of a size that the tier comes in."""
-    if capacity is None:
-        return
     least = int((tier.min_tib or 0) * TIB)
     step = int((tier.step_tib or 0) * TIB)
     if capacity >= least and (not step or (capacity - least) % step == 0):

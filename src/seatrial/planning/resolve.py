@@ -139,11 +139,14 @@ class _Resolution:
         node = self.catalog.node_type(node_name)
         self.require("cluster.node_type", node_name, profile_name, profile.node_types)
         fabric = self.chosen("cluster.fabric", cluster.fabric, node.fabric)
-        fabric = self.known(Kind.FABRICS, "cluster.fabric", fabric)
-        machine_rules.check_fabric(self.report, fabric, node_name, node)
+        # What the catalog itself supplies fits (`seatrial catalog check`), and is not read again.
+        if cluster.fabric is not None:
+            fabric = self.known(Kind.FABRICS, "cluster.fabric", fabric)
+            machine_rules.check_fabric(self.report, fabric, node_name, node)
         engine = self.spec.engine.name
         image = self.chosen("cluster.image", cluster.image, profile.images.get(engine, ""))
-        machine_rules.check_image(self.report, image, engine, self.catalog)
+        if cluster.image is not None:
+            machine_rules.check_image(self.report, image, engine, self.catalog)
         if node.accelerator:
             gpu = self.catalog.accelerator(node.accelerator)
             precision = self.spec.training.precision
@@ -201,11 +204,13 @@ class _Resolution:
             self.origins["cluster.storage.claim"] = Origin.YOU
             return f"claim/{storage.claim}"
         tier = self.chosen("cluster.storage.tier", storage.tier, profile.default_storage)
-        tier = self.known(Kind.STORAGE, "cluster.storage.tier", tier)
-        self.require("cluster.storage.tier", tier, name, profile.storage)
-        self.report.stop_if_errors()
-        size = storage.capacity
-        machine_rules.check_capacity(self.report, size, tier, self.catalog.storage(tier))
+        if storage.tier is not None:
+            tier = self.known(Kind.STORAGE, "cluster.storage.tier", tier)
+            self.require("cluster.storage.tier", tier, name, profile.storage)
+            self.report.stop_if_errors()
+        if storage.capacity is not None:
+            facts = self.catalog.storage(tier)
+            machine_rules.check_capacity(self.report, storage.capacity, tier, facts)
         return tier
 
     def sequence_length(self, preset: tuple[str, ModelPreset] | None) -> int:

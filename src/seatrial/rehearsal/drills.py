@@ -81,7 +81,12 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
     """Put the production arguments through the engine, and compare its counts with the plan's."""
-    answer = ask_engine(twin_of.arguments, twin_of.world_size, stages, VERDICT_TIMEOUT)
+    answer = ask_engine(
+        twin_of.arguments, twin_of.world_size, stages, VERDICT_TIMEOUT, twin_of.environment
+    )
+    if answer["accepted"] is None:
+        said = f"cannot be judged on a CPU: {answer['reason']}"
+        return Result(DrillName.ARGUMENTS, True, said, 0.0)
     if not answer["accepted"]:
         said = f"refused by the engine: {answer['reason']}"
         return Result(DrillName.ARGUMENTS, False, said, 0.0)
@@ -109,6 +114,8 @@ class Full:
     """The real number of ranks."""
     stage_parameters: tuple[int, ...]
     """The plan's own counts."""
+    environment: dict[str, str]
+    """The variables that the engine asks for."""
 
 
 @dataclass
@@ -158,7 +165,9 @@ class Rehearsal:
             return self._result(DrillName.KILL, False, "the training itself fails", 0.0)
         draw = random.Random(self.seed)  # noqa: S311  (a drill, not a secret)
         rank = draw.randrange(self.twin.degrees.processes)
-        step = draw.randint(SAVE_AT + 1, STEPS - 1)
+        # A save that goes on beside the training needs some steps until it counts.
+        after = 5 if self.twin.plan.spec.checkpoints.asynchronous else 1
+        step = draw.randint(SAVE_AT + after, STEPS - 1)
         where = self.directory / "killed"
         killed = self._train("killed", self._saving(where), DrillName.KILL, kill=(rank, step))
         resumed = self._train("resumed", self._saving(where), DrillName.KILL)
@@ -179,7 +188,9 @@ class Rehearsal:
         ]
         said = f"rank {rank} killed in step {step}, resumed at {SAVE_AT}: "
         said += (
-            f"{len(differing)} of {STEPS - SAVE_AT} steps differ" if differing else "no bit differs"
+            f"{len(differing)} of {STEPS - SAVE_AT} steps differ"
+            if differing
+            else "losses and gradient norms equal bit for bit"
         )
         return self._result(DrillName.KILL, not differing, said, seconds)
 
@@ -206,6 +217,8 @@ class Rehearsal:
     def evaluate(self) -> Result:
         """The evaluations of the undisturbed training have finite losses."""
         straight = self._straight()
+        if straight.code:
+            return self._result(DrillName.EVALUATE, False, "the training itself fails", 0.0)
         batches = self.twin.plan.spec.training.evaluation.batches
         if not batches:
             return self._result(DrillName.EVALUATE, True, "switched off in the spec", 0.0)
@@ -232,6 +245,8 @@ class Rehearsal:
             # From its default of 2^32 the loss scale would skip every step of so short a run.
             arguments["initial-loss-scale"] = 4096
         arguments["tensorboard-dir"] = None
+        # Indices for so short a sequence do not belong beside the user's data.
+        arguments["data-cache-path"] = str(self.directory / "index-cache")
         return arguments
 
     def _saving(self, where: Path) -> Arguments:
@@ -258,8 +273,9 @@ class Rehearsal:
                 arguments[name] = None
             arguments["num-virtual-stages-per-pipeline-rank"] = None
         if plan.model.architecture.is_moe:
-            ranks = other.tp * other.cp * other.dp
-            arguments["expert-model-parallel-size"] = 2 if ranks > 1 else 1
+            # The engine cannot load experts into other groups of ranks than they were saved from.
+            ranks, ep = other.tp * other.cp * other.dp, plan.layout.ep_size
+            arguments["expert-model-parallel-size"] = ep if ranks % ep == 0 else 1
         return arguments
 
     def _train(
@@ -285,7 +301,7 @@ def other_layout(degrees: Degrees) -> Degrees:
     if degrees.pp > 1:
         return replace(degrees, pp=1)
     if degrees.tp > 1:
-        return replace(degrees, tp=1, dp=degrees.dp * 2)
+        return replace(degrees, tp=1)
     return replace(degrees, tp=2, dp=max(1, degrees.dp // 2))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.engines.megatron.environment import engine_environment
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
@@ -103,14 +104,18 @@ class Request:
     """The drills to run."""
 
 
-def make_twins(request: Request) -> list[Twin]:
-    """The twins of a plan, or the reason why it cannot be rehearsed."""
-    plan = request.plan
+def require_megatron(plan: Plan) -> None:
+    """Refuse a plan of an engine that cannot be rehearsed yet."""
     if plan.spec.engine.name is not EngineName.MEGATRON:
         raise UsageError(
             f"Runs of {plan.spec.engine.name} cannot be rehearsed in this version; "
             "those of megatron can."
         )
+
+
+def make_twins(request: Request) -> list[Twin]:
+    """The twins of a plan, or the reason why it cannot be rehearsed."""
+    plan = request.plan
     if plan.sharding is Sharding.FSDP:
         raise UsageError(
             "Megatron's FSDP needs a GPU and cannot be rehearsed on a CPU. "
@@ -142,7 +147,7 @@ def run_drills(request: Request, found: Iterable[Twin], announce: Announce) -> I
             if drill is not DrillName.ARGUMENTS:
                 yield rehearsal.run(drill)
         # Logs and events stay for a reader; checkpoints are large and have served.
-        for name in ("straight", "killed"):
+        for name in ("straight", "killed", "index-cache"):
             shutil.rmtree(directory / name, ignore_errors=True)
 
 
@@ -154,6 +159,7 @@ def arguments_result(plan: Plan) -> Result:
         production_arguments(engine_arguments(plan)),
         plan.layout.world_size,
         plan.stage_parameters,
+        engine_environment(plan),
     )
     began = time.monotonic()
     result = check_arguments(full, stages)

@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from seatrial.engines.megatron.flags import Arguments, command_line
@@ -23,11 +25,27 @@ from seatrial.monitoring.event_log import Event, EventKind, read_events
 WORKER_PYTHON = "SEATRIAL_WORKER_PYTHON"
 """The Python that has the worker extra, when it is not the one that runs the command."""
 
-SOURCES = Path(__file__).parents[2]
-"""Where this Seatrial lies, so that the worker's environment runs the same one."""
+PACKAGE = Path(__file__).parents[1]
+"""This Seatrial, so that the worker's environment runs the same one."""
 
 Progress = Callable[[int], None]
 """Told the newest step while a worker trains."""
+
+
+@cache
+def _linked_package() -> TemporaryDirectory[str]:
+    """A directory with nothing but a link to this Seatrial, removed at the end of the process.
+
+    The directory that it is installed in may hold other packages of another Python.
+    """
+    directory = TemporaryDirectory(prefix="seatrial-")
+    (Path(directory.name) / PACKAGE.name).symlink_to(PACKAGE)
+    return directory
+
+
+def python_path() -> str:
+    """The search path of a worker: this Seatrial, then what the user has set."""
+    return os.pathsep.join(filter(None, (_linked_package().name, os.environ.get("PYTHONPATH"))))
 
 
 def worker_python() -> str:
@@ -130,7 +148,7 @@ def _environment(training: Training) -> dict[str, str]:
     wanted = {
         "SEATRIAL_DEVICE": "cpu",
         "SEATRIAL_EVENTS": str(training.events_file),
-        "PYTHONPATH": str(SOURCES),
+        "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
@@ -193,19 +211,29 @@ def _reason(log: Path) -> str:
     return errors[-1].strip() if errors else "\n".join(lines[-5:])
 
 
-def ask_engine(arguments: Arguments, world_size: int, stages: list[int], timeout: float) -> Any:
+def ask_engine(
+    arguments: Arguments,
+    world_size: int,
+    stages: list[int],
+    timeout: float,
+    environment: dict[str, str] | None = None,
+) -> Any:
     """The engine's verdict on arguments at a world size: the JSON that worker/verdict.py prints."""
     words = [worker_python(), "-m", "seatrial.worker.verdict", "--stages"]
     words += [",".join(map(str, stages)), *command_line(arguments)]
-    environment = os.environ | {
+    settings = os.environ | {
         "WORLD_SIZE": str(world_size),
         "RANK": "0",
-        "PYTHONPATH": str(SOURCES),
+        "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
+        **(environment or {}),
     }
-    done = subprocess.run(  # noqa: S603  (our own words, no shell)
-        words, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603  (our own words, no shell)
+            words, env=settings, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"accepted": False, "reason": f"no answer within {timeout:.0f} s"}
     last = done.stdout.strip().rpartition("\n")[2]
     try:
         return json.loads(last)

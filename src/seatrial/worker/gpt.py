@@ -44,7 +44,7 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
     batch: Batch = {}
     if tp_rank == 0 and iterator is not None:
         loaded = next(iterator)
-        batch = {key: loaded.get(key) for key in (*INPUTS, *PACKED)}
+        batch = {key: _on_device(loaded.get(key)) for key in (*INPUTS, *PACKED)}
     batch = get_batch_on_this_tp_rank(
         batch,
         has_cu_seqlens=False,
@@ -64,6 +64,11 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
     group = mpu.get_context_parallel_group()
     batch = get_batch_on_this_cp_rank(batch, is_hybrid_cp=False, cp_group=group)
     return [batch.get(key) for key in INPUTS]
+
+
+def _on_device(value: Any) -> Any:
+    """A tensor on this rank's GPU; the engine broadcasts and computes there."""
+    return value.cuda(non_blocking=True) if isinstance(value, torch.Tensor) else value
 
 
 def loss_of(loss_mask: torch.Tensor, output: torch.Tensor) -> Reported:

@@ -8,6 +8,7 @@ what they were given or returned is written down. Nothing of what they do change
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,8 +68,17 @@ class Observer:
 
     def _write(self, kind: EventKind, **values: Any) -> None:
         """Append an event of the present step."""
-        if self._log is not None:
-            self._log.write(kind, self._step, **values)
+        self._append(kind, self._step, **values)
+
+    def _append(self, kind: EventKind, step: int, **values: Any) -> None:
+        """Append an event; a log that cannot be written must not end a run."""
+        if self._log is None:
+            return
+        try:
+            self._log.write(kind, step, **values)
+        except OSError as error:
+            self._log = None
+            sys.stderr.write(f"seatrial: the event log ends here, it cannot be written: {error}\n")
 
     def _watch_train(self, original: Wrapped) -> Wrapped:
         def train(*args: Any, **kwargs: Any) -> Any:
@@ -126,8 +136,7 @@ class Observer:
     def _watch_save(self, original: Wrapped) -> Wrapped:
         def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:
             result, taken = self._timed(original, iteration, *args, **kwargs)
-            if self._log is not None:
-                self._log.write(EventKind.SAVE, int(iteration), seconds=taken)
+            self._append(EventKind.SAVE, int(iteration), seconds=taken)
             return result
 
         return save_checkpoint_and_time

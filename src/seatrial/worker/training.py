@@ -13,11 +13,13 @@ from megatron.training.arguments import parse_and_validate_args
 from seatrial.monitoring.event_log import EventLog
 from seatrial.worker.gpt import build_datasets, forward_step
 from seatrial.worker.observe import Observer
+from seatrial.worker.replacements import ON_ANY_DEVICE, replace
 from seatrial.worker.settings import Settings
 
 
 def train(chosen: Settings) -> None:
     """Train as the command line says; the engine's own exit code ends the process."""
+    replace(ON_ANY_DEVICE)
     args = parse_and_validate_args()
     container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
     # The last rank holds the last pipeline stage, and so the loss.

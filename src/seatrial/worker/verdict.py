@@ -28,13 +28,20 @@ def _answer() -> dict[str, Any]:
     """Whether the engine accepts the arguments, its reason if not, and its counts if so."""
     from megatron.training.arguments import parse_and_validate_args  # noqa: PLC0415
 
+    from seatrial.worker.cpu.redirection import UnknownCudaCallError  # noqa: PLC0415
+
     wanted = _wanted_stages()
     try:
         args = parse_and_validate_args()
     except SystemExit:
         return {"accepted": False, "reason": "the engine's parser refused an argument"}
+    except UnknownCudaCallError as error:
+        return {"accepted": None, "reason": str(error)}
     except Exception as error:
-        return {"accepted": False, "reason": str(error) or type(error).__name__}
+        reason = str(error) or type(error).__name__
+        # Its version is 0.0.0 here: the engine speaks of what this host lacks, not of the plan.
+        lacking = "Transformer Engine" in reason or "TE >=" in reason
+        return {"accepted": None if lacking else False, "reason": reason}
     from seatrial.worker.stages import stage_parameters  # noqa: PLC0415
 
     try:

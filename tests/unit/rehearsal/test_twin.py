@@ -120,7 +120,7 @@ def test_what_a_cpu_cannot_compute_is_said() -> None:
     ("before", "after"),
     [
         (Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, dp=2)),
-        (Degrees(tp=2, dp=2), Degrees(dp=4)),
+        (Degrees(tp=2, dp=2), Degrees(dp=2)),
         (Degrees(dp=2), Degrees(tp=2)),
         (Degrees(), Degrees(tp=2)),
     ],

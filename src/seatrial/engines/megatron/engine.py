@@ -36,6 +36,14 @@ class MegatronEngine:
         if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
             fix = "Use bf16, or sharding: optimizer."
             found.append(_unsupported("training.precision", "FSDP in fp16", fix))
+        options = {name.replace("_", "-") for name in plan.spec.engine.options}
+        per_token = "calculate-per-token-loss" in options
+        if plan.layout.cp_size > 1 and "eod-mask-loss" in options and not per_token:
+            # Measured on the CPU runtime: the loss differs from one rank's by 1e-2.
+            rule = "with context parallelism, masked tokens weigh differently on each rank."
+            fix = "Add engine.options.calculate-per-token-loss=true."
+            field = "engine.options.eod-mask-loss"
+            found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
         return found
 
 

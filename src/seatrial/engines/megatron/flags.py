@@ -369,12 +369,18 @@ FLAGS = (
     Flag("save", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("load", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("save-interval", "checkpoints.every_steps", lambda p: p.save_every_steps),
-    Flag(
-        "save-retain-interval",
-        "checkpoints.keep_every_steps",
-        lambda p: p.spec.checkpoints.keep_every_steps,
-    ),
     Flag("async-save", "checkpoints.asynchronous", lambda p: p.spec.checkpoints.asynchronous),
+    # Without the first the engine quietly saves in step; its default strategy is another package.
+    Flag(
+        "use-persistent-ckpt-worker",
+        "checkpoints.asynchronous",
+        lambda p: p.spec.checkpoints.asynchronous,
+    ),
+    Flag(
+        "async-strategy",
+        "checkpoints.asynchronous",
+        lambda p: "mcore" if p.spec.checkpoints.asynchronous else None,
+    ),
     Flag(
         "ckpt-format",
         "checkpoints.location",

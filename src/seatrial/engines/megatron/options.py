@@ -25,6 +25,8 @@ EQUIVALENT = {
     "use-torch-fsdp2": "parallelism.sharding",
     "recompute-activations": "parallelism.recompute",
     "finetune": "initial_weights",
+    # The engine would delete what keep_last promises to keep.
+    "save-retain-interval": "checkpoints.keep_every_steps",
 }
 """Options that we never set, because a field of the spec says the same through another one."""
 
@@ -53,6 +55,12 @@ DERIVED = {
     "yaml-cfg": "the engine would read everything from another file",
     "use-checkpoint-args": "the engine would take everything from a checkpoint",
     "skip-train": "the plan is one of training",
+    "sft": "the worker trains on whole documents",
+    "fim-data": "the worker trains on whole documents",
+    "dataloader-inter-document-masking": "the worker attends over whole sequences",
+    "hybrid-context-parallel": "the worker cuts every sequence alike",
+    "per-dataset-sequences-path": "the worker counts sequences itself",
+    "check-for-spiky-loss": "the worker does not look for it",
 }
 """Options that would make what the plan says untrue, and why."""
 

@@ -135,6 +135,7 @@ ANSWERED: dict[str, Any] = {
     "max_memory_allocated": _zero(),
     "memory_reserved": _zero(),
     "max_memory_reserved": _zero(),
+    "get_device_capability": lambda *args, **kwargs: (_PROPERTIES.major, _PROPERTIES.minor),
     "get_device_properties": lambda *args, **kwargs: _PROPERTIES,
 }
 """What torch.cuda answers to the engine."""
