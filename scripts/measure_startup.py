@@ -75,21 +75,32 @@ def best_of(rounds: int) -> dict[str, float]:
     return best
 
 
+def _exceeded(best: dict[str, float]) -> list[str]:
+    """The commands that are above their limit."""
+    bare = best[COMMANDS[0].name]
+    return [m.name for m in COMMANDS if m.limit and best[m.name] / bare > m.limit]
+
+
 def main() -> int:
     """Print the table; 1 when a limit is exceeded."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    best = best_of(rounds)
+    best, measured_rounds = best_of(rounds), rounds
+    # A machine that was busy all the while gets two more chances to show its best.
+    for _ in range(2):
+        if not _exceeded(best):
+            break
+        again = best_of(rounds)
+        measured_rounds += rounds
+        best = {name: min(taken, again[name]) for name, taken in best.items()}
     bare = best[COMMANDS[0].name]
-    print(f"Python {platform.python_version()}, best of {rounds}")
+    print(f"Python {platform.python_version()}, best of {measured_rounds}")
     print(f"{'command':<28}{'time':>8}{'ratio':>8}{'limit':>8}")
-    exceeded = []
     for measured in COMMANDS:
         ratio = best[measured.name] / bare
         limit = f"{measured.limit:g}" if measured.limit else ""
         line = f"{measured.name:<28}{best[measured.name] * 1000:>5.0f} ms{ratio:>8.1f}{limit:>8}"
         print(line.rstrip())
-        if measured.limit and ratio > measured.limit:
-            exceeded.append(measured.name)
+    exceeded = _exceeded(best)
     for name in exceeded:
         print(f"{name} is above its limit. See what it imports: -X importtime", file=sys.stderr)
     return 1 if exceeded else 0
