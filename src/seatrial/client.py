@@ -14,7 +14,7 @@ from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
-from seatrial.spec.loader import load
+from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
 
 PathOrText = str | PathLike[str]
@@ -41,15 +41,20 @@ def load_spec(path: PathOrText, overrides: Overrides = ()) -> RunSpec:
 
 def plan(path: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None) -> Plan:
     """The plan of a spec; raises FindingsError with every reason when there can be none."""
+    return load_plan(path, overrides, catalog or default_catalog())[1]
+
+
+def load_plan(path: PathOrText, overrides: Overrides, catalog: Catalog) -> tuple[LoadedSpec, Plan]:
+    """The spec with its places and its plan, for commands that go on from there."""
     loaded = load(Path(path), _texts(overrides))
     findings = option_findings(loaded)
     if has_errors(findings):
         raise FindingsError(findings)
-    resolved = resolve(loaded, catalog or default_catalog())
+    resolved = resolve(loaded, catalog)
     findings += plan_findings(loaded, resolved)
     if has_errors(findings):
         raise FindingsError(findings)
-    return resolved
+    return loaded, resolved
 
 
 def validate(

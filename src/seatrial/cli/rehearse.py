@@ -14,9 +14,9 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import say, say_error, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.client import load_plan
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
-from seatrial.planning.resolve import resolve
 from seatrial.rehearsal.drills import Announce, DrillName, Result
 from seatrial.rehearsal.rehearse import (
     KEPT,
@@ -30,7 +30,6 @@ from seatrial.rehearsal.rehearse import (
 )
 from seatrial.rehearsal.twin import STEPS, Twin
 from seatrial.rehearsal.worker_process import worker_python
-from seatrial.spec.loader import load
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -57,8 +56,8 @@ def command(
     Trains, kills a process and resumes, reshards the checkpoint, evaluates. Needs the worker extra.
     """
     worker_python()
-    loaded, catalog = load(file, tuple(overrides or ())), default_catalog()
-    plan = resolve(loaded, catalog)
+    catalog = default_catalog()
+    loaded, plan = load_plan(file, overrides or (), catalog)
     require_megatron(plan)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     home = file.parent / ".seatrial" / plan.spec.name
