@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that start the real engine: they need the worker's environment."""
 
+import json
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +22,22 @@ def _worker() -> str:
         pytest.fail(
             f"{error} (make engine sets {WORKER_PYTHON}; now {os.environ.get(WORKER_PYTHON)})"
         )
+
+
+FIGURES = Path(__file__).parents[2] / "build" / "engine-figures.jsonl"
+"""What was measured, one JSON line a row; scripts/write_engine_tables.py makes the page of it."""
+
+Figure = Callable[..., None]
+"""Called with the name of a table and the cells of a row."""
+
+
+@pytest.fixture
+def figure() -> Figure:
+    """Records a measured row."""
+
+    def record(table: str, *cells: str) -> None:
+        FIGURES.parent.mkdir(exist_ok=True)
+        with FIGURES.open("a") as stream:
+            stream.write(json.dumps({"table": table, "row": cells}, ensure_ascii=False) + "\n")
+
+    return record

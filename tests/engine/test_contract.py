@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine still has what Seatrial stands on: flags, functions, replaced parts."""
 
+import ast
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from seatrial.planning.resolve import resolve
 from seatrial.rehearsal.drills import production_arguments
 from seatrial.rehearsal.worker_process import ask_engine, worker_python
 from seatrial.spec.loader import loads
+from tests.engine.conftest import Figure
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -69,18 +70,28 @@ def test_the_layouts_that_the_planner_is_tested_with_are_the_engines() -> None:
 
 def test_everything_that_is_replaced_or_watched_is_still_there() -> None:
     script = """
-import json
-from importlib import import_module
+import inspect, json
+import torch
+from seatrial.worker.cpu.redirection import ANSWERED, PASSED_THROUGH
+missing = [name for name in (*ANSWERED, *PASSED_THROUGH) if not hasattr(torch.cuda, name)]
 from seatrial.worker.cpu.runtime import install
-from seatrial.worker.replacements import ON_ANY_DEVICE, ON_CPU
-missing = []
+from seatrial.worker.replacements import ON_ANY_DEVICE, ON_CPU, RELIED_ON, find
 install()
-for replacement in (*ON_ANY_DEVICE, *ON_CPU):
-    owner = import_module(replacement.module)
-    for part in replacement.name.split("."):
-        owner = getattr(owner, part, None)
-    if owner is None or not replacement.reason:
-        missing.append(replacement.name)
+listed = [(r.module, r.name) for r in (*ON_ANY_DEVICE, *ON_CPU)]
+for module, name in (*listed, *RELIED_ON):
+    try:
+        find(module, name)
+    except (ImportError, AttributeError):
+        missing.append(name)
+# The dispatcher's point of copying, and the sizes that are made numbers there.
+from megatron.core.transformer.moe import token_dispatcher
+source = inspect.getsource(token_dispatcher)
+wanted = ("cuda_dtoh_point", "input_splits", "output_splits", "output_splits_tp")
+missing += [name for name in wanted if f"self.{name}" not in source]
+# The optimizer is offered where the engine looks for Apex's.
+from megatron.core import optimizer
+offered = "from apex.optimizers import FusedAdam"
+missing += [] if offered in inspect.getsource(optimizer) else ["apex"]
 from seatrial.worker.observe import Observer
 from megatron.training import training
 missing += [name for name in Observer(None).wrappers() if not hasattr(training, name)]
@@ -94,7 +105,9 @@ def test_an_unknown_call_of_torch_cuda_is_named() -> None:
 from seatrial.worker.cpu.runtime import install
 install()
 import torch
-code = compile("torch.cuda.memory_snapshot()", "/x/megatron/core/somewhere.py", "exec")
+import megatron.core
+file = megatron.core.__path__[0] + "/somewhere.py"
+code = compile("torch.cuda.memory_snapshot()", file, "exec")
 try:
     exec(code, {"torch": torch})
 except NotImplementedError as error:
@@ -175,16 +188,18 @@ SHORT = ("gpt3-7.5b", "llama3-405b", "mixtral-8x7b")
     "name",
     [pytest.param(n, marks=() if n in SHORT else pytest.mark.slow) for n in MEGATRON_MODELS],
 )
-def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog) -> None:
+def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog, figure: Figure) -> None:
     plan = resolve(loads(spec_of(name, catalog), "run.yaml"), catalog)
     stages = sorted({0, (plan.layout.pp_size - 1) // 2, plan.layout.pp_size - 1})
-    arguments = production_arguments(engine_arguments(plan))
+    # The engine pads the vocabulary itself here, so that its rule is compared with the plan's.
+    arguments = production_arguments(engine_arguments(plan)) | {"padded-vocab-size": None}
     answer = ask_engine(arguments, plan.layout.world_size, stages, 300)
     assert answer["accepted"], answer["reason"]
     counts = {int(stage): count for stage, count in answer["parameters"].items()}
     assert counts == {stage: plan.stage_parameters[stage] for stage in stages}
     assert answer["padded_vocab_size"] == plan.model.padded_vocab_size
-    sys.stdout.write(f"PARAMETERS | {name} | {counts} |\n")
+    layout = f"tp {plan.layout.tp_size}, pp {plan.layout.pp_size}, ep {plan.layout.ep_size}"
+    figure("parameters", name, layout, ", ".join(f"{counts[stage]:,}" for stage in stages))
 
 
 def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
@@ -192,3 +207,40 @@ def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
     answer = ask_engine(production_arguments(engine_arguments(plan)), 16, [0], 300)
     assert not answer["accepted"]
     assert "world size (16) is not divisible by total_model_size" in answer["reason"]
+
+
+def test_a_revision_of_the_tokenizer_is_fetched_first() -> None:
+    script = """
+from seatrial.worker import training
+asked = []
+training.snapshot_download = lambda name, **how: asked.append((name, how["revision"])) or "/copy"
+words = ["--seed", "1", "--tokenizer-model", "some/where", "--bf16"]
+training.pin_tokenizer(words, "abc")
+print([asked, words])
+"""
+    asked, words = ast.literal_eval(in_worker(script))
+    assert asked == [("some/where", "abc")]
+    assert words == ["--seed", "1", "--tokenizer-model", "/copy", "--bf16"]
+
+
+def test_an_image_without_transformer_engine_says_what_to_do() -> None:
+    script = """
+from seatrial.worker import gpu
+try:
+    gpu.prepare(["--bf16"])
+except SystemExit as end:
+    print(end.code)
+"""
+    said = in_worker(script)
+    assert "no Transformer Engine" in said
+    assert "engine.options.transformer-impl=local" in said
+
+
+def test_a_fusion_that_the_image_lacks_is_left_out() -> None:
+    script = """
+from seatrial.worker import gpu
+words = ["--transformer-impl", "local"]
+gpu.prepare(words)
+print(words)
+"""
+    assert "'--no-gradient-accumulation-fusion'" in in_worker(script)

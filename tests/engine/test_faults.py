@@ -8,17 +8,18 @@ import pytest
 
 from seatrial.engines.megatron.flags import Arguments
 from seatrial.rehearsal.worker_process import Outcome
+from tests.engine.conftest import Figure
 from tests.engine.test_parity import BAR, CP, SP
 from tests.engine.toy import DENSE, SHARDED, initial_weights, largest_difference, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
-FAULTS: dict[str, Arguments] = {
-    "unmarked-norm": SP,
-    "no-causal-mask": CP,
-    "contiguous-chunks": CP,
-    "unordered-keys": CP,
-    "local-positions": CP,
+FAULTS: dict[str, tuple[str, Arguments]] = {
+    "unmarked-norm": ("norms not marked as sequence parallel", SP),
+    "no-causal-mask": ("no causal mask under context parallelism", CP),
+    "contiguous-chunks": ("contiguous chunks", CP),
+    "unordered-keys": ("gathered keys not reordered", CP),
+    "local-positions": ("positions counted on each rank", CP),
 }
 
 
@@ -31,21 +32,21 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arguments, Outc
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_caught(
-    fault: str, tmp_path: Path, reference: tuple[Arguments, Outcome]
+    fault: str, tmp_path: Path, reference: tuple[Arguments, Outcome], figure: Figure
 ) -> None:
     loading, alone = reference
-    outcome = start(tmp_path, "faulty", {**loading, **FAULTS[fault]}, 2, fault=fault)
+    outcome = start(tmp_path, "faulty", {**loading, **FAULTS[fault][1]}, 2, fault=fault)
     difference = largest_difference(alone, outcome)
-    print(f"FAULT | {fault} | {difference:.1e} |")
+    figure("faults", FAULTS[fault][0], f"{difference:.1e}")
     assert difference > BAR
 
 
-def test_a_missing_optimizer_state_is_caught(tmp_path: Path) -> None:
+def test_a_missing_optimizer_state_is_caught(tmp_path: Path, figure: Figure) -> None:
     where = str(tmp_path / "saved")
     model = {**DENSE, **SHARDED, "save-interval": 10}
     straight = start(tmp_path, "straight", {**model, "save": where}, 2)
     loading = {**model, "load": where, "ckpt-step": 10, "no-load-optim": True, "no-load-rng": True}
     outcome = start(tmp_path, "without", {**loading, "tensor-model-parallel-size": 2}, 2)
     difference = largest_difference(straight, outcome)
-    print(f"FAULT | optimizer-state-not-loaded | {difference:.1e} |")
+    figure("faults", "optimizer state not loaded", f"{difference:.1e}")
     assert difference > BAR

@@ -9,6 +9,7 @@ import pytest
 
 from seatrial.engines.megatron.flags import Arguments
 from seatrial.rehearsal.worker_process import Outcome
+from tests.engine.conftest import Figure
 from tests.engine.toy import (
     DENSE,
     LLAMA,
@@ -78,11 +79,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_a_layout_trains_as_one_rank(name: str, tmp_path: Path, reference: Reference) -> None:
+def test_a_layout_trains_as_one_rank(
+    name: str, tmp_path: Path, reference: Reference, figure: Figure
+) -> None:
     model, processes, layout = LAYOUTS[name]
     loading, alone = reference(model)
     outcome = start(tmp_path, "layout", {**loading, **layout}, processes)
     assert len(outcome.losses()) == STEPS
     difference = largest_difference(alone, outcome)
-    print(f"PARITY | {name} | {processes} | {difference:.1e} |")
+    figure("parity", name, str(processes), f"{difference:.1e}")
     assert difference <= BAR

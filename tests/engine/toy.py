@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.flags import Arguments
+from seatrial.rehearsal import drills
 from seatrial.rehearsal.worker_process import Outcome, Training, train
 
 STEPS = 20
@@ -70,9 +71,10 @@ def start(
     processes: int = 1,
     kill: tuple[int, int] | None = None,
     fault: str = "",
+    restarts: int = 0,
 ) -> Outcome:
     """One training; it must end well unless it is to be killed."""
-    training = Training(name, arguments, processes, directory, kill, fault)
+    training = Training(name, arguments, processes, directory, kill, fault, restarts=restarts)
     outcome = train(training, TIMEOUT)
     assert kill is not None or outcome.code == 0, f"{name}: {outcome.tail}\n{training.log}"
     return outcome
@@ -94,7 +96,4 @@ def initial_weights(directory: Path, model: Arguments) -> Arguments:
 
 def largest_difference(one: Outcome, other: Outcome) -> float:
     """The largest relative difference of a loss over the steps that both have."""
-    mine, theirs = one.losses(), other.losses()
-    common = sorted(set(mine) & set(theirs))
-    assert common, "no step in common"
-    return max(abs(mine[step] - theirs[step]) / abs(mine[step]) for step in common)
+    return drills.largest_difference(one.losses(), other.losses())

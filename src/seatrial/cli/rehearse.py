@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial rehearse`: the real engine on this host's CPU, with a shrunk twin of the run."""
 
+import os
 import random
 import sys
 import time
@@ -16,7 +17,8 @@ from seatrial.cli.output import say, say_error, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import load_plan
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import ExitCode
+from seatrial.errors import ExitCode, UsageError
+from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import Announce, DrillName, Result
 from seatrial.rehearsal.rehearse import (
     KEPT,
@@ -59,6 +61,7 @@ def command(
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides or (), catalog)
     require_megatron(plan)
+    _require_writable(file.parent)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     home = file.parent / ".seatrial" / plan.spec.name
     chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
@@ -85,14 +88,24 @@ def command(
     if as_json:
         say_json(report.to_dict())
     else:
-        _conclude(found, target)
+        _conclude(plan, found, target)
     if not report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
+def _require_writable(directory: Path) -> None:
+    """Refuse to work beside a spec where nothing can be written."""
+    if not os.access(directory, os.W_OK):
+        raise UsageError(
+            f"{directory} cannot be written to, and a rehearsal keeps its logs and its report "
+            "beside the spec. Copy the spec to a directory of your own."
+        )
+
+
 def _headline(twin: Twin, name: str) -> str:
     """What the twin is, in a line."""
-    model, data = twin.plan.model, "your data" if twin.real_data else "mock data"
+    model, count = twin.plan.model, len(twin.data.files)
+    data = f"your data ({count} file{'s' * (count > 1)})" if count else "mock data"
     shape = f"{model.architecture.layers} layers × {model.architecture.hidden_size}"
     engine = ENGINES[twin.plan.spec.engine.name]
     return (
@@ -104,20 +117,44 @@ def _headline(twin: Twin, name: str) -> str:
 
 def _line(result: Result, *, many: bool) -> str:
     """A drill's result, in a line."""
-    verdict = "ok" if result.ok else "FAILED"
+    verdict = ("ok" if result.judged else "?") if result.ok else "FAILED"
     where = f" [{result.twin}]" if many and result.twin else ""
     return f"  {result.drill:<10} {result.said + where:<72} {verdict:<6} {result.seconds:4.0f} s"
 
 
-def _conclude(found: list[Twin], target: Path) -> None:
+def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
     """What was kept, what differs, what a CPU cannot show, and where the report is."""
     if found:
-        say(f"Kept: {KEPT}. Shrunk: sizes, and every degree above 2.")
+        say(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.")
         replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
         if replaced:
             say(f"Replaced: {'; '.join(replaced)}.")
     say(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.")
     say(f"report  {target}")
+
+
+def _shrunk(plan: Plan, found: list[Twin]) -> str:
+    """What is smaller in the twins, with the numbers of both."""
+    degrees = {
+        name: (size, max(getattr(twin.degrees, name) for twin in found))
+        for name, size in (
+            ("tp", plan.layout.tp_size),
+            ("pp", plan.layout.pp_size),
+            ("cp", plan.layout.cp_size),
+            ("dp", plan.layout.dp_size),
+        )
+    }
+    parts = [
+        f"{name} {size:,} → {small}" for name, (size, small) in degrees.items() if size > small
+    ]
+    model, small_model = plan.model, found[0].plan.model
+    parts += [
+        f"layers {model.architecture.layers} → {small_model.architecture.layers}",
+        f"width {model.architecture.hidden_size:,} → {small_model.architecture.hidden_size}",
+        f"sequence {model.sequence_length:,} → {small_model.sequence_length}",
+        f"steps {plan.length.steps:,} → {STEPS}",
+    ]
+    return ", ".join(parts)
 
 
 QUIET_SECONDS = 30.0

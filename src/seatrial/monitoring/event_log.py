@@ -91,7 +91,8 @@ def read_events(path: Path) -> Iterator[Event]:
             try:
                 values = json.loads(line)
                 kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
+                event = EventKind(kind)
             except (ValueError, KeyError, AttributeError):
                 continue
             plain = {name: _number(value) for name, value in values.items()}
-            yield Event(EventKind(kind), step, when, plain)
+            yield Event(event, step, when, plain)

@@ -10,10 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engines.megatron.environment import engine_environment
 from seatrial.engines.megatron.flags import Arguments, engine_arguments
 from seatrial.monitoring.event_log import EventKind
-from seatrial.rehearsal.twin import SAVE_AT, STEPS, Degrees, Twin
-from seatrial.rehearsal.worker_process import Outcome, Training, ask_engine, train
+from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Degrees, Twin
+from seatrial.rehearsal.worker_process import (
+    Outcome,
+    Training,
+    ask_engine,
+    differing_tensors,
+    train,
+)
 from seatrial.spec.training import Precision
 
 TIMEOUT = 240.0
@@ -51,6 +58,8 @@ class Result:
     """What was proven, or what went wrong, in a line."""
     seconds: float
     """How long it took."""
+    judged: bool = True
+    """Whether it could be judged on this host at all."""
     twin: str = ""
     """The degrees of the twin that it ran on; empty for the arguments."""
 
@@ -76,6 +85,7 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
         "wandb-exp-name": None,
         "wandb-entity": None,
         "spec": CPU_ARGUMENTS["spec"],
+        "moe-grouped-gemm": None,
     }
 
 
@@ -86,7 +96,7 @@ def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
     )
     if answer["accepted"] is None:
         said = f"cannot be judged on a CPU: {answer['reason']}"
-        return Result(DrillName.ARGUMENTS, True, said, 0.0)
+        return Result(DrillName.ARGUMENTS, True, said, 0.0, judged=False)
     if not answer["accepted"]:
         said = f"refused by the engine: {answer['reason']}"
         return Result(DrillName.ARGUMENTS, False, said, 0.0)
@@ -184,31 +194,35 @@ class Rehearsal:
         differing = [
             number
             for number, event in resumed.steps().items()
-            if _figures(event) != _figures(straight.steps()[number])
+            if number not in straight.steps()
+            or _figures(event) != _figures(straight.steps()[number])
         ]
+        last = f"iter_{STEPS:07d}"
+        tensors, changed = differing_tensors(self.directory / "straight" / last, where / last)
         said = f"rank {rank} killed in step {step}, resumed at {SAVE_AT}: "
-        said += (
-            f"{len(differing)} of {STEPS - SAVE_AT} steps differ"
-            if differing
-            else "losses and gradient norms equal bit for bit"
-        )
-        return self._result(DrillName.KILL, not differing, said, seconds)
+        if differing:
+            said += f"{len(differing)} of {STEPS - SAVE_AT} steps differ"
+        elif changed:
+            said += f"{len(changed)} of {tensors} tensors of the checkpoint differ: {changed[0]}"
+        else:
+            said += f"losses, gradient norms and {tensors} tensors equal bit for bit"
+        return self._result(DrillName.KILL, not (differing or changed), said, seconds)
 
     def reshard(self) -> Result:
         """Continue from the checkpoint in another layout, and compare the losses."""
         straight = self._straight()
         if straight.code:
             return self._result(DrillName.RESHARD, False, "the training itself fails", 0.0)
-        other = other_layout(self.twin.degrees)
+        other = other_layout(self.twin.degrees, self.twin.plan.model.architecture.is_moe)
         arguments = self._resharded(other)
         outcome = self._train("resharded", arguments, DrillName.RESHARD, other.processes)
         if outcome.code:
             return self._result(DrillName.RESHARD, False, _failure(outcome), outcome.seconds)
-        pairs = [(straight.losses()[step], loss) for step, loss in outcome.losses().items()]
-        if len(pairs) != STEPS - SAVE_AT:
-            said = f"{len(pairs)} of {STEPS - SAVE_AT} steps"
+        mine, theirs = straight.losses(), outcome.losses()
+        if len(theirs) != STEPS - SAVE_AT or not theirs.keys() <= mine.keys():
+            said = f"{len(theirs)} of {STEPS - SAVE_AT} steps"
             return self._result(DrillName.RESHARD, False, said, outcome.seconds)
-        worst = max(abs(mine - theirs) / abs(mine) for mine, theirs in pairs)
+        worst = largest_difference(mine, theirs)
         precision = self.twin.plan.spec.training.precision
         bar = TOLERANCE.get(precision, HALF_TOLERANCE)
         said = f"saved at {self.twin.degrees}, continued at {other}: {worst:.0e} ({precision})"
@@ -239,7 +253,7 @@ class Rehearsal:
     def _arguments(self) -> Arguments:
         """The twin's own arguments, and what a CPU needs."""
         arguments = engine_arguments(self.twin.plan) | CPU_ARGUMENTS
-        if not self.twin.real_data:
+        if self.twin.data.null_tokenizer:
             arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
         if self.twin.plan.spec.training.precision is Precision.FP16:
             # From its default of 2^32 the loss scale would skip every step of so short a run.
@@ -256,7 +270,6 @@ class Rehearsal:
     def _resharded(self, other: Degrees) -> Arguments:
         """The arguments that load the first save in another layout and go on without saving."""
         plan = self.twin.plan
-        padded = plan.model.padded_vocab_size
         arguments = self._saving(self.directory / "straight") | {
             "ckpt-step": SAVE_AT,
             "save": None,
@@ -265,15 +278,12 @@ class Rehearsal:
             "pipeline-model-parallel-size": other.pp,
             "context-parallel-size": other.cp,
             "sequence-parallel": plan.sequence_parallel and other.tp > 1,
-            # The vocabulary was padded for the old tp; the new layout must pad to the same size.
-            "make-vocab-size-divisible-by": padded // other.tp,
         }
         if other.pp == 1:
             for name in ("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"):
                 arguments[name] = None
             arguments["num-virtual-stages-per-pipeline-rank"] = None
         if plan.model.architecture.is_moe:
-            # The engine cannot load experts into other groups of ranks than they were saved from.
             ranks, ep = other.tp * other.cp * other.dp, plan.layout.ep_size
             arguments["expert-model-parallel-size"] = ep if ranks % ep == 0 else 1
         return arguments
@@ -288,21 +298,40 @@ class Rehearsal:
     ) -> Outcome:
         """One start of the engine, telling what it does."""
         training = Training(
-            name, arguments, processes or self.twin.degrees.processes, self.directory, kill
+            name,
+            arguments,
+            processes or self.twin.degrees.processes,
+            self.directory,
+            kill,
+            environment=engine_environment(self.twin.plan),
         )
         return train(training, TIMEOUT, lambda step: self.announce(drill, name, step))
 
     def _result(self, drill: DrillName, ok: bool, said: str, seconds: float) -> Result:
-        return Result(drill, ok, said, seconds, str(self.twin.degrees))
+        return Result(drill, ok, said, seconds, twin=str(self.twin.degrees))
 
 
-def other_layout(degrees: Degrees) -> Degrees:
-    """A layout of as many ranks or fewer that cuts the model differently."""
+def other_layout(degrees: Degrees, moe: bool = False) -> Degrees:
+    """A layout that cuts the model differently, of 8 ranks at most.
+
+    The engine keeps a second optimizer for experts where ep is above 1 or tp is not that of the
+    experts, and a checkpoint with two cannot be loaded into one. A mixture of experts therefore
+    keeps tp and ep, and changes its stages.
+    """
     if degrees.pp > 1:
         return replace(degrees, pp=1)
+    if moe:
+        split = replace(degrees, pp=2)
+        return split if split.processes <= MAX_PROCESSES else replace(split, dp=1)
     if degrees.tp > 1:
         return replace(degrees, tp=1)
     return replace(degrees, tp=2, dp=max(1, degrees.dp // 2))
+
+
+def largest_difference(one: dict[int, float], other: dict[int, float]) -> float:
+    """The largest relative difference of two losses; infinite where one is no number."""
+    differences = [abs(one[s] - other[s]) / abs(one[s]) for s in one.keys() & other.keys()]
+    return max((d if math.isfinite(d) else math.inf for d in differences), default=math.inf)
 
 
 def _figures(event: object) -> tuple[object, object]:
@@ -313,6 +342,6 @@ def _figures(event: object) -> tuple[object, object]:
 
 def _failure(outcome: Outcome) -> str:
     """Why a training failed, in a line."""
-    if outcome.code == -9:
+    if outcome.timed_out:
         return f"did not end within {TIMEOUT:.0f} s"
     return f"the engine ended with {outcome.code}: {outcome.tail}"

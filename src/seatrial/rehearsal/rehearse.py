@@ -12,7 +12,7 @@ from typing import Any
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.megatron.environment import engine_environment
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.megatron.flags import engine_arguments, tokenizer_name
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
@@ -25,7 +25,8 @@ from seatrial.rehearsal.drills import (
     check_arguments,
     production_arguments,
 )
-from seatrial.rehearsal.twin import Twin, twins
+from seatrial.rehearsal.twin import Twin, TwinData, twins
+from seatrial.rehearsal.worker_process import tokenizer_trouble
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import Sharding
@@ -76,7 +77,7 @@ class Report:
             "twins": [
                 {
                     "degrees": asdict(twin.degrees),
-                    "real_data": twin.real_data,
+                    "data": list(twin.data.files) or "mock",
                     "replaced": list(twin.replaced),
                     "plan": twin.plan.to_dict(),
                 }
@@ -121,18 +122,41 @@ def make_twins(request: Request) -> list[Twin]:
             "Megatron's FSDP needs a GPU and cannot be rehearsed on a CPU. "
             "Rehearse with parallelism.sharding=optimizer."
         )
-    real = has_data(plan)
-    return twins(request.loaded, plan, request.catalog, real_data=real)
+    files = prepared_files(plan)
+    trouble = _tokenizer_trouble(plan) if files else ""
+    return twins(request.loaded, plan, request.catalog, TwinData(files, trouble))
 
 
-def has_data(plan: Plan) -> bool:
-    """Whether all data of the spec are prepared and can be read on this host."""
+def prepared_files(plan: Plan) -> tuple[str, ...]:
+    """The data of the spec when all of them are prepared and can be read on this host."""
     sources = plan.spec.data.sources or ()
-    prefixes = [source.prepared for source in sources]
-    return bool(prefixes) and all(
-        prefix is not None and all(Path(f"{prefix}.{end}").is_file() for end in ("bin", "idx"))
-        for prefix in prefixes
-    )
+    prefixes = [source.prepared for source in sources if source.prepared is not None]
+    if len(prefixes) < len(sources):
+        # Raw text: what `seatrial data prepare` has written, if it has.
+        blend = Path(plan.data_location) / "blend.txt"
+        words = blend.read_text().split() if blend.is_file() else []
+        prefixes = [word for word in words if not _is_weight(word)]
+    there = all(Path(f"{prefix}.{end}").is_file() for prefix in prefixes for end in ("bin", "idx"))
+    return tuple(prefixes) if there else ()
+
+
+def _is_weight(word: str) -> bool:
+    """Whether a word of a blend is a weight and not a path."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _tokenizer_trouble(plan: Plan) -> str:
+    """Why the plan's tokenizer cannot be loaded here."""
+    arguments = engine_arguments(plan)
+    if arguments["tokenizer-type"] != "HuggingFaceTokenizer":
+        name = plan.model.tokenizer
+        return "" if not name or Path(name).is_file() else "there is no such file"
+    _, revision = tokenizer_name(plan.model.tokenizer)
+    return tokenizer_trouble(str(arguments["tokenizer-model"]), revision)
 
 
 def run_drills(request: Request, found: Iterable[Twin], announce: Announce) -> Iterator[Result]:
@@ -143,12 +167,14 @@ def run_drills(request: Request, found: Iterable[Twin], announce: Announce) -> I
     for number, twin in enumerate(found, start=1):
         directory = request.directory / f"twin-{number}"
         rehearsal = Rehearsal(twin, directory, request.seed, announce)
-        for drill in request.drills:
-            if drill is not DrillName.ARGUMENTS:
-                yield rehearsal.run(drill)
-        # Logs and events stay for a reader; checkpoints are large and have served.
-        for name in ("straight", "killed", "index-cache"):
-            shutil.rmtree(directory / name, ignore_errors=True)
+        try:
+            for drill in request.drills:
+                if drill is not DrillName.ARGUMENTS:
+                    yield rehearsal.run(drill)
+        finally:
+            # Logs and events stay for a reader; checkpoints are large and have served.
+            for name in ("straight", "killed", "index-cache"):
+                shutil.rmtree(directory / name, ignore_errors=True)
 
 
 def arguments_result(plan: Plan) -> Result:

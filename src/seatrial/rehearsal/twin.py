@@ -63,6 +63,26 @@ class Degrees:
 
 
 @dataclass(frozen=True, slots=True)
+class TwinData:
+    """What the twins of a plan read."""
+
+    files: tuple[str, ...] = ()
+    """The spec's own data, without `.bin` and `.idx`; none for the engine's mock data."""
+    tokenizer_trouble: str = ""
+    """Why the tokenizer of real data cannot be loaded; a NullTokenizer takes its place then."""
+
+    @property
+    def real(self) -> bool:
+        """Whether the spec's own data are read."""
+        return bool(self.files)
+
+    @property
+    def null_tokenizer(self) -> bool:
+        """Whether a NullTokenizer stands for the real one."""
+        return not self.real or bool(self.tokenizer_trouble)
+
+
+@dataclass(frozen=True, slots=True)
 class Twin:
     """A shrunk copy of a plan."""
 
@@ -70,8 +90,8 @@ class Twin:
     """The small plan."""
     degrees: Degrees
     """Its parallel degrees."""
-    real_data: bool
-    """Whether it reads the spec's own data."""
+    data: TwinData
+    """What it reads."""
     replaced: tuple[str, ...]
     """What differs from the plan in kind, not only in size, in words."""
 
@@ -87,29 +107,42 @@ def twin_degrees(plan: Plan) -> list[Degrees]:
     return [Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, cp=2, dp=2)]
 
 
-def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, *, real_data: bool) -> list[Twin]:
+def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, data: TwinData) -> list[Twin]:
     """The twins of a plan."""
-    return [
-        _twin(loaded, plan, degrees, catalog, real_data=real_data) for degrees in twin_degrees(plan)
-    ]
+    return [_twin(loaded, plan, degrees, catalog, data) for degrees in twin_degrees(plan)]
+
+
+def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
+    """What differs from the plan in kind, in words."""
+    found = []
+    precision = plan.spec.training.precision
+    if precision in ON_CPU:
+        found.append(f"precision {precision} runs as {ON_CPU[precision]}")
+    if plan.model.tokenizer and data.null_tokenizer:
+        why = f" of the same size, as it cannot be loaded ({data.tokenizer_trouble})"
+        size = why if data.tokenizer_trouble else ""
+        found.append(f"tokenizer {plan.model.tokenizer} is a NullTokenizer{size}")
+    for field in ("initial_weights", "continue_from"):
+        if getattr(plan.spec, field) is not None:
+            found.append(f"{field} is left out: the twin starts from fresh weights")
+    if plan.layout.etp_size > 1:
+        # gloo refuses the uneven sizes that experts cut by etp exchange.
+        found.append(f"etp {plan.layout.etp_size} runs as etp 1")
+    return tuple(found)
 
 
 def _twin(
-    loaded: LoadedSpec, plan: Plan, degrees: Degrees, catalog: Catalog, *, real_data: bool
+    loaded: LoadedSpec, plan: Plan, degrees: Degrees, catalog: Catalog, data: TwinData
 ) -> Twin:
     """One twin: a small spec, resolved by the same rules as the plan."""
-    replaced = []
     precision = plan.spec.training.precision
-    if precision in ON_CPU:
-        replaced.append(f"precision {precision} runs as {ON_CPU[precision]}")
-    if plan.model.tokenizer and not real_data:
-        replaced.append(f"tokenizer {plan.model.tokenizer} is a NullTokenizer")
     spec = plan.spec.model_dump(mode="json", by_alias=True)
-    spec["model"] = {"dimensions": _small_model(plan, degrees, real_data).model_dump(mode="json")}
+    spec["model"] = {"dimensions": _small_model(plan, degrees, data).model_dump(mode="json")}
     spec["initial_weights"] = spec["continue_from"] = None
     spec["data"]["tokenizer"] = plan.model.tokenizer or None
-    if not real_data:
-        spec["data"] |= {"mock": True, "sources": None}
+    spec["data"] |= (
+        {"location": plan.data_location} if data.real else {"mock": True, "sources": None}
+    )
     spec["training"] |= _small_training(plan, degrees)
     spec["training"]["precision"] = ON_CPU.get(precision, precision)
     spec["parallelism"] |= _small_parallelism(plan, degrees)
@@ -117,10 +150,10 @@ def _twin(
     spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}
     spec["monitoring"] = {"log_every_steps": 1, "tensorboard": plan.spec.monitoring.tensorboard}
     small = LoadedSpec(RunSpec.model_validate(spec), Node({}, loaded.root.file))
-    return Twin(resolve(small, catalog), degrees, real_data, tuple(replaced))
+    return Twin(resolve(small, catalog), degrees, data, _replaced(plan, data))
 
 
-def _small_model(plan: Plan, degrees: Degrees, real_data: bool) -> Architecture:
+def _small_model(plan: Plan, degrees: Degrees, data: TwinData) -> Architecture:
     """The model with small dimensions that relate to each other as the large ones do."""
     model = plan.model.architecture
     heads, head_dim = 4, 16
@@ -135,13 +168,14 @@ def _small_model(plan: Plan, degrees: Degrees, real_data: bool) -> Architecture:
     longer = model.max_positions > plan.model.sequence_length
     vp = 2 if plan.layout.vp_size > 1 and degrees.pp > 1 else 1
     return model.replace(
-        layers=max(2 * degrees.pp, degrees.pp * vp),
+        # A mixture of experts is cut into two stages by a drill, each with experts.
+        layers=max(2 * degrees.pp, degrees.pp * vp, 4 if model.moe else 0),
         hidden_size=hidden,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
         ffn_hidden_size=hidden * 2 if swiglu else hidden * 4,
-        vocab_size=model.vocab_size if real_data else MOCK_VOCABULARY,
+        vocab_size=model.vocab_size if data.real else MOCK_VOCABULARY,
         max_positions=2 * SEQUENCE if longer else SEQUENCE,
         moe=_small_experts(model.moe),
     )
@@ -208,6 +242,6 @@ def _small_parallelism(plan: Plan, degrees: Degrees) -> dict[str, Any]:
     }
     uneven = spec.first_stage_layers is not None or spec.last_stage_layers is not None
     if uneven and degrees.pp > 1:
-        layers = max(2 * degrees.pp, degrees.pp * vp)
+        layers = max(2 * degrees.pp, degrees.pp * vp, 4 if plan.model.architecture.moe else 0)
         small |= {"first_stage_layers": vp, "last_stage_layers": layers - vp}
     return small

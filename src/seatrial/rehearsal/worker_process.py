@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -24,6 +24,9 @@ from seatrial.monitoring.event_log import Event, EventKind, read_events
 
 WORKER_PYTHON = "SEATRIAL_WORKER_PYTHON"
 """The Python that has the worker extra, when it is not the one that runs the command."""
+
+ENDING = 40.0
+"""Seconds that torchrun has to end its ranks; it gives them 30 before it kills them."""
 
 PACKAGE = Path(__file__).parents[1]
 """This Seatrial, so that the worker's environment runs the same one."""
@@ -82,6 +85,10 @@ class Training:
     """Rank and step of a drill's kill."""
     faults: str = ""
     """A deliberate fault for the tests of the bars themselves."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What the plan's engine asks for."""
+    restarts: int = 0
+    """How often torchrun may start the processes again when one dies."""
 
     @property
     def log(self) -> Path:
@@ -106,6 +113,8 @@ class Outcome:
     """What the run wrote."""
     tail: str = ""
     """The last lines that the processes printed, when it failed."""
+    timed_out: bool = False
+    """Whether it was stopped because it took too long."""
 
     def steps(self) -> dict[int, Event]:
         """The steps by number; of a step that was done twice, the last."""
@@ -129,6 +138,7 @@ def train(training: Training, timeout: float, progress: Progress | None = None) 
         "torch.distributed.run",
         "--standalone",
         f"--nproc-per-node={training.processes}",
+        f"--max-restarts={training.restarts}",
         "--module",
         "seatrial.worker",
         *command_line(training.arguments),
@@ -136,11 +146,12 @@ def train(training: Training, timeout: float, progress: Progress | None = None) 
     began = time.monotonic()
     with training.log.open("w") as log, _process(words, _environment(training), log) as process:
         code = _wait(process, training, began + timeout, progress)
+        timed_out = process.poll() is None
     events: tuple[Event, ...] = ()
     if training.events_file.exists():
         events = tuple(read_events(training.events_file))
     tail = "" if code == 0 else _reason(training.log)
-    return Outcome(code, time.monotonic() - began, events, tail)
+    return Outcome(code, time.monotonic() - began, events, tail, timed_out)
 
 
 def _environment(training: Training) -> dict[str, str]:
@@ -154,17 +165,25 @@ def _environment(training: Training) -> dict[str, str]:
         "TORCHDYNAMO_DISABLE": "1",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
+        # Else a restart finds the old attempt's keys in the shared store, and gloo hangs.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
     if training.kill is not None:
         wanted["SEATRIAL_DRILL_KILL"] = f"{training.kill[0]}:{training.kill[1]}"
     if training.faults:
         wanted["SEATRIAL_DRILL_FAULT"] = training.faults
-    return os.environ | wanted
+    # A drill is asked for here and nowhere else.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SEATRIAL_DRILL_")}
+    return inherited | training.environment | wanted
 
 
 @contextmanager
 def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterator[Any]:
-    """The process, in a group of its own, so that nothing of it is left behind."""
+    """The process, and nothing of it left behind.
+
+    torchrun starts each rank in a session of its own and ends them when it is asked to end itself;
+    killed, it would leave them running.
+    """
     process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
         words,
         env=environment,
@@ -176,10 +195,13 @@ def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterato
     try:
         yield process
     finally:
-        # The leader may be gone while a rank that lost its peers still waits for them.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            # Its ranks end with it: the CPU runtime asks the system for that.
+            process.kill()
+            process.wait()
 
 
 def _wait(process: Any, training: Training, deadline: float, progress: Progress | None) -> int:
@@ -200,15 +222,22 @@ def _newest_step(file: Path) -> int:
     return steps[-1] if steps else 0
 
 
+_OF_PEERS = ("Connection closed by peer", "Connection reset by peer", "gloo", "DistBackendError")
+
+
 def _reason(log: Path) -> str:
-    """The last error that a process printed, or its last lines."""
+    """The error that ended a training, or its last lines.
+
+    When one rank fails, its peers complain about a lost connection; that is not the reason.
+    """
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines()]
     errors = [
         line.partition("]: ")[2] or line
         for line in lines
         if ("Error: " in line or "Error(" in line) and "ChildFailedError" not in line
     ]
-    return errors[-1].strip() if errors else "\n".join(lines[-5:])
+    own = [line for line in errors if not any(word in line for word in _OF_PEERS)]
+    return (own or errors or ["\n".join(lines[-5:])])[0].strip()
 
 
 def ask_engine(
@@ -219,24 +248,57 @@ def ask_engine(
     environment: dict[str, str] | None = None,
 ) -> Any:
     """The engine's verdict on arguments at a world size: the JSON that worker/verdict.py prints."""
-    words = [worker_python(), "-m", "seatrial.worker.verdict", "--stages"]
-    words += [",".join(map(str, stages)), *command_line(arguments)]
+    words = ["--stages", ",".join(map(str, stages)), *command_line(arguments)]
+    settings = {"WORLD_SIZE": str(world_size), "RANK": "0", **(environment or {})}
+    answer = _ask("verdict", words, timeout, settings)
+    return answer if isinstance(answer, dict) else {"accepted": False, "reason": answer}
+
+
+def differing_tensors(one: Path, other: Path, timeout: float = 120.0) -> tuple[int, list[str]]:
+    """How many tensors a checkpoint has, and which differ in another by a bit."""
+    answer = _ask("compare", [str(one), str(other)], timeout)
+    if not isinstance(answer, dict):
+        return 0, [f"the comparison itself failed: {answer}"]
+    return answer["tensors"], answer["differing"]
+
+
+def build_index_cache(
+    arguments: Arguments, seen_at: str, found_at: str, world_size: int, timeout: float = 3600.0
+) -> dict[str, Any]:
+    """Let the engine make its index of samples before training asks for it.
+
+    `seen_at` is where training finds the data, `found_at` where they are on this host.
+    """
+    words = ["--seen-at", seen_at, "--found-at", found_at, *command_line(arguments)]
+    answer = _ask("index_cache", words, timeout, {"WORLD_SIZE": str(world_size), "RANK": "0"})
+    return answer if isinstance(answer, dict) else {"error": answer}
+
+
+def tokenizer_trouble(name: str, revision: str, timeout: float = 60.0) -> str:
+    """Why the worker cannot load a tokenizer; empty when it can."""
+    answer = _ask("tokenizer", [name, revision], timeout)
+    return str(answer["trouble"]) if isinstance(answer, dict) else answer
+
+
+def _ask(
+    module: str, words: list[str], timeout: float, environment: dict[str, str] | None = None
+) -> dict[str, Any] | str:
+    """The JSON that a module of the worker prints last, or why there is none."""
     settings = os.environ | {
-        "WORLD_SIZE": str(world_size),
-        "RANK": "0",
         "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
         **(environment or {}),
     }
+    command = [worker_python(), "-m", f"seatrial.worker.{module}", *words]
     try:
         done = subprocess.run(  # noqa: S603  (our own words, no shell)
-            words, env=settings, capture_output=True, text=True, timeout=timeout, check=False
+            command, env=settings, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        return {"accepted": False, "reason": f"no answer within {timeout:.0f} s"}
+        return f"no answer within {timeout:.0f} s"
     last = done.stdout.strip().rpartition("\n")[2]
     try:
-        return json.loads(last)
+        answer: dict[str, Any] = json.loads(last)
     except json.JSONDecodeError:
-        reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
-        return {"accepted": False, "reason": reason}
+        return (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+    return answer

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from seatrial.spec.addresses import Address
-from seatrial.spec.base import SpecModel, broken, require_one_of
+from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.scalars import LARGEST, Flag, PositiveFloat, PositiveInt
+from seatrial.spec.scalars import LARGEST, Flag, Fraction, PositiveFloat, PositiveInt
 
 
 def _split(value: Any) -> tuple[float, float, float]:
@@ -95,6 +95,37 @@ class DataSource(SpecModel):
         return value
 
 
+class EmptyDocuments(StrEnum):
+    """What becomes of a document without text."""
+
+    KEEP = "keep"
+    """A document of no tokens, as Megatron's preprocess_data.py writes it."""
+    DROP = "drop"
+    """Nothing; it is counted."""
+
+
+class EndTokenInText(StrEnum):
+    """What becomes of the end-of-document token written out in a text, as `<|endoftext|>`."""
+
+    TOKEN = "token"
+    """That token, as Megatron's preprocess_data.py has it: a document seems to end there."""
+    TEXT = "text"
+    """The tokens of its letters."""
+    BAD = "bad"
+    """The document counts as a bad line."""
+
+
+class Preparation(SpecModel):
+    """How raw text becomes tokens, where there is a choice."""
+
+    empty_documents: EmptyDocuments = EmptyDocuments.KEEP
+    """What becomes of a document without text."""
+    end_token_in_text: EndTokenInText = EndTokenInText.TOKEN
+    """What becomes of the end-of-document token written out in a text."""
+    largest_bad_share: Fraction = 1e-4
+    """Share of lines that cannot be used (no JSON, no text) above which preparation fails."""
+
+
 class DataSpec(SpecModel):
     """What the model reads: sources, or the engine's mock data for a test."""
 
@@ -110,6 +141,8 @@ class DataSpec(SpecModel):
     """Shares of the data for training, validation and test."""
     location: Address | None = Field(default=None, min_length=1)
     """Where prepared data are kept; below the storage's mount when absent."""
+    preparation: Preparation = DEFAULTS
+    """How raw text becomes tokens, where there is a choice."""
 
     @field_validator("sources")
     @classmethod

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from megatron.training import get_args
@@ -25,9 +26,9 @@ Wrapped = Callable[..., Any]
 class Observer:
     """Watches the engine's loop: writes the event log, and kills itself where a drill says so."""
 
-    def __init__(self, log: EventLog | None, kill_step: int | None = None) -> None:
-        """Take the log that this process writes, if it is the one that does."""
-        self._log = log
+    def __init__(self, events: Path | None, kill_step: int | None = None) -> None:
+        """Take the file that this process writes events to, if it is the one that does."""
+        self._log = _opened(events)
         self._kill_step = kill_step
         self._step = 0
         self._split = ""
@@ -165,6 +166,17 @@ class Observer:
         taken = time.perf_counter() - began
         self._last += taken
         return result, round(taken, 6)
+
+
+def _opened(events: Path | None) -> EventLog | None:
+    """The log; none where it cannot be opened, which must not end a run."""
+    if events is None:
+        return None
+    try:
+        return EventLog(events)
+    except OSError as error:
+        sys.stderr.write(f"seatrial: no event log is kept, it cannot be opened: {error}\n")
+        return None
 
 
 def _number(value: Any) -> float | None:

@@ -3,7 +3,8 @@
 """Functions of torch and the engine that are replaced while a worker runs, each with its reason.
 
 A test fails when one of them is no longer there. What else a CPU needs is in `cpu/`: the answers of
-torch.cuda (`redirection.py`), the layers (`layers.py`) and the optimizer (`adam.py`).
+torch.cuda (`redirection.py`), the layers (`layers.py`) and the optimizer (`adam.py`); what those
+rely on in the engine is listed here as well.
 """
 
 from collections.abc import Callable, Iterable
@@ -54,6 +55,37 @@ def _unless_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: None
 
 
+def _itself(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave a tensor or a module where it is."""
+    return lambda self, *args, **kwargs: self
+
+
+def _never(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda: False
+
+
+def _cpu_state(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: torch.get_rng_state()
+
+
+def _set_cpu_state(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda state, *args, **kwargs: torch.set_rng_state(state)
+
+
+def _as_gpu_type(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Name a tensor's type as a GPU would, and take such names."""
+
+    def type_of(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if dtype is None:
+            name = original(self)
+            return name if "cuda" in name else name.replace("torch.", "torch.cuda.")
+        if isinstance(dtype, str):
+            dtype = dtype.replace("torch.cuda.", "torch.")
+        return original(self, dtype, *args, **kwargs)
+
+    return type_of
+
+
 ON_ANY_DEVICE = (
     Replacement(
         "megatron.core.datasets.utils",
@@ -80,15 +112,53 @@ ON_CPU = (
         "that the weights are then drawn from.",
         _keeping_random_state,
     ),
+    Replacement("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
+    Replacement("torch", "Tensor.pin_memory", "Only a GPU's driver can pin memory.", _itself),
+    Replacement("torch", "Tensor.record_stream", "There are no streams.", _itself),
+    Replacement("torch", "nn.Module.cuda", "There is no GPU to move to.", _itself),
+    Replacement(
+        "torch",
+        "Tensor.type",
+        "The engine recognises half precision by the name of the GPU's tensor type.",
+        _as_gpu_type,
+    ),
+    Replacement(
+        "torch",
+        "accelerator.is_available",
+        "The data loader asks it before it pins memory.",
+        _never,
+    ),
+    Replacement("torch.cuda.random", "get_rng_state", "The CPU's state serves.", _cpu_state),
+    Replacement("torch.cuda.random", "set_rng_state", "The CPU's state serves.", _set_cpu_state),
 )
-"""What one generator for everything needs."""
+"""What a host without a GPU, and one generator for everything, need."""
+
+RELIED_ON = (
+    ("megatron.core.transformer.moe.token_dispatcher", "MoEAlltoAllTokenDispatcher"),
+    (
+        "megatron.core.transformer.moe.token_dispatcher",
+        "MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize",
+    ),
+    ("megatron.core.transformer.moe.moe_layer", "MoELayer"),
+    ("megatron.core.transformer.torch_norm", "WrappedTorchNorm"),
+    ("megatron.core.transformer.dot_product_attention", "DotProductAttention.forward"),
+    ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_decoder_block_spec"),
+)
+"""Parts of the engine that the CPU's layers extend, overriding or calling them by name."""
+
+
+def find(module: str, name: str) -> tuple[Any, str]:
+    """What holds a thing, and the thing's last name there; fails when it is not there."""
+    owner: Any = import_module(module)
+    *inside, last = name.split(".")
+    for part in inside:
+        owner = getattr(owner, part)
+    getattr(owner, last)
+    return owner, last
 
 
 def replace(replacements: Iterable[Replacement]) -> None:
     """Put each replacement in its place."""
     for replacement in replacements:
-        owner: Any = import_module(replacement.module)
-        *inside, name = replacement.name.split(".")
-        for part in inside:
-            owner = getattr(owner, part)
+        owner, name = find(replacement.module, replacement.name)
         setattr(owner, name, replacement.make(getattr(owner, name)))

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of a run: the engine's own `pretrain`, with our model entry and event log."""
 
+import sys
+
+from seatrial.worker import gpu
 from seatrial.worker.settings import Device, settings
 
 
@@ -17,6 +20,8 @@ def main() -> None:
             from seatrial.worker import faults  # noqa: PLC0415
 
             faults.install(faults.Fault(chosen.fault))
+    else:
+        gpu.prepare(sys.argv)
     from seatrial.worker.training import train  # noqa: PLC0415
 
     train(chosen)

@@ -13,6 +13,8 @@ EVENTS = "SEATRIAL_EVENTS"
 """The file that the event log is appended to; no log without it."""
 KILL = "SEATRIAL_DRILL_KILL"
 """`RANK:STEP`: a drill in which that process ends itself by SIGKILL after that step."""
+REVISION = "SEATRIAL_TOKENIZER_REVISION"
+"""The revision of a tokenizer on the Hugging Face Hub; the engine itself cannot ask for one."""
 FAULT = "SEATRIAL_DRILL_FAULT"
 """A name of `worker/faults.py`; only tests set it."""
 
@@ -38,6 +40,22 @@ class Settings:
     """Rank and step of a drill's kill."""
     fault: str = ""
     """A deliberate fault of the CPU runtime, for tests of the bars themselves."""
+    rank: int = 0
+    """This process's rank."""
+    world_size: int = 1
+    """How many ranks there are."""
+    tokenizer_revision: str = ""
+    """The revision of the tokenizer, where the spec pins one."""
+
+    @property
+    def writes_events(self) -> bool:
+        """Whether this process keeps the log: the last rank, which holds the loss."""
+        return self.events is not None and self.rank == self.world_size - 1
+
+    @property
+    def kill_step(self) -> int | None:
+        """The step after which this process is to end itself."""
+        return self.kill[1] if self.kill and self.kill[0] == self.rank else None
 
 
 def settings() -> Settings:
@@ -45,6 +63,15 @@ def settings() -> Settings:
     events = os.environ.get(EVENTS)
     device = Device.CPU if os.environ.get(DEVICE) == Device.CPU else Device.GPU
     rank, _, step = os.environ.get(KILL, "").partition(":")
-    kill = (int(rank), int(step)) if step else None
-    fault = os.environ.get(FAULT, "")
-    return Settings(device, Path(events) if events else None, kill, fault)
+    # A drill kills once: processes that torchrun has started again live.
+    drilled = device is Device.CPU
+    first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    return Settings(
+        device,
+        Path(events) if events else None,
+        (int(rank), int(step)) if step and first and drilled else None,
+        os.environ.get(FAULT, "") if drilled else "",
+        int(os.environ.get("RANK", "0")),
+        int(os.environ.get("WORLD_SIZE", "1")),
+        os.environ.get(REVISION, ""),
+    )

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The call into the engine: its argument parser, its model builder, its training loop."""
 
+import sys
+
+from huggingface_hub import snapshot_download
 from megatron.core.enums import ModelType
 from megatron.training import pretrain
 from megatron.training.argument_utils import (
@@ -10,21 +13,33 @@ from megatron.training.argument_utils import (
 )
 from megatron.training.arguments import parse_and_validate_args
 
-from seatrial.monitoring.event_log import EventLog
 from seatrial.worker.gpt import build_datasets, forward_step
 from seatrial.worker.observe import Observer
 from seatrial.worker.replacements import ON_ANY_DEVICE, replace
 from seatrial.worker.settings import Settings
 
+TOKENIZER = "--tokenizer-model"
+TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
+"""What a repository on the Hub may keep of a tokenizer, and not its weights."""
+
 
 def train(chosen: Settings) -> None:
     """Train as the command line says; the engine's own exit code ends the process."""
-    replace(ON_ANY_DEVICE)
-    args = parse_and_validate_args()
-    container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
-    # The last rank holds the last pipeline stage, and so the loss.
-    last = args.rank == args.world_size - 1
-    log = EventLog(chosen.events) if chosen.events and last else None
-    kill_step = chosen.kill[1] if chosen.kill and chosen.kill[0] == args.rank else None
-    with Observer(log, kill_step).watching():
+    events = chosen.events if chosen.writes_events else None
+    # From here on, so that the log also tells of arguments that the engine refuses.
+    with Observer(events, chosen.kill_step).watching():
+        replace(ON_ANY_DEVICE)
+        if chosen.tokenizer_revision:
+            pin_tokenizer(sys.argv, chosen.tokenizer_revision)
+        args = parse_and_validate_args()
+        container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
+
+
+def pin_tokenizer(words: list[str], revision: str) -> None:
+    """Let the engine load the tokenizer from a copy of that revision."""
+    if TOKENIZER in words:
+        place = words.index(TOKENIZER) + 1
+        words[place] = snapshot_download(
+            words[place], revision=revision, allow_patterns=list(TOKENIZER_FILES)
+        )

@@ -8,6 +8,7 @@ but for the tokenizer, which validation would otherwise load. Prints one line of
 
 import io
 import json
+import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
@@ -40,7 +41,7 @@ def _answer() -> dict[str, Any]:
     except Exception as error:
         reason = str(error) or type(error).__name__
         # Its version is 0.0.0 here: the engine speaks of what this host lacks, not of the plan.
-        lacking = "Transformer Engine" in reason or "TE >=" in reason
+        lacking = re.search(r"(Transformer Engine|TE) >=", reason) is not None
         return {"accepted": None if lacking else False, "reason": reason}
     from seatrial.worker.stages import stage_parameters  # noqa: PLC0415
 

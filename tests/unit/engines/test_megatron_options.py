@@ -28,6 +28,30 @@ def test_every_modelled_option_exists_and_names_a_field() -> None:
 
 
 @pytest.mark.parametrize(
+    "option",
+    [
+        # fp32 with the distributed optimizer cannot resume without it; see the page on the engine.
+        "dist-ckpt-optim-fully-reshardable",
+        "ckpt-format",
+        "no-save-optim",
+        "no-load-optim",
+        "no-save-rng",
+        "no-load-rng",
+    ],
+)
+def test_what_would_keep_a_run_from_resuming_is_refused(option: str) -> None:
+    (problem,) = option_problems({option: True})
+    assert problem.code in (EngineCode.MODELLED_OPTION, EngineCode.DERIVED_OPTION)
+    assert problem.fix
+
+
+def test_what_is_usually_on_can_be_switched_off() -> None:
+    assert option_problems({"moe-grouped-gemm": False}) == []
+    (problem,) = option_problems({"manual-gc": False})
+    assert problem.code is EngineCode.OPTION_VALUE
+
+
+@pytest.mark.parametrize(
     ("option", "value"),
     [
         ("manual-gc", True),

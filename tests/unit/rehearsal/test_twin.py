@@ -9,7 +9,7 @@ from seatrial.engines.megatron.flags import command_line, engine_arguments
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
 from seatrial.rehearsal.drills import other_layout
-from seatrial.rehearsal.twin import MAX_PROCESSES, Degrees, Twin, twin_degrees, twins
+from seatrial.rehearsal.twin import MAX_PROCESSES, Degrees, Twin, TwinData, twin_degrees, twins
 from seatrial.spec.architecture import Norm
 from tests.conftest import loaded
 
@@ -27,7 +27,7 @@ def twins_of(*overrides: str) -> tuple[Plan, list[Twin]]:
     """A plan and its twins."""
     spec = loaded(*overrides)
     plan = resolve(spec, Catalog())
-    return plan, twins(spec, plan, Catalog(), real_data=False)
+    return plan, twins(spec, plan, Catalog(), TwinData())
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_flags_that_shape_the_code_are_kept() -> None:
     )
     sizes = {
         "num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "kv-channels",
-        "max-position-embeddings", "vocab-size", "train-iters", "seq-length", "micro-batch-size",
-        "global-batch-size", "lr", "min-lr", "lr-warmup-iters", "lr-decay-iters", "eval-interval",
-        "eval-iters", "save-interval", "save", "load", "log-interval", "tensorboard-dir",
-        "tensor-model-parallel-size",
+        "max-position-embeddings", "vocab-size", "padded-vocab-size", "train-iters", "seq-length",
+        "micro-batch-size", "global-batch-size", "lr", "min-lr", "lr-warmup-iters",
+        "lr-decay-iters", "eval-interval", "eval-iters", "save-interval", "save", "load",
+        "log-interval", "tensorboard-dir", "tensor-model-parallel-size",
     }  # fmt: skip
     large, small = engine_arguments(plan), engine_arguments(twin.plan)
     assert {name for name in large if large[name] != small[name]} <= sizes
@@ -127,3 +127,41 @@ def test_what_a_cpu_cannot_compute_is_said() -> None:
 )
 def test_the_other_layout_is_another(before: Degrees, after: Degrees) -> None:
     assert other_layout(before) == after
+
+
+def test_what_is_replaced_is_said() -> None:
+    spec = loaded(*MOE, "parallelism.etp_size=2", "data.tokenizer=hf://some/where@abc")
+    plan = resolve(spec, Catalog())
+    mock, unreachable, reached = (
+        twins(spec, plan, Catalog(), data)[0].replaced
+        for data in (TwinData(), TwinData(("/d/a",), "no such name"), TwinData(("/d/a",)))
+    )
+    assert mock == ("tokenizer hf://some/where@abc is a NullTokenizer", "etp 2 runs as etp 1")
+    assert unreachable[0] == (
+        "tokenizer hf://some/where@abc is a NullTokenizer of the same size, "
+        "as it cannot be loaded (no such name)"
+    )
+    assert reached == ("etp 2 runs as etp 1",)
+
+
+def test_real_data_keep_their_vocabulary_and_place() -> None:
+    spec = loaded("data={sources: [{from: /corpus}]}", "data.location=/prepared")
+    plan = resolve(spec, Catalog())
+    (twin,) = twins(spec, plan, Catalog(), TwinData(("/prepared/corpus-00000",)))
+    assert twin.plan.model.architecture.vocab_size == plan.model.architecture.vocab_size
+    assert engine_arguments(twin.plan)["data-args-path"] == "/prepared/blend.txt"
+
+
+@pytest.mark.parametrize(
+    ("degrees", "other"),
+    [
+        (Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, dp=2)),
+        (Degrees(tp=2, dp=2), Degrees(tp=2, pp=2, dp=2)),
+        (Degrees(dp=2), Degrees(pp=2, dp=2)),
+        (Degrees(tp=2, cp=2, dp=2), Degrees(tp=2, cp=2, pp=2)),
+    ],
+)
+def test_a_mixture_of_experts_keeps_its_groups_when_resharded(
+    degrees: Degrees, other: Degrees
+) -> None:
+    assert other_layout(degrees, moe=True) == other

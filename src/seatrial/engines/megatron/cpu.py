@@ -19,7 +19,10 @@ CPU_ARGUMENTS: Arguments = {
     "no-bias-swiglu-fusion": True,
     "no-persist-layer-norm": True,
     "no-rope-fusion": True,
+    "moe-grouped-gemm": None,
+    # The layers without Transformer Engine want the mask that it makes itself.
+    "no-create-attention-mask-in-dataloader": None,
     # Loading in the process itself keeps the order of random draws.
     "num-workers": 0,
 }
-"""Flags that replace a GPU's kernels and transport; none changes what is computed."""
+"""Flags that replace a GPU's kernels and transport; only rounding changes by them."""

@@ -44,7 +44,22 @@ class MegatronEngine:
             fix = "Add engine.options.calculate-per-token-loss=true."
             field = "engine.options.eod-mask-loss"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
+        if "reset-attention-mask" in options and _layers(plan) != "local":
+            # NVIDIA/Megatron-LM issue 2357: the layers ask Transformer Engine for a causal mask,
+            # which then does not look at the one that it is given.
+            rule = (
+                "Transformer Engine ignores the mask: documents of a sample would see each other."
+            )
+            fix = "Remove it, or add engine.options.transformer-impl=local."
+            field = "engine.options.reset-attention-mask"
+            found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
         return found
+
+
+def _layers(plan: Plan) -> object:
+    """Whose layers the spec asks for; Transformer Engine's unless it says otherwise."""
+    options = {name.replace("_", "-"): value for name, value in plan.spec.engine.options.items()}
+    return options.get("transformer-impl", "transformer_engine")
 
 
 def _unsupported(field: str, what: str, fix: str) -> Problem:

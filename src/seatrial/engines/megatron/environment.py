@@ -1,19 +1,25 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The environment that the engine asks for, beside that of the fabric."""
+"""The environment that the engine and the worker ask for, beside that of the fabric."""
 
+from seatrial.engines.megatron.flags import tokenizer_name
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Sharding
 
 
 def engine_environment(plan: Plan) -> dict[str, str]:
-    """Variables without which the engine refuses the plan.
+    """Variables without which the engine refuses the plan, or would run another one.
 
     Tensor and context parallelism want one connection, so that communication is issued in order;
     FSDP wants more than one (`megatron/training/arguments.py`, validate_args).
     """
+    wanted = {}
     if plan.sharding is Sharding.FSDP:
-        return {"CUDA_DEVICE_MAX_CONNECTIONS": "8"}
-    if plan.layout.tp_size > 1 or plan.layout.cp_size > 1:
-        return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    return {}
+        wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
+    elif plan.layout.tp_size > 1 or plan.layout.cp_size > 1:
+        wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    revision = tokenizer_name(plan.model.tokenizer)[1]
+    if revision:
+        # The engine has no flag for it; the worker fetches that revision first.
+        wanted["SEATRIAL_TOKENIZER_REVISION"] = revision
+    return wanted

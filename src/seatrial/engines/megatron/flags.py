@@ -4,6 +4,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
 
 from seatrial.planning.parameters import VOCAB_MULTIPLE
 from seatrial.planning.plan import Plan
@@ -77,6 +79,14 @@ def _iterations(samples: Callable[[Plan], int]) -> Callable[[Plan], int | None]:
     )
 
 
+def tokenizer_name(address: str) -> tuple[str, str]:
+    """A tokenizer's name or path, and its revision if it is one of the Hub that pins one."""
+    if not address.startswith("hf://"):
+        return address, ""
+    name, _, revision = address.removeprefix("hf://").partition("@")
+    return name, revision
+
+
 def _data_path(plan: Plan) -> tuple[str, ...] | None:
     """The blend of prepared data, as weight and path in turn."""
     sources = plan.spec.data.sources or ()
@@ -97,9 +107,22 @@ def _blend_file(plan: Plan) -> str | None:
     return f"{plan.data_location}/blend.txt" if raw else None
 
 
+_TOKENIZER_FILES = {".model": "GPTSentencePieceTokenizer", ".tiktoken": "TikTokenizer"}
+"""Which of the engine's tokenizers reads a file of that ending; Hugging Face's read the rest."""
+
+
+def _tokenizer_type(plan: Plan) -> str:
+    """The engine's class for the plan's tokenizer."""
+    if not plan.model.tokenizer:
+        return "NullTokenizer"
+    return _TOKENIZER_FILES.get(Path(plan.model.tokenizer).suffix, "HuggingFaceTokenizer")
+
+
 def _tokenizer(plan: Plan) -> str | None:
-    """The tokenizer's name or path without our scheme ahead."""
-    name = plan.model.tokenizer.removeprefix("hf://").partition("@")[0]
+    """The tokenizer's name on the Hub, or its path; Hugging Face's loader wants a directory."""
+    name = tokenizer_name(plan.model.tokenizer)[0]
+    if name.endswith("/tokenizer.json"):
+        return name.removesuffix("/tokenizer.json")
     return name or None
 
 
@@ -175,6 +198,8 @@ FLAGS = (
     ),
     Flag("vocab-size", "model.dimensions.vocab_size", lambda p: p.model.architecture.vocab_size),
     Flag("make-vocab-size-divisible-by", "model.dimensions.vocab_size", lambda p: VOCAB_MULTIPLE),
+    # Else the engine pads what the tokenizer has, which may be less than the model was given.
+    Flag("padded-vocab-size", "model.dimensions.vocab_size", lambda p: p.model.padded_vocab_size),
     Flag("num-experts", "model.dimensions.moe.experts", lambda p: _experts(p, "experts")),
     Flag("moe-router-topk", "model.dimensions.moe.top_k", lambda p: _experts(p, "top_k")),
     Flag(
@@ -209,15 +234,22 @@ FLAGS = (
     Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
     Flag("data-path", "data.sources", _data_path),
     Flag("data-args-path", "data.sources", _blend_file),
+    # Else the index of a blend is made anew at every start.
+    Flag(
+        "data-cache-path",
+        "data.location",
+        lambda p: f"{p.data_location}/cache" if p.spec.data.sources else None,
+    ),
     Flag(
         "split",
         "data.split",
-        lambda p: ",".join(f"{share:g}" for share in p.spec.data.split),
+        # The engine's pattern takes digits and a point, and no exponent.
+        lambda p: ",".join(f"{Decimal(f'{share:g}'):f}" for share in p.spec.data.split),
     ),
     Flag(
         "tokenizer-type",
         "data.tokenizer",
-        lambda p: "HuggingFaceTokenizer" if p.model.tokenizer else "NullTokenizer",
+        _tokenizer_type,
     ),
     Flag("tokenizer-model", "data.tokenizer", _tokenizer),
     # Length, batch, schedule.
@@ -423,9 +455,25 @@ Arguments = dict[str, FlagValue]
 """Flags by name with their values, before they become words of a command line."""
 
 
+USUAL = ("moe-grouped-gemm", "no-create-attention-mask-in-dataloader")
+"""Switches that no field decides and that are on unless an option of the spec says otherwise."""
+
+
+def _usual(plan: Plan) -> Arguments:
+    """What no field decides and a GPU is better off with; an option of the spec overrides it."""
+    options = {name.replace("_", "-") for name in plan.spec.engine.options}
+    return {
+        # One kernel for all experts of a rank instead of one each.
+        "moe-grouped-gemm": plan.model.architecture.is_moe,
+        # Transformer Engine masks by itself; a mask of length × length a sample would be moved
+        # for nothing. Attention that ends with a document needs it, in the local layers.
+        "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in options,
+    }
+
+
 def engine_arguments(plan: Plan) -> Arguments:
     """The engine's arguments for a plan, options that the spec passes through included."""
-    arguments: Arguments = {flag.name: flag.value(plan) for flag in FLAGS}
+    arguments: Arguments = {flag.name: flag.value(plan) for flag in FLAGS} | _usual(plan)
     for name, value in plan.spec.engine.options.items():
         words = tuple(str(word) for word in value) if isinstance(value, tuple) else value
         arguments[name.replace("_", "-")] = words

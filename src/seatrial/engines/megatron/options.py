@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from seatrial.engines.engine import EngineCode, Problem
-from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.flags import FLAGS, USUAL
 from seatrial.naming import nearest
 from seatrial.spec.engine import OptionValue
 
@@ -35,7 +35,8 @@ MODELLED = {flag.name: flag.field for flag in FLAGS} | EQUIVALENT
 
 
 DERIVED = {
-    "padded-vocab-size": "the vocabulary is padded by the plan",
+    "no-pad-vocab-size": "the vocabulary is padded by the plan",
+    "disable-pad-vocab-size": "the vocabulary is padded by the plan",
     "encoder-num-layers": "the layers are those of the model",
     "mtp-num-layers": "its layers are not counted by the plan",
     "multi-latent-attention": "its parameters are not counted by the plan",
@@ -61,6 +62,18 @@ DERIVED = {
     "hybrid-context-parallel": "the worker cuts every sequence alike",
     "per-dataset-sequences-path": "the worker counts sequences itself",
     "check-for-spiky-loss": "the worker does not look for it",
+    "logits-load-dir": "the worker has no distillation loss",
+    "inprocess-restart": "the worker does not wrap the training in one",
+    "perform-rl-step": "the worker pretrains",
+    "vision-pretraining": "the worker pretrains on text",
+    # A restart must go on as if nothing had happened; without these the engine starts afresh.
+    "no-save-optim": "a restarted run would go on without its optimizer's state",
+    "no-load-optim": "a restarted run would go on without its optimizer's state",
+    "no-save-rng": "a restarted run would draw other random numbers",
+    "no-load-rng": "a restarted run would draw other random numbers",
+    "ckpt-step": "a restarted run would go back to that step every time",
+    "dist-ckpt-format": "the format of checkpoints is the plan's",
+    "dist-ckpt-save-pre-mcore-014": "checkpoints could not be loaded in another layout",
 }
 """Options that would make what the plan says untrue, and why."""
 
@@ -127,7 +140,8 @@ def _problem(name: str, value: OptionValue) -> Problem | None:
         fix = f"Did you mean {match}?" if match else "Look it up in the engine's --help."
         rule = f"Megatron has no option {option}."
         return Problem(EngineCode.UNKNOWN_OPTION, field, rule, fix)
-    fix = _value_fix(known, value)
+    # What is on unless the spec objects may also be switched off.
+    fix = "" if option in USUAL and value is False else _value_fix(known, value)
     if fix:
         return Problem(
             EngineCode.OPTION_VALUE, field, f"{option} takes {_TAKES[known.takes]}.", fix

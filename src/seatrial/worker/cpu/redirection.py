@@ -8,9 +8,12 @@ not in the table stops with its name: a rehearsal must not pass by skipping what
 """
 
 import contextlib
+import os
 import sys
 import types
 from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -150,6 +153,14 @@ class UnknownCudaCallError(NotImplementedError):
     """The engine asked torch.cuda for something that the CPU runtime does not know."""
 
 
+@cache
+def _engine_directories() -> tuple[str, ...]:
+    """Where the engine's own files are."""
+    engine = find_spec("megatron")
+    places = engine.submodule_search_locations if engine else None
+    return tuple(f"{place}{os.sep}" for place in places or ())
+
+
 class _Guarded(types.ModuleType):
     """torch.cuda, refusing names that the engine asks for and nobody answers."""
 
@@ -158,7 +169,7 @@ class _Guarded(types.ModuleType):
         caller = sys._getframe(1)
         file = caller.f_code.co_filename
         unknown = name not in ANSWERED and name not in PASSED_THROUGH
-        if unknown and not name.startswith("__") and "/megatron/" in file:
+        if unknown and not name.startswith("__") and file.startswith(_engine_directories()):
             raise UnknownCudaCallError(
                 f"The engine calls torch.cuda.{name} ({file.rpartition('/megatron/')[2]}, line "
                 f"{caller.f_lineno}), which the CPU runtime does not know. This part of the plan "
@@ -199,36 +210,5 @@ def redirect() -> None:
     """Answer torch.cuda from the table, and keep tensors on the CPU, from now on."""
     for name, answer in ANSWERED.items():
         setattr(torch.cuda, name, answer)
-    torch.cuda.random.get_rng_state = ANSWERED["get_rng_state"]
-    torch.cuda.random.set_rng_state = ANSWERED["set_rng_state"]
-    _stay_on_cpu()
     torch.cuda.__class__ = _Guarded
     OnCpu().__enter__()
-
-
-def _stay_on_cpu() -> None:
-    """Moves to a GPU leave tensors and modules where they are."""
-
-    def itself(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self
-
-    for owner, names in (
-        (torch.Tensor, ("cuda", "pin_memory", "record_stream")),
-        (torch.nn.Module, ("cuda",)),
-    ):
-        for name in names:
-            setattr(owner, name, itself)
-    # The data loader asks this before it pins memory.
-    torch.accelerator.is_available = lambda: False
-    original = torch.Tensor.type
-
-    def type_of(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if dtype is None:
-            # The engine recognises half precision by the name of the GPU's tensor type.
-            name = original(self)
-            return name if "cuda" in name else name.replace("torch.", "torch.cuda.")
-        if isinstance(dtype, str):
-            dtype = dtype.replace("torch.cuda.", "torch.")
-        return original(self, dtype, *args, **kwargs)
-
-    torch.Tensor.type = type_of  # type: ignore[method-assign]

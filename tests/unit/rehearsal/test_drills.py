@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the drills make of a training's outcome; the engine is stood in for by outcomes."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from seatrial.cli.main import app
+from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.rehearsal import drills
+from seatrial.rehearsal.worker_process import Outcome, Training
+from tests.conftest import SPEC
+
+
+def outcome(steps: range, loss: Callable[[int], float] = lambda step: 10 - step / 10) -> Outcome:
+    """A training that went well."""
+    values = {"grad_norm": 1.0, "learning_rate": 1e-3, "skipped": False, "seconds": 0.1}
+    events = [Event(EventKind.STEP, step, 0.0, values | {"loss": loss(step)}) for step in steps]
+    return Outcome(0, 1.0, tuple(events))
+
+
+def rehearse(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    drill: str,
+    answer: Callable[[Training], Outcome],
+    differing: list[str] | None = None,
+) -> tuple[int, str]:
+    """The command, with outcomes in place of trainings: its exit code and what it said."""
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/true")
+    monkeypatch.setattr(drills, "train", lambda training, *rest: answer(training))
+    monkeypatch.setattr(drills, "differing_tensors", lambda *paths: (40, differing or []))
+    file = tmp_path / "run.yaml"
+    file.write_text(SPEC)
+    result = CliRunner().invoke(app, ["rehearse", str(file), "--drill", drill, "--seed", "1"])
+    return result.exit_code, result.output
+
+
+def killed_or(training: Training, resumed: Outcome) -> Outcome:
+    if training.kill:
+        return Outcome(1, 1.0)
+    return resumed if training.name == "resumed" else outcome(range(1, 21))
+
+
+def test_a_training_that_goes_well_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, said = rehearse(monkeypatch, tmp_path, "train", lambda t: outcome(range(1, 21)))
+    assert (code, "20 steps, loss 9.90 → 8.00" in said) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Outcome(1, 1.0, tail="RuntimeError: shapes differ"), "RuntimeError: shapes differ"),
+        (Outcome(-9, 240.0, timed_out=True), "did not end within 240 s"),
+        (outcome(range(1, 15)), "14 of 20 steps"),
+        (outcome(range(1, 21), lambda step: math.nan), "20 without a finite loss"),
+    ],
+)
+def test_a_training_that_fails_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Outcome, said: str
+) -> None:
+    code, output = rehearse(monkeypatch, tmp_path, "train", lambda training: answer)
+    assert code == 1
+    assert said in output
+    assert "FAILED" in output
+
+
+@pytest.mark.parametrize(
+    ("resumed", "differing", "said"),
+    [
+        (outcome(range(1, 21)), [], "resumed at step 1, not 11"),
+        (outcome(range(11, 21), lambda step: 9.0), [], "of 10 steps differ"),
+        (outcome(range(11, 21)), ["embedding"], "1 of 40 tensors of the checkpoint differ"),
+        (Outcome(1, 1.0, tail="no checkpoint"), [], "no checkpoint"),
+    ],
+)
+def test_a_resume_that_differs_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    resumed: Outcome,
+    differing: list[str],
+    said: str,
+) -> None:
+    code, output = rehearse(
+        monkeypatch, tmp_path, "kill", lambda t: killed_or(t, resumed), differing
+    )
+    assert code == 1
+    assert said in output
+
+
+def test_an_equal_resume_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, output = rehearse(
+        monkeypatch, tmp_path, "kill", lambda t: killed_or(t, outcome(range(11, 21)))
+    )
+    assert code == 0
+    assert "losses, gradient norms and 40 tensors equal bit for bit" in output
+
+
+@pytest.mark.parametrize("last", [math.nan, 8.01])
+def test_a_reshard_that_differs_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, last: float
+) -> None:
+    def answer(training: Training) -> Outcome:
+        if training.name != "resharded":
+            return outcome(range(1, 21))
+        return outcome(range(11, 21), lambda step: last if step == 20 else 10 - step / 10)
+
+    code, output = rehearse(monkeypatch, tmp_path, "reshard", answer)
+    assert code == 1
+    assert "FAILED" in output
