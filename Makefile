@@ -68,6 +68,27 @@ engine: $(ENV) worker-env ## Run the tests that train with the real engine on a 
 engine-short: $(ENV) worker-env ## Run the short ones of them
 	$(PYTHON) -m pytest -m 'engine and not slow' $(ARGS) tests/engine
 
+.PHONY: store-servers
+store-servers: ## Install the servers that stand in for object stores (needs npm and Go)
+	@scripts/store_servers.sh create
+
+.PHONY: stores
+stores: $(ENV) store-servers ## Run the tests against S3, Azure, Google and Hub stand-ins on loopback
+	$(PYTHON) -m pytest -m stores -n $(WORKERS) $(ARGS) tests/stores
+
+.PHONY: faults
+faults: $(ENV) ## Kill data preparation 200 times, and feed it 5,000 broken inputs (about 40 minutes)
+	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults
+
+.PHONY: corpus
+corpus: $(ENV) ## Make the benchmark's corpus from documentation packages, unless it is there
+	$(PYTHON) -m scripts.make_corpus
+
+.PHONY: bench
+bench: $(ENV) worker-env corpus ## Measure data preparation beside what it replaces
+	SEATRIAL_WORKER_PYTHON=$$(scripts/environment.sh path worker)/bin/python \
+	$(PYTHON) -m scripts.bench_data $(ARGS)
+
 .PHONY: reference
 reference: $(ENV) ## Write the reference documentation from the code
 	$(PYTHON) -m scripts.generate_reference

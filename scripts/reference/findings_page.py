@@ -9,6 +9,8 @@ from itertools import groupby
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from scripts.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
+from seatrial.dataprep.dataset_codes import DatasetCode
+from seatrial.dataprep.input_codes import InputCode
 from seatrial.engines.engine import EngineCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
@@ -21,6 +23,8 @@ SOURCES: dict[type[StrEnum], str] = {
     PlanCode: "Resolving a plan",
     EngineCode: "Options of the engine",
     CatalogCode: "Reading the catalog",
+    InputCode: "Reading raw text",
+    DatasetCode: "Verifying prepared data",
 }
 """The enums of codes, and what reports under them."""
 

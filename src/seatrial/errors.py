@@ -9,6 +9,9 @@
     ├── UsageError                 2  the command line asks for something impossible
     │   └── NotInCatalogError      2  a name that no catalog entry or recipe has
     ├── UnreadableError            2  a file is absent, is not text or is not YAML or TOML
+    ├── StoreError, InputError     1  a store does not answer, an input is not as it should be
+    ├── OtherDataError             1  where data should go are others already
+    ├── TaskFailedError, RayError  1  a task of data preparation, or Ray, does not come to an end
     └── MissingExtraError          3  a command needs an extra that is not installed
 
 Anything else that reaches the command line is a defect of Seatrial and exits with 70.

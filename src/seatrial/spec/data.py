@@ -107,7 +107,7 @@ class EmptyDocuments(StrEnum):
 class EndTokenInText(StrEnum):
     """What becomes of the end-of-document token written out in a text, as `<|endoftext|>`."""
 
-    TOKEN = "token"
+    TOKEN = "token"  # noqa: S105  (no secret)
     """That token, as Megatron's preprocess_data.py has it: a document seems to end there."""
     TEXT = "text"
     """The tokens of its letters."""

@@ -19,7 +19,7 @@ def _undocumented(path: Path) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
             documented = ast.get_docstring(node) is not None
-            if not documented and not _is_nested(tree, node):
+            if not documented and not _is_nested(tree, node) and not _is_private(tree, node):
                 missing.append(node.name)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             missing += _undocumented_fields(node)
@@ -30,6 +30,12 @@ def _is_nested(tree: ast.Module, node: ast.AST) -> bool:
     """Whether a definition is local to a function."""
     functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n is not node)
     return any(node in ast.walk(function) for function in functions)
+
+
+def _is_private(tree: ast.Module, node: ast.AST) -> bool:
+    """Whether a definition belongs to a class that is nobody else's business."""
+    classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name.startswith("_"))
+    return any(node in ast.walk(private) for private in classes)
 
 
 def _undocumented_fields(node: ast.ClassDef) -> list[str]:

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What happens in a process that does tasks, whoever has placed it there."""
+
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from traceback import format_exc
+from typing import Any
+
+from seatrial.dataprep.attempts import files_of, new_attempt
+from seatrial.dataprep.drivers.driver import Job
+from seatrial.dataprep.kernel import run_task
+from seatrial.dataprep.records import PartRecord, record_file
+from seatrial.dataprep.stores import store_at
+from seatrial.dataprep.tasks import Task, TaskList, thaw
+from seatrial.dataprep.tokenizer_file import tokenizer_path
+from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
+from seatrial.errors import FindingsError, SeatrialError
+
+
+class Bench:
+    """A process set up for the tasks of one list: the tokenizer is loaded once, at the first."""
+
+    def __init__(self, job: Job) -> None:
+        """Open the place of the output."""
+        self.job = job
+        self.store = store_at(job.address)
+        self._encoder: Encoder | None = None
+
+    def attempt(self, line: str, read: Callable[[int], None] | None = None) -> dict[str, Any]:
+        """Do the task of a line: `record` with its JSON, or `error` with its kind and its text."""
+        one = thaw(f"{self.job.head}\n{line.rstrip()}\n".encode())
+        tasks = replace(one, digest=self.job.digest)
+        attempt = new_attempt()
+        try:
+            record = self._run(tasks.tasks[0], tasks, attempt, read)
+        except Exception as error:
+            self.store.delete(files_of(self.store, tasks.name, attempt))
+            return {"error": _told(error)}
+        return {"record": record.to_json().decode()}
+
+    def _run(
+        self, task: Task, tasks: TaskList, attempt: str, read: Callable[[int], None] | None
+    ) -> PartRecord:
+        """The record of a task: the one that is there, or that of an attempt."""
+        try:
+            return PartRecord.from_json(self.store.read(record_file(tasks.name, task.number)))
+        except FileNotFoundError:
+            pass
+        if self._encoder is None:
+            file = tokenizer_path(self.store, tasks)
+            self._encoder = open_encoder(tasks.settings.tokenizer, file, self.job.backend)
+        return run_task(task, tasks, self.store, self._encoder, attempt, read)
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    """An error as a message: what a user can mend, what may pass by itself, or a defect."""
+    if isinstance(error, FindingsError):
+        findings = [finding.to_dict() for finding in error.findings]
+        return {"kind": "mend", "text": str(error), "findings": findings}
+    if isinstance(error, SeatrialError):
+        return {"kind": "mend", "text": str(error)}
+    if isinstance(error, OSError | EOFError | MemoryError):
+        return {"kind": "system", "text": str(error) or type(error).__name__}
+    return {"kind": "defect", "text": format_exc()}
+
+
+def held_memory() -> int:
+    """Bytes that this process holds."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most << 10
+    return int(pages) * resource.getpagesize()

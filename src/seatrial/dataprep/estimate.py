@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What preparing a corpus would take, from preparing a little of it.
+
+Some files of each source, spread evenly over it, are read from their beginning, tokenized and
+hashed as the kernel does. What they gave for each stored byte is taken for the rest of the source;
+how much the files differ gives the spread.
+"""
+
+import hashlib
+import io
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+import numpy as np
+
+from seatrial.dataprep.documents import read_documents
+from seatrial.dataprep.index_file import token_type
+from seatrial.dataprep.inputs import open_input
+from seatrial.dataprep.prepare import list_tasks
+from seatrial.dataprep.sampling import inputs_of, sample_texts, spread
+from seatrial.dataprep.tasks import InputFile, SourceSettings, TaskList, thaw
+from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
+from seatrial.dataprep.tokenizers.selection import choose_backend
+from seatrial.errors import UsageError
+from seatrial.planning.plan import Plan
+
+FILES = 8
+"""Files that are sampled of a source."""
+TEXT_BYTES = 24 << 20
+"""Bytes of text that are taken of a file."""
+SECONDS = 10.0
+"""Time after which no further file of a source is begun."""
+_READ_AHEAD = 3 << 19
+"""Bytes that a compressed stream is on average ahead of what it has given."""
+_NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure with the ends of its spread."""
+
+    low: float
+    """Lower end."""
+    middle: float
+    """Best guess."""
+    high: float
+    """Upper end."""
+
+    def times(self, factor: float) -> "Range":
+        """The range of a multiple."""
+        return Range(self.low * factor, self.middle * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEstimate:
+    """What one source would come to."""
+
+    name: str
+    """The source."""
+    files: int
+    """Its files."""
+    input_bytes: int
+    """Bytes of its files as stored."""
+    sampled_files: int
+    """Files that were looked into."""
+    sampled_bytes: int
+    """Bytes as stored that were read of them."""
+    tokens: Range
+    """Tokens."""
+    documents: Range
+    """Documents."""
+    core_seconds: Range
+    """CPU time."""
+    bad_share: float
+    """Share of the sampled lines that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a preparation would take."""
+
+    sources: tuple[SourceEstimate, ...]
+    """The sources, in order."""
+    backend: str
+    """The tokenizer backend that it would use."""
+    cores: int
+    """Cores that the wall time is for."""
+    tokens: Range
+    """Tokens of all sources."""
+    documents: Range
+    """Documents of all sources."""
+    disk_bytes: Range
+    """Size of the data set."""
+    peak_bytes: Range
+    """Disk needed while it is prepared: parts and files are there at the same time."""
+    core_seconds: Range
+    """CPU time."""
+    wall_seconds: Range
+    """Time with that many cores, when reading and writing keep up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What came of a file, or of its beginning."""
+
+    stored: int
+    tokens: int
+    documents: int
+    bad: int
+    seconds: float
+
+
+def estimate(plan: Plan, cores: int) -> Estimate:
+    """What preparing the data of a plan would take."""
+    frozen, tokenizer = list_tasks(plan)
+    tasks = thaw(frozen)
+    with TemporaryDirectory(prefix="seatrial-") as directory:
+        file = Path(directory) / "tokenizer"
+        file.write_bytes(tokenizer)
+        identity = tasks.settings.tokenizer
+        choice = choose_backend(identity, file, sample_texts(tasks, 1 << 18))
+        encoder = open_encoder(identity, file, choice.backend)
+        sources = [_source(tasks, source, encoder) for source in tasks.settings.sources]
+    tokens = _sum([source.tokens for source in sources])
+    documents = _sum([source.documents for source in sources])
+    seconds = _sum([source.core_seconds for source in sources])
+    width = identity.token_bytes
+    # For each document its length, its pointer and its place: 4 + 8 + 8 bytes.
+    disk = _sum([tokens.times(width), documents.times(20)])
+    peak = _sum([disk, tokens.times(width), documents.times(4)])
+    return Estimate(
+        tuple(sources),
+        encoder.backend,
+        cores,
+        tokens,
+        documents,
+        disk,
+        peak,
+        seconds,
+        seconds.times(1 / cores),
+    )
+
+
+def _sum(ranges: Sequence[Range]) -> Range:
+    """The sum of ranges whose errors are independent."""
+    middle = sum(each.middle for each in ranges)
+    below = math.sqrt(sum((each.middle - each.low) ** 2 for each in ranges))
+    above = math.sqrt(sum((each.high - each.middle) ** 2 for each in ranges))
+    return Range(middle - below, middle, middle + above)
+
+
+def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> SourceEstimate:
+    """Sample a source and scale what was found up to all of it."""
+    files = inputs_of(tasks, source.name)
+    total = sum(file.size for file in files)
+    samples: list[_Sample] = []
+    began = time.monotonic()
+    for file in spread(files, FILES):
+        if samples and time.monotonic() - began > SECONDS:
+            break
+        samples.append(_sample(file, source, encoder))
+    stored = sum(sample.stored for sample in samples)
+    if not stored:
+        raise UsageError(f"the source {source.name} has only empty files.")
+    whole = stored >= total
+    lines = sum(sample.documents + sample.bad for sample in samples)
+    return SourceEstimate(
+        source.name,
+        len(files),
+        total,
+        len(samples),
+        stored,
+        _scaled(samples, [sample.tokens for sample in samples], total, whole=whole),
+        _scaled(samples, [sample.documents for sample in samples], total, whole=whole),
+        _scaled(samples, [sample.seconds for sample in samples], total, whole=False),
+        sum(sample.bad for sample in samples) / max(1, lines),
+    )
+
+
+def _scaled(
+    samples: Sequence[_Sample], values: Sequence[float], total: int, *, whole: bool
+) -> Range:
+    """A figure of the samples scaled up to all bytes, with a confidence interval of 95 %."""
+    stored = sum(sample.stored for sample in samples)
+    ratio = sum(values) / stored
+    if whole:
+        return Range(ratio * total, ratio * total, ratio * total)
+    count = len(samples)
+    if count == 1:
+        # One file says nothing about how much files differ.
+        return Range(0.5 * ratio * total, ratio * total, 2 * ratio * total)
+    # The usual estimate for a ratio of two sums over a random sample of files.
+    residuals = [v - ratio * s.stored for v, s in zip(values, samples, strict=True)]
+    variance = sum(residual**2 for residual in residuals) / (count - 1) / count
+    error = _NORMAL_95 * math.sqrt(variance) / (stored / count) * total
+    middle = ratio * total
+    return Range(max(0.0, middle - error), middle, middle + error)
+
+
+class _Counting(io.RawIOBase):
+    """A stream that counts what is read of it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.count = stream, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _sample(file: InputFile, source: SourceSettings, encoder: Encoder) -> _Sample:
+    """Prepare the beginning of a file, and throw the result away."""
+    streams: list[_Counting] = []
+
+    def opened(wanted: InputFile) -> BinaryIO:
+        streams.append(_Counting(open_input(wanted)))
+        return streams[-1]  # type: ignore[return-value]
+
+    tokens = documents = bad = text = 0
+    kind = token_type(encoder.tokenizer.token_bytes)
+    hasher = hashlib.sha256(usedforsecurity=False)
+    began = time.process_time()
+    batches = read_documents(file, source, opened)
+    ended = True
+    for batch in batches:
+        ids, _ = encoder.encode(batch.texts)
+        hasher.update(np.ascontiguousarray(ids, kind).data)
+        documents += len(batch.texts)
+        bad += len(batch.bad)
+        tokens += len(ids) + sum(1 for each in batch.texts if each)
+        text += sum(map(len, batch.texts))
+        if text >= TEXT_BYTES:
+            ended = next(batches, None) is None
+            break
+    seconds = time.process_time() - began
+    stored = file.size
+    if not ended:
+        packed = file.address.endswith((".zst", ".gz"))
+        stored = min(file.size, max(1, streams[0].count - (_READ_AHEAD if packed else 0)))
+    return _Sample(stored, tokens, documents, bad, seconds)

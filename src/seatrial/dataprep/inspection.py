@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Looking into a prepared data set: documents decoded back, and any bytes explained."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from seatrial.dataprep.dataset import RECORD_FILE, DataFile, DatasetRecord
+from seatrial.dataprep.frozen import finished_record
+from seatrial.dataprep.index_file import token_type
+from seatrial.dataprep.store import Store
+from seatrial.dataprep.stored_index import StoredIndex
+from seatrial.dataprep.stores import store_at
+from seatrial.dataprep.tokenizers.backends import LADDERS
+from seatrial.dataprep.tokenizers.encoder import Encoder
+from seatrial.dataprep.tokenizers.identity import describe, model_of
+from seatrial.dataprep.verify import verify
+from seatrial.errors import SeatrialError, UsageError
+from seatrial.findings import Finding
+from seatrial.naming import nearest
+
+MOST_PIECES = 1000
+"""Pieces that are explained at once; nobody reads more."""
+_PREVIEW = 300
+
+
+def record_at(address: str) -> DatasetRecord:
+    """The record of the data set at an address."""
+    record = finished_record(store_at(address))
+    if record is None:
+        raise UsageError(
+            f"{address} has no {RECORD_FILE}, so there is no data set. "
+            "Prepare it with: seatrial data prepare run.yaml"
+        )
+    return record
+
+
+def verify_at(address: str) -> list[Finding]:
+    """What is wrong with the data set at an address."""
+    record = record_at(address)
+    data = tokenizer_data(record)
+    with TemporaryDirectory(prefix="seatrial-") as directory:
+        file = Path(directory) / "tokenizer"
+        if data is not None:
+            file.write_bytes(data)
+        return verify(store_at(address), record, tokenizer_file=file if data is not None else None)
+
+
+def tokenizer_data(record: DatasetRecord) -> bytes | None:
+    """The tokenizer that a data set was made with, if it can still be had where it was."""
+    with suppress(SeatrialError, OSError):
+        tokenizer, data = describe(record.settings.tokenizer.address)
+        if tokenizer.sha256 == record.settings.tokenizer.sha256:
+            return data
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document of a data set."""
+
+    file: str
+    """The file that it is in."""
+    number: int
+    """Its number in the file."""
+    documents: int
+    """Documents of the file."""
+    start: int
+    """Where it begins in the `.bin`, in bytes."""
+    tokens: tuple[int, ...]
+    """Its tokens."""
+    text: str
+    """Its text, decoded back; the tokens themselves when the tokenizer cannot be had."""
+
+    @property
+    def heading(self) -> str:
+        """What it is, in a line."""
+        return (
+            f"document {self.number:,} of {self.documents:,} in {self.file}: "
+            f"{len(self.tokens):,} tokens from byte {self.start:,}"
+        )
+
+    def preview(self) -> str:
+        """The heading and how the text begins."""
+        begin = self.text[:_PREVIEW]
+        return f"{self.heading}\n{begin}{'…' if len(self.text) > _PREVIEW else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bytes of a file and what they mean."""
+
+    start: int
+    """Where they begin."""
+    end: int
+    """Where they end."""
+    shown: str
+    """Their value."""
+    meaning: str
+    """What they are, in words."""
+
+
+class Inspection:
+    """One file of a data set, opened for looking."""
+
+    def __init__(self, store: Store, record: DatasetRecord, file: DataFile, *, index: bool) -> None:
+        """Look into the tokens of a file, or into its index."""
+        self.store, self.record, self.file, self.is_index = store, record, file, index
+        self.address = store.address
+        self.index = StoredIndex(store, file)
+
+    @classmethod
+    def at(cls, address: str, name: str | None = None) -> "Inspection":
+        """Open a file of the data set at an address; the first one when none is named."""
+        record = record_at(address)
+        if not record.files:
+            raise UsageError(f"the data set at {address} has no documents.")
+        plain = (name or record.files[0].name).removesuffix(".bin").removesuffix(".idx")
+        names = [file.name for file in record.files]
+        if plain not in names:
+            match = nearest(plain, names)
+            hint = f"Did you mean {match}?" if match else f"The first is {names[0]}."
+            raise UsageError(f"there is no file {plain} in the data set at {address}. {hint}")
+        file = record.files[names.index(plain)]
+        return cls(store_at(address), record, file, index=(name or "").endswith(".idx"))
+
+    @cached_property
+    def _encoder(self) -> Encoder | None:
+        """The tokenizer of the data set, for decoding."""
+        data = tokenizer_data(self.record)
+        if data is None:
+            return None
+        tokenizer = self.record.settings.tokenizer
+        model = model_of(tokenizer, data)
+        return Encoder(tokenizer, model, LADDERS[tokenizer.kind][-1])
+
+    def document(self, number: int) -> Document:
+        """A document, decoded."""
+        if not 0 <= number < self.file.documents:
+            raise UsageError(
+                f"there is no document {number} in {self.file.name}: it has 0 to "
+                f"{self.file.documents - 1}."
+            )
+        start, end = self.index.span(number)
+        ids = self._tokens(start, end)
+        return Document(
+            self.file.name, number, self.file.documents, start, tuple(ids), self._decoded(ids)
+        )
+
+    def _tokens(self, start: int, end: int) -> list[int]:
+        """The tokens between two places of the `.bin`."""
+        with self.store.open_reader(self.file.tokens_file, start) as stream:
+            data = stream.read(end - start)
+        return [int(token) for token in np.frombuffer(data, token_type(self.file.token_bytes))]
+
+    def _decoded(self, ids: list[int]) -> str:
+        """The text of tokens, or their numbers when the tokenizer cannot be had."""
+        return self._encoder.decode(ids) if self._encoder else " ".join(map(str, ids))
+
+    def explain(self, start: int, end: int) -> list[Piece]:
+        """What the bytes between two places are."""
+        size = self.file.header.size if self.is_index else self.file.tokens_size
+        if start >= size:
+            raise UsageError(f"{self._path} has {size:,} bytes; byte {start:,} is not in it.")
+        pieces: list[Piece] = []
+        for piece in self._pieces(start, min(end, size)):
+            if len(pieces) == MOST_PIECES:
+                pieces.append(Piece(piece.start, end, "…", "more; ask for a shorter range"))
+                break
+            pieces.append(piece)
+        return pieces
+
+    @property
+    def _path(self) -> str:
+        return self.file.index_file if self.is_index else self.file.tokens_file
+
+    def _pieces(self, start: int, end: int) -> Iterator[Piece]:
+        """The pieces that have a byte in the range."""
+        if self.is_index:
+            for at, stop, shown, meaning in self.index.explain(start, end):
+                yield Piece(at, stop, shown, meaning)
+        else:
+            yield from self._token_pieces(start, end)
+
+    def _token_pieces(self, start: int, end: int) -> Iterator[Piece]:
+        """The tokens of a range, each with its document."""
+        width = self.file.token_bytes
+        at = start - start % width
+        while at < end:
+            document = self.index.document_at(at)
+            begin, stop = self.index.span(document)
+            for token in self._tokens(at, min(stop, end + -end % width)):
+                number = (at - begin) // width
+                of = f"token {number:,} of document {document:,}"
+                text = repr(self._decoded([token])) if self._encoder else ""
+                if token == self.record.settings.tokenizer.end_of_document:
+                    text = f"{text}, the end of a document".lstrip(", ")
+                yield Piece(at, at + width, str(token), f"{of}: {text}" if text else of)
+                at += width

@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole preparation: list, freeze, run the tasks, assemble, verify, record, remove the work.
+
+Every step leaves what it has done in the store, and a start begins by looking at what is there. So
+starting again after any end, a kill included, goes on where the last start was.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seatrial.dataprep.assemble import DamagedPartsError, assemble, forget_assembled
+from seatrial.dataprep.backend_choice import chosen_backend, distrust
+from seatrial.dataprep.blend import BLEND_FILE
+from seatrial.dataprep.blending import run_blend
+from seatrial.dataprep.bundling import bundle
+from seatrial.dataprep.conservation import check_conserved
+from seatrial.dataprep.dataset import RECORD_FILE, DatasetRecord, summarize
+from seatrial.dataprep.drivers.driver import Again, Driver, Job
+from seatrial.dataprep.frozen import (
+    OtherDataError,
+    finished_record,
+    forget,
+    freeze_into,
+    load_records,
+    remove_orphans,
+    remove_work,
+)
+from seatrial.dataprep.input_codes import InputCode
+from seatrial.dataprep.inputs import list_inputs
+from seatrial.dataprep.progress import Phase, Progress, Tell, Tracker
+from seatrial.dataprep.quarantine import collect_quarantine
+from seatrial.dataprep.records import PartRecord
+from seatrial.dataprep.sources import raw_sources, settings_of
+from seatrial.dataprep.store import Store
+from seatrial.dataprep.stores import store_at
+from seatrial.dataprep.tasks import TaskList, freeze, thaw
+from seatrial.dataprep.tokenizer_file import tokenizer_path
+from seatrial.dataprep.tokenizers.identity import describe
+from seatrial.dataprep.verify import verify
+from seatrial.errors import FindingsError, SeatrialError
+from seatrial.findings import Finding, has_errors
+from seatrial.planning.plan import Plan
+
+ROUNDS = 3
+"""How often tasks are done again because their parts were damaged before they were assembled."""
+
+
+@dataclass
+class Outcome:
+    """What a preparation came to."""
+
+    record: DatasetRecord
+    """The data set."""
+    address: str
+    """Where the data are."""
+    location: str
+    """Where the run will look for them."""
+    findings: list[Finding] = field(default_factory=list)
+    """What the run should know of them: splits that are too short, data read more than once."""
+    is_new: bool = True
+    """False when the data set was there already and nothing was done."""
+    tasks: int = 0
+    """Tasks that this start has done."""
+    seconds: float = 0.0
+    """Wall time of this start."""
+    cpu_seconds: float = 0.0
+    """CPU time of all tasks, those of earlier starts included."""
+    again: list[Again] = field(default_factory=list)
+    """Tasks that were lost and tried again."""
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of raw text as stored."""
+        return sum(source.counts.input_bytes for source in self.record.sources)
+
+
+def prepare(
+    plan: Plan, driver: Driver, *, to: str | None = None, tell: Tell | None = None
+) -> Outcome:
+    """Prepare the data of a plan; goes on where an earlier start has ended.
+
+    Args:
+        plan: The plan, whose sources are prepared.
+        driver: Where tasks run.
+        to: Where the data go, when not to where the run will look for them.
+        tell: Told how far it has come.
+
+    Raises:
+        FindingsError: An input, a part or the result is not as it should be.
+        OtherDataError: Where the data should go are others already.
+    """
+    began = time.monotonic()
+    tell = tell or (lambda _: None)
+    store = store_at(to or plan.data_location)
+    tell(Progress(Phase.LISTING))
+    frozen, tokenizer = list_tasks(plan)
+    work = _Work(plan, driver, tell, store, thaw(frozen))
+    outcome = work.finished()
+    if outcome is None:
+        try:
+            freeze_into(store, frozen, tokenizer)
+            outcome = work.run()
+        except (SeatrialError, OSError):
+            # A rival that has finished the same data set has removed the work under our hands.
+            outcome = work.finished()
+            if outcome is None:
+                raise
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def list_tasks(plan: Plan) -> tuple[bytes, bytes]:
+    """The task list of a plan as it is frozen, and the tokenizer's file."""
+    sources = raw_sources(plan)
+    tokenizer, data = describe(plan.model.tokenizer)
+    tasks = bundle([(name, list_inputs(source)) for name, source in sources])
+    return freeze(settings_of(plan, tokenizer), tasks), data
+
+
+@dataclass
+class _Work:
+    """One start of a preparation."""
+
+    plan: Plan
+    driver: Driver
+    tell: Tell
+    store: Store
+    tasks: TaskList
+
+    def finished(self) -> Outcome | None:
+        """The outcome when the data set is there; what a kill has left of the work is removed."""
+        record = finished_record(self.store)
+        if record is None:
+            return None
+        self._refuse_other(record)
+        findings = self._blend(record)
+        remove_work(self.store, record)
+        return Outcome(record, self.store.address, self.plan.data_location, findings, is_new=False)
+
+    def _refuse_other(self, record: DatasetRecord | None) -> None:
+        """Refuse a data set that is there and is not the one that is wanted."""
+        if record is not None and record.list_digest != self.tasks.digest:
+            raise OtherDataError(_differs(self.store, record, self.tasks))
+
+    def run(self) -> Outcome:
+        """Do all that is not done yet."""
+        records = load_records(self.store, self.tasks)
+        remove_orphans(self.store, self.tasks, records)
+        missing = len(self.tasks.tasks) - len(records)
+        again: list[Again] = []
+        for last in (False,) * (ROUNDS - 1) + (True,):
+            again += self._run_tasks(records)
+            try:
+                record = self._assembled(records)
+                break
+            except DamagedPartsError as error:
+                if last or finished_record(self.store) is not None:
+                    raise
+                forget(self.store, self.tasks, [records.pop(task) for task in error.tasks])
+        findings = self._blend(record)
+        if not self.store.create(RECORD_FILE, record.to_json()):
+            # A rival was first. If it has prepared the same, that is as good.
+            self._refuse_other(finished_record(self.store))
+        remove_work(self.store, record)
+        outcome = Outcome(record, self.store.address, self.plan.data_location, findings)
+        outcome.tasks, outcome.again = missing, again
+        outcome.cpu_seconds = sum(part.cpu_seconds for part in records.values())
+        return outcome
+
+    def _run_tasks(self, records: dict[int, PartRecord]) -> Sequence[Again]:
+        """Run the tasks that have no record, and add their records."""
+        wanted = [task for task in self.tasks.tasks if task.number not in records]
+        tracker = Tracker(self.tasks, records.values())
+        if not wanted:
+            return ()
+        backend = ""
+
+        def job() -> Job:
+            nonlocal backend
+            self.tell(Progress(Phase.CHOOSING))
+            backend = chosen_backend(self.store, self.tasks)
+            tracker.progress.began = time.monotonic()
+            self.tell(tracker.progress)
+            return Job.of(self.tasks, self.store.address, backend)
+
+        try:
+            for event in self.driver.run(job, self.tasks, wanted):
+                tracker.hear(event)
+                self.tell(tracker.progress)
+        except FindingsError as error:
+            if not any(finding.code == InputCode.AUDIT for finding in error.findings):
+                raise
+            # What that backend has written is in doubt, all of it.
+            distrust(self.store, self.tasks, backend)
+            done = load_records(self.store, self.tasks)
+            doubted = [r for r in done.values() if r.backend.split()[0] == backend]
+            forget(self.store, self.tasks, doubted)
+            for record in doubted:
+                records.pop(record.task, None)
+            again = Again(-1, str(error))
+            self.tell(tracker.progress)
+            return [again, *self._run_tasks(records)]
+        records.update(load_records(self.store, self.tasks))
+        return tracker.progress.again
+
+    def _assembled(self, records: dict[int, PartRecord]) -> DatasetRecord:
+        """Assemble the parts and verify the result."""
+        total = sum(file.tokens for part in records.values() for file in part.files)
+        size = max(1, total * self.tasks.settings.tokenizer.token_bytes)
+        progress = Progress(Phase.ASSEMBLING)
+
+        def moved(count: int) -> None:
+            # Of the phase that is under way: assembling, then verifying.
+            progress.share += count / size
+            self.tell(progress)
+
+        self.tell(progress)
+        files = assemble(self.tasks, records.values(), self.store, moved)
+        record = DatasetRecord(
+            self.tasks.digest,
+            self.tasks.settings,
+            files,
+            summarize(self.tasks, records.values()),
+            collect_quarantine(self.store, self.tasks, records),
+        )
+        progress = Progress(Phase.VERIFYING)
+        self.tell(progress)
+        file = tokenizer_path(self.store, self.tasks)
+        findings = check_conserved(self.tasks, records.values(), files)
+        findings += verify(self.store, record, tokenizer_file=file, progress=moved)
+        if has_errors(findings):
+            # Else the next start would take the damaged files for finished.
+            forget_assembled(self.store, self.tasks)
+            raise FindingsError(findings)
+        return record
+
+    def _blend(self, record: DatasetRecord) -> list[Finding]:
+        """Write the blend of this plan, unless it is there, and give what is to be known of it."""
+        blend = run_blend(self.store, record, self.plan)
+        data = blend.to_bytes()
+        try:
+            is_there = self.store.read(BLEND_FILE) == data
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            with self.store.open_writer(BLEND_FILE) as stream:
+                stream.write(data)
+        return list(blend.findings)
+
+
+def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:
+    """Why the data that are there are not those that are wanted."""
+    before, now = record.settings, tasks.settings
+    reasons = []
+    if before.tokenizer.sha256 != now.tokenizer.sha256:
+        reasons.append(f"another tokenizer ({before.tokenizer.address})")
+    if before.sources != now.sources:
+        reasons.append(f"other sources ({', '.join(source.name for source in before.sources)})")
+    if before.empty_documents != now.empty_documents:
+        reasons.append(f"empty_documents {before.empty_documents}")
+    if before.end_token_in_text != now.end_token_in_text:
+        reasons.append(f"end_token_in_text {before.end_token_in_text}")
+    if not reasons:
+        reasons.append("other input files, or other versions of them")
+    return (
+        f"{store.address} holds a data set that was prepared with {' and '.join(reasons)}. "
+        "Give data.location (or --to) another directory, or remove this one to prepare it anew."
+    )

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder that the kernel uses: one backend, one policy, and the reference beside them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.dataprep.tasks import Tokenizer
+from seatrial.dataprep.tokenizers.backends import BACKENDS, LADDERS, Encoded, Model, version_of
+from seatrial.dataprep.tokenizers.ending import narrowed, with_ends
+from seatrial.dataprep.tokenizers.identity import model_of
+from seatrial.spec.data import EndTokenInText
+
+type Documents = tuple[NDArray[Any], NDArray[np.int64]]
+"""The tokens of documents one after the other, and how many each has."""
+
+
+class Encoder:
+    """Texts to tokens, without end-of-document tokens.
+
+    It is opened with the policy that the end token in a text becomes that token; `for_policy`
+    gives the one for another policy.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, model: Model, backend: str) -> None:
+        """Load a tokenizer into a backend."""
+        self.tokenizer = tokenizer
+        """The tokenizer."""
+        self.name = backend
+        """Name of the backend."""
+        self.backend = f"{backend} {version_of(backend)}"
+        """Name and version of the backend, for records."""
+        self.rescued = 0
+        """Texts that the backend gave up on and the reference tokenized instead."""
+        self._model = model
+        self._library = BACKENDS[backend](model)
+        self._other: Encoder | None = None
+
+    @property
+    def end_text(self) -> str:
+        """The end-of-document token, written out."""
+        return self._model.end_text
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether this is the reference itself."""
+        return self.name == LADDERS[self.tokenizer.kind][-1]
+
+    @cached_property
+    def reference(self) -> "Encoder":
+        """The encoder whose tokens are right by definition."""
+        if self.is_reference:
+            return self
+        return Encoder(self.tokenizer, self._model, LADDERS[self.tokenizer.kind][-1])
+
+    def for_policy(self, policy: EndTokenInText) -> "Encoder":
+        """The encoder that treats the end token in a text by a policy."""
+        as_text = policy is EndTokenInText.TEXT
+        if as_text == self._model.end_is_text:
+            return self
+        if self._other is None:
+            model = replace(self._model, end_is_text=as_text)
+            self._other = Encoder(self.tokenizer, model, self.name)
+            self._other._other = self
+        return self._other
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """The tokens of all texts one after the other, and how many each text has."""
+        try:
+            return self._library.encode(texts)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException:
+            # A panic of a library in Rust is no Exception. The reference is slow but right.
+            if self.is_reference:
+                raise
+            self.rescued += len(texts)
+            return self.reference.encode(texts)
+
+    def renew(self) -> None:
+        """Load the tokenizer again, to give back what the library keeps of texts it has seen.
+
+        The cache of gigatoken 0.10 has no bound (marcelroed/gigatoken#36).
+        """
+        del self._library
+        self._library = BACKENDS[self.name](self._model)
+
+    @cached_property
+    def _end_is_token(self) -> bool:
+        """Whether the end-of-document token, written out, becomes that token and no other."""
+        return bool(self.encode([self.end_text])[0].tolist() == [self.tokenizer.end_of_document])
+
+    def encode_documents(self, texts: Sequence[str], kind: np.dtype[Any]) -> Documents:
+        """The tokens of documents as they are stored, and how many each has, its end included.
+
+        Raises:
+            OutOfVocabularyError: The backend gave an id that the vocabulary does not have.
+        """
+        size, end = self.tokenizer.vocab_size, self.tokenizer.end_of_document
+        if self._end_is_token:
+            # Ends as texts of their own between the others: to put them in afterwards takes twice
+            # as long as to narrow the tokens, and this takes nothing (measured).
+            both = [self.end_text] * (2 * len(texts))
+            both[::2] = texts
+            if "" in texts:
+                both[1::2] = [self.end_text if text else "" for text in texts]
+            tokens, lengths = self.encode(both)
+            own, ends = lengths[::2], lengths[1::2]
+            if not (ends > own).any():
+                return narrowed(tokens, kind, size), own + ends
+        # Also for a text that becomes nothing because the tokenizer normalizes it.
+        tokens, lengths = self.encode(texts)
+        return narrowed(with_ends(tokens, lengths, end), kind, size), lengths + (lengths > 0)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens, by the reference; special tokens are written out."""
+        return self.reference._library.decode(ids)
+
+
+def open_encoder(tokenizer: Tokenizer, file: Path, backend: str) -> Encoder:
+    """Load a tokenizer's file into a backend, which is one of the names in `BACKENDS`."""
+    return Encoder(tokenizer, model_of(tokenizer, file.read_bytes()), backend)

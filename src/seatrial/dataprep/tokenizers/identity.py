@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a tokenizer is: its kind, its size, and the token that ends a document."""
+
+import importlib
+import json
+from hashlib import sha256
+from typing import Any
+
+from seatrial.dataprep.input_codes import BadInputError, InputCode
+from seatrial.dataprep.tasks import Tokenizer, TokenizerKind
+from seatrial.dataprep.tokenizers.backends import Model
+from seatrial.dataprep.tokenizers.locations import Found, locate
+from seatrial.dataprep.tokenizers.tiktoken_file import (
+    encoding_name,
+    encoding_of,
+    known_encodings,
+    looks_like_ranks,
+)
+
+_USUAL_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]")
+"""What ends a document in most tokenizers; used if nothing beside the file says and one fits."""
+
+
+def describe(address: str) -> tuple[Tokenizer, bytes]:
+    """The identity of a tokenizer, and its file.
+
+    Args:
+        address: `hf://NAME@REVISION`, the path of a file or of a folder with one, or the name of
+            one of tiktoken's encodings.
+
+    Raises:
+        BadInputError: There is none, or nothing says which token ends a document.
+    """
+    found = locate(address)
+    kind = _kind(found.data)
+    try:
+        match kind:
+            case TokenizerKind.HUGGING_FACE:
+                size, end = _hugging_face(found)
+            case TokenizerKind.TIKTOKEN:
+                size, end = _tiktoken(found)
+            case TokenizerKind.SENTENCEPIECE:
+                size, end = _sentencepiece(found)
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise BadInputError(
+            InputCode.TOKENIZER,
+            found.address,
+            "this is neither a tokenizer.json, nor a file of ranks of tiktoken's, nor a"
+            f" SentencePiece model: {str(error)[:200]}.",
+            "Check data.tokenizer; download the file again if it is the right one.",
+        ) from error
+    digest = sha256(found.data).hexdigest()
+    return Tokenizer(kind, found.address, digest, size, end), found.data
+
+
+def _kind(data: bytes) -> TokenizerKind:
+    if data.lstrip().startswith(b"{"):
+        return TokenizerKind.HUGGING_FACE
+    return TokenizerKind.TIKTOKEN if looks_like_ranks(data) else TokenizerKind.SENTENCEPIECE
+
+
+def _no_end(address: str, fix: str) -> BadInputError:
+    rule = "nothing says which token ends a document."
+    return BadInputError(InputCode.END_OF_DOCUMENT, address, rule, fix)
+
+
+def _vocabulary(content: dict[str, Any]) -> dict[str, int]:
+    """All tokens of a `tokenizer.json` with their ids."""
+    model = content["model"]["vocab"]
+    # Unigram models keep pairs of a piece and its score.
+    pairs = enumerate(piece for piece, _ in model) if isinstance(model, list) else ()
+    vocabulary: dict[str, int] = {piece: i for i, piece in pairs} or dict(model)
+    vocabulary |= {each["content"]: each["id"] for each in content.get("added_tokens") or []}
+    return vocabulary
+
+
+def _hugging_face(found: Found) -> tuple[int, int]:
+    """Vocabulary and end of a `tokenizer.json`; the settings beside it name the end."""
+    vocabulary = _vocabulary(json.loads(found.data))
+    stated = found.settings.get("eos_token")
+    name = stated.get("content") if isinstance(stated, dict) else stated
+    if name is None:
+        usual = [each for each in _USUAL_ENDS if each in vocabulary]
+        name = usual[0] if len(usual) == 1 else None
+    if name not in vocabulary:
+        raise _no_end(
+            found.address,
+            'Put a tokenizer_config.json with "eos_token" beside tokenizer.json.',
+        )
+    return max(vocabulary.values()) + 1, vocabulary[name]
+
+
+def _tiktoken(found: Found) -> tuple[int, int]:
+    name = encoding_name(found.address)
+    if name not in known_encodings():
+        raise BadInputError(
+            InputCode.TOKENIZER,
+            found.address,
+            f"a file of ranks does not say how text is split, and {name} is none of the encodings"
+            " that tiktoken knows.",
+            f"Give it the name of its encoding: {', '.join(known_encodings())} (.tiktoken).",
+        )
+    encoding = encoding_of(name, found.data)
+    return int(encoding.n_vocab), int(encoding.eot_token)
+
+
+def _sentencepiece(found: Found) -> tuple[int, int]:
+    processor = importlib.import_module("sentencepiece").SentencePieceProcessor()
+    processor.LoadFromSerializedProto(found.data)
+    if processor.eos_id() < 0:
+        raise _no_end(found.address, "Train the model with an eos_id.")
+    return int(processor.vocab_size()), int(processor.eos_id())
+
+
+def model_of(tokenizer: Tokenizer, data: bytes) -> Model:
+    """What a backend is made from, with the end token as a token."""
+    name = encoding_name(tokenizer.address)
+    match tokenizer.kind:
+        case TokenizerKind.HUGGING_FACE:
+            tokens = _vocabulary(json.loads(data)).items()
+            end = next(text for text, i in tokens if i == tokenizer.end_of_document)
+        case TokenizerKind.TIKTOKEN:
+            end = encoding_of(name, data).decode([tokenizer.end_of_document])
+        case TokenizerKind.SENTENCEPIECE:
+            processor = importlib.import_module("sentencepiece").SentencePieceProcessor()
+            processor.LoadFromSerializedProto(data)
+            end = processor.IdToPiece(tokenizer.end_of_document)
+    return Model(tokenizer.kind, name, data, end, end_is_text=False)

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where a tokenizer's file lies: in a folder, on the Hugging Face Hub, or with tiktoken."""
+
+import importlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.dataprep.input_codes import BadInputError, InputCode
+from seatrial.dataprep.tokenizers.tiktoken_file import known_encodings, ranks_file
+
+_FILES = ("tokenizer.json", "tokenizer.model")
+"""What a folder or a repository is searched for, the preferred first."""
+_SETTINGS = "tokenizer_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tokenizer's file and what lies beside it."""
+
+    address: str
+    """Where it was found, pinned where that is possible."""
+    data: bytes
+    """The file."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """`tokenizer_config.json`, if there is one."""
+
+
+def _absent(address: str, rule: str, fix: str) -> BadInputError:
+    return BadInputError(InputCode.TOKENIZER, address, rule, fix, address)
+
+
+def locate(address: str) -> Found:
+    """Read the file at an address; BadInputError when there is none."""
+    if address.startswith("hf://"):
+        return _on_the_hub(address)
+    path = Path(address).expanduser()
+    if path.exists():
+        return _on_disk(path)
+    if "/" not in address:
+        return _with_tiktoken(address)
+    raise _absent(address, "there is no such file.", "Check data.tokenizer.")
+
+
+def _on_disk(path: Path) -> Found:
+    if path.is_dir():
+        files = [path / name for name in _FILES if (path / name).is_file()]
+        if not files:
+            raise _absent(
+                str(path),
+                f"the folder has neither {_FILES[0]} nor {_FILES[1]}.",
+                "Give data.tokenizer the path of the file.",
+            )
+        path = files[0]
+    beside = path.parent / _SETTINGS
+    try:
+        data = path.read_bytes()
+        settings = beside.read_bytes() if beside.is_file() else b"{}"
+    except OSError as error:
+        raise _absent(
+            str(path), f"cannot be read: {error.strerror}.", "Check its permissions."
+        ) from error
+    return Found(str(path.resolve()), data, _settings(beside, settings))
+
+
+def _settings(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise _absent(str(path), f"is not JSON: {error}.", "Mend it, or remove it.") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _on_the_hub(address: str) -> Found:
+    """From the Hub, through its cache; a revision becomes the commit that it stands for."""
+    hub = importlib.import_module("huggingface_hub")
+    name, _, revision = address.removeprefix("hf://").partition("@")
+
+    def fetch(file: str) -> Path | None:
+        try:
+            return Path(hub.hf_hub_download(name, file, revision=revision or None))
+        except hub.errors.LocalEntryNotFoundError:
+            # It is not known whether there is one: the Hub did not answer.
+            raise
+        except hub.errors.EntryNotFoundError:
+            return None
+
+    try:
+        path = next((path for path in map(fetch, _FILES) if path is not None), None)
+        beside = fetch(_SETTINGS)
+    except (OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError, ValueError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise _absent(
+            address,
+            f"the Hub does not give this tokenizer: {first}",
+            "Check the name and the revision; set HF_TOKEN for a gated one, or download"
+            " tokenizer.json and give its path.",
+        ) from error
+    if path is None:
+        raise _absent(
+            address,
+            f"the repository has neither {_FILES[0]} nor {_FILES[1]}.",
+            "Name one that has, or give the path of a file.",
+        )
+    # The cache keeps each file below the commit that it belongs to.
+    pinned = f"hf://{name}@{path.parent.name}"
+    settings = beside.read_bytes() if beside is not None else b"{}"
+    return Found(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings))
+
+
+def _with_tiktoken(name: str) -> Found:
+    try:
+        known = known_encodings()
+        if name in known:
+            return Found(name, ranks_file(name))
+    except (ImportError, OSError) as error:
+        raise _absent(
+            name,
+            f"tiktoken cannot give this encoding: {error}",
+            "Download its .tiktoken file and give the path.",
+        ) from error
+    raise _absent(
+        name,
+        "there is no such file, and no such encoding of tiktoken's.",
+        f"Write hf://NAME@REVISION, a path, or one of {', '.join(known)}.",
+    )

@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which backend may tokenize: the fastest that gives exactly the tokens of the reference.
+
+Three of five fast libraries that were measured gave other tokens than they claimed for some texts,
+so none is trusted: each has to show it on this tokenizer, on a sample of this corpus and on the
+edge cases, and is checked again while it runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from seatrial.dataprep.tasks import Tokenizer
+from seatrial.dataprep.tokenizers.backends import (
+    BACKENDS,
+    LADDERS,
+    Encoded,
+    Model,
+    version_of,
+)
+from seatrial.dataprep.tokenizers.edge_cases import edge_cases
+from seatrial.dataprep.tokenizers.identity import model_of
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A faster backend that is not used."""
+
+    backend: str
+    """Its name, with its version when it is installed."""
+    reason: str
+    """Why not, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The backend that is used, and why none of the faster ones."""
+
+    backend: str
+    """Name, for `open_encoder`."""
+    version: str
+    """Version of its package."""
+    compared: int
+    """Texts on which it gave the tokens of the reference; 0 when it is the reference."""
+    refused: tuple[Refusal, ...]
+    """The faster ones, in order."""
+
+
+def choose_backend(tokenizer: Tokenizer, file: Path, sample: Sequence[str]) -> Choice:
+    """Try the backends from the fastest on.
+
+    Args:
+        tokenizer: The tokenizer.
+        file: Its file.
+        sample: Texts of the corpus. The reference tokenizes 2 MB a second, so a few MB will do.
+    """
+    model = model_of(tokenizer, file.read_bytes())
+    *fast, last = LADDERS[tokenizer.kind]
+    trial = _Trial(model, last, sample)
+    refused: list[Refusal] = []
+    for name in fast:
+        reason = trial.refusal(name)
+        if reason is None:
+            return Choice(name, version_of(name), trial.texts, tuple(refused))
+        refused.append(Refusal(_label(name), reason))
+    return Choice(last, version_of(last), 0, tuple(refused))
+
+
+def _label(name: str) -> str:
+    try:
+        return f"{name} {version_of(name)}"
+    except ImportError:
+        return name
+
+
+class _Trial:
+    """The texts, and the reference's tokens of them, made once for all backends."""
+
+    def __init__(self, model: Model, reference: str, sample: Sequence[str]) -> None:
+        edges = edge_cases(model.end_text)
+        as_text = replace(model, end_is_text=True)
+        self._sets = [
+            (model, "edge case", edges),
+            (as_text, "edge case with the end token as text", edges),
+            (model, "text of the sample", list(sample)),
+        ]
+        self._reference = reference
+        self._expected: list[Encoded] | None = None
+        self.texts = 2 * len(edges) + len(sample)
+
+    def _answers(self) -> list[Encoded]:
+        if self._expected is None:
+            opened = [(BACKENDS[self._reference](m), texts) for m, _, texts in self._sets]
+            self._expected = [backend.encode(texts) for backend, texts in opened]
+        return self._expected
+
+    def refusal(self, name: str) -> str | None:
+        """Why a backend may not be used, or None if it may."""
+        try:
+            version_of(name)
+        except ImportError:
+            return "it is not installed."
+        try:
+            backends = [BACKENDS[name](model) for model, _, _ in self._sets[:2]]
+            backends.append(backends[0])
+            for backend, (_, what, texts), answer in zip(
+                backends, self._sets, self._answers(), strict=True
+            ):
+                differing = first_difference(backend.encode(texts), answer)
+                if differing is not None:
+                    shown = ascii(texts[differing][:40])
+                    return f"it gives other tokens for {what} {differing}, {shown}."
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException as error:
+            # A panic of a library in Rust is no Exception.
+            return f"it fails: {str(error)[:200] or type(error).__name__}."
+        return None
+
+
+def first_difference(one: Encoded, other: Encoded) -> int | None:
+    """The number of the first text whose tokens differ; None when all are equal."""
+    (tokens, lengths), (expected, counts) = one, other
+    if np.array_equal(lengths, counts) and np.array_equal(tokens, expected):
+        return None
+    same = lengths == counts if len(lengths) == len(counts) else np.zeros(1, bool)
+    until = int(np.argmin(same)) if not same.all() else len(same)
+    # Up to there both have texts of the same lengths, so the first token that differs tells.
+    size = int(lengths[:until].sum())
+    unequal = np.flatnonzero(tokens[:size] != expected[:size])
+    if not len(unequal):
+        return until
+    return int(np.searchsorted(np.cumsum(lengths), unequal[0], side="right"))
