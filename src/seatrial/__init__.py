@@ -7,6 +7,9 @@
     load_spec(path, overrides)   the spec in a file
     validate(path, overrides)    spec, plan and notes; raises FindingsError with all that is wrong
     plan(path, overrides)        what a spec resolves to
+    prepare_data(path, ...)      raw text to verified Megatron data, resumable
+    estimate_data(path, ...)     what that would take, from a sample
+    verify_data(where)           what is wrong with prepared data
     starter(wishes, catalog)     a new spec as text, from Wishes
     recipe(name), recipe_names() the specs that come with Seatrial
     json_schema()                the JSON Schema of a spec
@@ -24,7 +27,15 @@ from seatrial.version import VERSION
 
 if TYPE_CHECKING:
     from seatrial.catalog.catalog import Catalog, Kind
-    from seatrial.client import Validation, load_spec, plan, validate
+    from seatrial.client import (
+        Validation,
+        estimate_data,
+        load_spec,
+        plan,
+        prepare_data,
+        validate,
+        verify_data,
+    )
     from seatrial.errors import (
         FindingsError,
         NotInCatalogError,
@@ -58,13 +69,16 @@ _HOMES = {
     "Where": "seatrial.findings",
     "Starter": "seatrial.recipes.starter",
     "Wishes": "seatrial.recipes.starter",
+    "estimate_data": "seatrial.client",
     "json_schema": "seatrial.spec.schema",
     "load_spec": "seatrial.client",
     "plan": "seatrial.client",
+    "prepare_data": "seatrial.client",
     "recipe": "seatrial.recipes.shipped",
     "recipe_names": "seatrial.recipes.shipped",
     "starter": "seatrial.recipes.starter",
     "validate": "seatrial.client",
+    "verify_data": "seatrial.client",
 }
 
 __all__ = [
@@ -85,13 +99,16 @@ __all__ = [
     "Where",
     "Wishes",
     "__version__",
+    "estimate_data",
     "json_schema",
     "load_spec",
     "plan",
+    "prepare_data",
     "recipe",
     "recipe_names",
     "starter",
     "validate",
+    "verify_data",
 ]
 
 

@@ -5,21 +5,38 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.engines.check import option_findings, plan_findings
-from seatrial.errors import FindingsError, UsageError
+from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.findings import Finding, Severity, has_errors
+from seatrial.hashing import digest
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
+from seatrial.rehearsal.worker_process import build_index_cache as build_engine_cache
+from seatrial.rehearsal.worker_process import worker_python
+from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
+
+if TYPE_CHECKING:
+    from seatrial.dataprep.drivers.driver import Driver
+    from seatrial.dataprep.estimate import Estimate
+    from seatrial.dataprep.prepare import Outcome
+    from seatrial.dataprep.progress import Tell
 
 PathOrText = str | PathLike[str]
 Overrides = Sequence[str] | Mapping[str, object]
 """Fields to set differently: `["cluster.nodes=4"]`, or `{"cluster.nodes": 4}`."""
+
+
+DATA_PACKAGES = ("fsspec", "numpy", "orjson", "pyarrow", "tokenizers", "zstandard")
+"""What the data extra brings and no preparation can do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,122 @@ def validate(
     if has_errors(findings):
         raise FindingsError(findings)
     return Validation(loaded.spec, resolved, tuple(findings))
+
+
+def prepare_data(
+    path: PathOrText,
+    overrides: Overrides = (),
+    *,
+    to: str | None = None,
+    driver: "str | Driver" = "local",
+    workers: int | None = None,
+    tell: "Tell | None" = None,
+) -> "Outcome":
+    """Prepare the data of a spec: raw text to verified `.bin` and `.idx`; resumable.
+
+    Args:
+        path: The spec.
+        overrides: Fields to set differently.
+        to: Where the data go, when not to where the run will look for them.
+        driver: `local`, `ray`, or a driver of your own.
+        workers: Processes at a time; as many as there are cores when absent.
+        tell: Told how far it has come.
+    """
+    require_data_extra()
+    # Loaded here, and in the functions below, because the rest needs none of the data libraries.
+    from seatrial.dataprep.prepare import prepare  # noqa: PLC0415
+
+    chosen = _driver(driver, workers) if isinstance(driver, str) else driver
+    return prepare(plan(path, overrides), chosen, to=to, tell=tell)
+
+
+def _driver(name: str, workers: int | None) -> "Driver":
+    """The driver of that name."""
+    from seatrial.dataprep.cores import usable_cores  # noqa: PLC0415
+    from seatrial.dataprep.drivers.driver import DriverName  # noqa: PLC0415
+    from seatrial.dataprep.drivers.local import LocalDriver  # noqa: PLC0415
+    from seatrial.dataprep.drivers.ray import RayDriver  # noqa: PLC0415
+
+    if name not in tuple(DriverName):
+        raise UsageError(f"there is no driver {name!r}. Use one of: {', '.join(DriverName)}.")
+    count = workers or usable_cores()
+    return RayDriver(count) if name == DriverName.RAY else LocalDriver(count)
+
+
+def verify_data(where: PathOrText, overrides: Overrides = ()) -> list[Finding]:
+    """What is wrong with a prepared data set, found by reading all of it; nothing when all is well.
+
+    `where` is the spec of a run, or the directory or address of a data set.
+    """
+    require_data_extra()
+    from seatrial.dataprep.inspection import verify_at  # noqa: PLC0415
+
+    return verify_at(data_address(where, overrides))
+
+
+def estimate_data(
+    path: PathOrText, overrides: Overrides = (), *, cores: int | None = None
+) -> "Estimate":
+    """What preparing the data of a spec would take, from a sample of its corpus."""
+    require_data_extra()
+    from seatrial.dataprep.cores import usable_cores  # noqa: PLC0415
+    from seatrial.dataprep.estimate import estimate  # noqa: PLC0415
+
+    return estimate(plan(path, overrides), cores or usable_cores())
+
+
+def build_index_cache(
+    path: PathOrText, overrides: Overrides = (), *, found_at: str | None = None
+) -> str:
+    """Build the engine's cache of sample indices for prepared data, so that no GPU waits for it.
+
+    Needs the worker extra. Gives what was done, or why nothing was, as a few words.
+
+    Args:
+        path: The spec.
+        overrides: Fields to set differently.
+        found_at: Where this machine has the data, when not where the run will look for them.
+    """
+    resolved = plan(path, overrides)
+    place = found_at or resolved.data_location
+    if resolved.spec.engine.name is not EngineName.MEGATRON:
+        return f"not needed by {resolved.spec.engine.name}"
+    if "://" in place:
+        return "not built: the engine reads it from a path; training builds it at its first start"
+    arguments = engine_arguments(resolved)
+    # Asking the engine takes some ten seconds, and another plan may need other files.
+    built = Path(place, "cache", f"built-{digest(arguments).partition(':')[2][:12]}")
+    if built.exists():
+        return f"there already, in {built.parent}"
+    try:
+        worker_python()
+    except MissingExtraError:
+        return "not built: seatrial[worker] is not installed; training builds it at its first start"
+    answer = build_engine_cache(
+        arguments, resolved.data_location, place, resolved.layout.world_size
+    )
+    if "error" in answer:
+        return f"not built: {answer['error']}"
+    built.touch()
+    return f"{answer['built'] + answer['there']:,} files in {built.parent}"
+
+
+def data_address(where: PathOrText, overrides: Overrides = ()) -> str:
+    """Where the prepared data of a spec are; the address of a data set itself stands for itself."""
+    text = str(where)
+    if text.endswith((".yaml", ".yml")) or Path(text).is_file():
+        return plan(text, overrides).data_location
+    return text
+
+
+def require_data_extra() -> None:
+    """Refuse to go on without the libraries of the data extra."""
+    missing = [name for name in DATA_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"Preparing data needs {', '.join(missing)}, which this installation does not have. "
+            "Install it with: pip install 'seatrial[data]'"
+        )
 
 
 def _texts(overrides: Overrides) -> tuple[str, ...]:

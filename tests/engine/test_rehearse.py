@@ -91,8 +91,7 @@ def test_the_engine_answers_soon(
     tmp_path: Path, overrides: list[str], said: str, bar: int, figure: Figure
 ) -> None:
     file = recipe(tmp_path, "aks-gpt3-175b")
-    words = [word for override in overrides for word in ("--set", override)]
-    answer = rehearse(tmp_path, file, "--arguments-only", "--json", *words)
+    answer = rehearse(tmp_path, file, *overrides, "--arguments-only", "--json")
     assert answer.code == 0, answer.text
     figure("times", said, minutes(answer.seconds), f"{bar} s")
     assert answer.data["ok"]
@@ -157,8 +156,7 @@ PLANS = {
 def test_plans_of_other_kinds_pass_every_drill(tmp_path: Path, name: str, figure: Figure) -> None:
     spec = SPEC.format(first="/none/a", second="/none/b", tokenizer="hf://gpt2")
     (tmp_path / "run.yaml").write_text(spec)
-    overrides = [word for change in (*PLANS[name], "cluster.nodes=2") for word in ("--set", change)]
-    answer = rehearse(tmp_path, "run.yaml", "--seed", "7", *overrides)
+    answer = rehearse(tmp_path, "run.yaml", *PLANS[name], "cluster.nodes=2", "--seed", "7")
     print(answer.text)
     assert answer.code == 0
     assert "FAILED" not in answer.text

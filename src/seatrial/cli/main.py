@@ -38,6 +38,7 @@ from seatrial.version import VERSION
 COMMANDS = {
     "init": "Write a commented run.yaml from a preset model and a cluster profile.",
     "validate": "Check specs and show what they resolve to.",
+    "data": "Prepare, estimate, verify and inspect the data of a run.",
     "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
@@ -47,7 +48,7 @@ COMMANDS = {
 
 
 NOT_YET = (
-    *("plan", "check", "data", "render", "launch", "watch", "diagnose", "checkpoints"),
+    *("plan", "check", "render", "launch", "watch", "diagnose", "checkpoints"),
     *("status", "logs", "calibrate", "report", "explain", "doctor"),
 )
 """Commands of the journey that this version does not have; asking for one says so."""

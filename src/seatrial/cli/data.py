@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial data`: from raw text to verified Megatron data."""
+
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.data_estimate import say_estimate
+from seatrial.cli.data_progress import shown_progress
+from seatrial.cli.data_summary import record_as_json, say_outcome, say_record
+from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.client import (
+    build_index_cache,
+    data_address,
+    estimate_data,
+    load_spec,
+    prepare_data,
+    require_data_extra,
+    verify_data,
+)
+from seatrial.errors import ExitCode, UsageError
+from seatrial.findings import has_errors
+
+app = typer.Typer(
+    help="Prepare, estimate, verify and inspect the data of a run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+class DriverChoice(StrEnum):
+    """Where tasks can run."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+Where = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN.YAML|DIR", help="The spec of a run, or where a prepared data set is."
+    ),
+]
+
+
+@app.command()
+def prepare(
+    file: SpecFile,
+    overrides: Overrides = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Where the data go; data.location when absent."),
+    ] = None,
+    driver: Annotated[DriverChoice, typer.Option(help="Where tasks run.")] = DriverChoice.LOCAL,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes at a time; one for each core when absent.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prepare the data of a run: raw text becomes verified .bin and .idx files, and a blend.
+
+    Start it again after any end, and it goes on where it was. Needs the data extra.
+    """
+    name = load_spec(file, overrides or ()).name
+    try:
+        with shown_progress(quiet=as_json) as tell:
+            outcome = prepare_data(
+                file, overrides or (), to=to, driver=driver, workers=workers, tell=tell
+            )
+    except KeyboardInterrupt:
+        say_error("\nStopped. Tasks that are done are kept: the same command goes on from there.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    cache = build_index_cache(file, overrides or (), found_at=outcome.address)
+    if as_json:
+        data = record_as_json(outcome.record, outcome.address) | {
+            "index_cache": cache,
+            "is_new": outcome.is_new,
+            "tasks": outcome.tasks,
+            "seconds": round(outcome.seconds, 3),
+            "cpu_seconds": round(outcome.cpu_seconds, 3),
+            "findings": [finding.to_dict() for finding in outcome.findings],
+        }
+        say_json(data)
+    else:
+        if outcome.findings:
+            say_findings(outcome.findings, sys.stdout)
+            say(f"\n{count_line(outcome.findings)}")
+        say_outcome(name, outcome, cache, str(file))
+    if has_errors(outcome.findings):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+@app.command()
+def estimate(
+    file: SpecFile,
+    overrides: Overrides = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores to prepare with; this machine's when absent.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what preparing would take: tokens, disk, core-hours and time, from a sample.
+
+    Reads a little of some files of every source. Needs the data extra.
+    """
+    found = estimate_data(file, overrides or (), cores=cores)
+    if as_json:
+        say_json(asdict(found))
+    else:
+        say_estimate(found, str(file))
+
+
+@app.command()
+def verify(where: Where, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Read all of a prepared data set again and compare it with its record.
+
+    Exit code 1 when anything is not as it should be. Needs the data extra.
+    """
+    require_data_extra()
+    from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.client
+
+    address = data_address(where, overrides or ())
+    record = record_at(address)
+    findings = verify_data(address)
+    if as_json:
+        data = record_as_json(record, address)
+        say_json(data | {"findings": [finding.to_dict() for finding in findings]})
+    else:
+        say_findings(findings)
+        if findings:
+            say_error(f"\n{count_line(findings)}")
+        if not has_errors(findings):
+            say_record(address, record, address)
+            say("verified  sizes, digests, pointers, ids, ends of documents and counts are right")
+    if has_errors(findings):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+@app.command()
+def inspect(
+    where: Where,
+    overrides: Overrides = None,
+    file: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A file of the data set; the first when absent."),
+    ] = None,
+    document: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Show this document, decoded.")
+    ] = None,
+    byte_range: Annotated[
+        str | None,
+        typer.Option("--bytes", metavar="START:END", help="Explain these bytes of the file."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what is in a prepared data set: documents decoded back, or any bytes explained.
+
+    --file takes a name with .bin or .idx; without an ending, the tokens. Needs the data extra.
+    """
+    require_data_extra()
+    from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.client
+
+    inspection = Inspection.at(data_address(where, overrides or ()), file)
+    if document is not None and byte_range is not None:
+        raise UsageError("--document and --bytes exclude each other. Give one of them.")
+    if byte_range is not None:
+        explained = inspection.explain(*_range(byte_range))
+        if as_json:
+            say_json([asdict(piece) for piece in explained])
+            return
+        for piece in explained:
+            say_text(f"{piece.meaning}", f"{piece.start:>12,}  {piece.shown:<24}  ")
+        return
+    if document is not None:
+        found = inspection.document(document)
+        if as_json:
+            say_json(asdict(found))
+            return
+        say(found.heading)
+        say(found.text)
+        return
+    if as_json:
+        say_json(record_as_json(inspection.record, inspection.address))
+        return
+    say_record(inspection.address, inspection.record, inspection.address)
+    say()
+    say(inspection.document(0).preview())
+    say(f"\nnext      seatrial data inspect {where} --document 0")
+
+
+def _range(text: str) -> tuple[int, int]:
+    """The two ends of a range of bytes."""
+    start, colon, end = text.partition(":")
+    if not (colon and start.isdigit() and end.isdigit() and int(start) < int(end)):
+        raise UsageError(f"--bytes {text} is not a range. Write for example --bytes 0:34.")
+    return int(start), int(end)

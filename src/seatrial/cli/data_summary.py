@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A prepared data set in words: tokens, lengths, bad lines, cost, place."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from seatrial.cli import tables
+from seatrial.cli.data_progress import format_core_time, format_rate, format_seconds
+from seatrial.cli.output import counted, say, say_text
+from seatrial.findings import has_errors
+from seatrial.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from seatrial.dataprep.dataset import DatasetRecord
+    from seatrial.dataprep.prepare import Outcome
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def histogram(lengths: Sequence[int]) -> str:
+    """Documents by length as one line: the i-th number counts 2^(i-1) to 2^i - 1 tokens."""
+    filled = [i for i, number in enumerate(lengths) if number and i]
+    empty = lengths[0] if lengths else 0
+    notes = [f"{counted(empty, 'document')} without text"] if empty else []
+    if not filled:
+        return ", ".join(notes) or "no documents"
+    first, last = filled[0], filled[-1]
+    most = max(lengths[1:])
+    # A bar for every class that has documents at all, so that a single long one is seen.
+    bars = "".join(
+        _BLOCKS[(number * (len(_BLOCKS) - 1) + most - 1) // most] if number else " "
+        for number in lengths[first : last + 1]
+    )
+    half = (sum(lengths) + 1) // 2
+    middle = next(i for i, seen in enumerate(accumulate(lengths)) if seen >= half)
+    notes.insert(0, f"half of the documents have fewer than {2**middle:,}")
+    return f"{2 ** (first - 1):,} ▕{bars}▏ {2**last:,} tokens; {', '.join(notes)}"
+
+
+def rows(record: "DatasetRecord") -> list[tuple[str, str, str, str]]:
+    """Source, tokens, documents and files, for each source and for each of its domains."""
+    found = []
+    for source in record.sources:
+        domains = dict.fromkeys(f.domain for f in record.files if f.source == source.name)
+        split = any(domains)
+        if split or not domains:
+            found.append(_row(record, source.name, source.name, None))
+        for domain in domains:
+            label = f"  {domain or '(none)'}" if split else source.name
+            found.append(_row(record, label, source.name, domain))
+    return found
+
+
+def _row(
+    record: "DatasetRecord", label: str, source: str, domain: str | None
+) -> tuple[str, str, str, str]:
+    """A line of the table; without a domain, all of the source."""
+    files = [
+        file for file in record.files if file.source == source and domain in (None, file.domain)
+    ]
+    return (
+        label,
+        format_count(sum(file.tokens for file in files)),
+        f"{sum(file.documents for file in files):,}",
+        f"{len(files):,}",
+    )
+
+
+def say_record(name: str, record: "DatasetRecord", address: str) -> None:
+    """What a data set holds."""
+    size = sum(file.tokens_size + file.header.size for file in record.files)
+    say_text(
+        f"{name}   {format_count(record.tokens)} tokens, {counted(record.documents, 'document')}, "
+        f"{format_bytes(size)} in {counted(len(record.files), 'pair')} of .bin and .idx",
+        rest="  ",
+    )
+    columns = (
+        tables.name("source"),
+        tables.number("tokens"),
+        tables.number("documents"),
+        tables.number("files", rank=1),
+    )
+    tables.say_table(columns, rows(record))
+    lengths = [source.lengths for source in record.sources]
+    total = [sum(column) for column in _columns(lengths)]
+    say_text(histogram(total), "lengths   ")
+    say_text(_bad(record, address), "bad       ")
+
+
+def _columns(lengths: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The same class of every source."""
+    longest = max(map(len, lengths), default=0)
+    return [[each[i] for each in lengths if i < len(each)] for i in range(longest)]
+
+
+def _bad(record: "DatasetRecord", address: str) -> str:
+    """The lines that could not be used, by reason, and where they are listed."""
+    reasons: dict[str, int] = {}
+    for source in record.sources:
+        for reason, number in source.counts.bad.items():
+            reasons[reason] = reasons.get(reason, 0) + number
+    lines = sum(source.counts.lines for source in record.sources)
+    dropped = sum(source.counts.dropped for source in record.sources)
+    left_out = f"; {counted(dropped, 'empty document')} left out" if dropped else ""
+    if not reasons:
+        return f"none of {counted(lines, 'line')}{left_out}"
+    words = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    place = f": {address}/{record.quarantine_file}" if record.quarantine_file else ""
+    return f"{sum(reasons.values()):,} of {counted(lines, 'line')} ({words}){place}{left_out}"
+
+
+def say_outcome(name: str, outcome: "Outcome", cache: str, spec: str) -> None:
+    """What a preparation came to."""
+    if not outcome.is_new:
+        say_text(f"{name} is prepared already; nothing was done.", rest="  ")
+    say_record(name, outcome.record, outcome.address)
+    if outcome.is_new:
+        say_text(_work(outcome), "work      ")
+    place = outcome.address
+    if outcome.location != outcome.address:
+        place += f"; copy it to {outcome.location}, where the run looks for it"
+    say_text(f"{place} (blend.txt, dataset.json)", "data      ")
+    say_text(cache, "cache     ")
+    if has_errors(outcome.findings):
+        say_text("mend what is said above, then run this again; the data are whole", "next      ")
+    else:
+        say(f"next      seatrial rehearse {spec}")
+
+
+def _work(outcome: "Outcome") -> str:
+    """What it cost."""
+    rate = outcome.input_bytes / outcome.seconds if outcome.seconds else 0.0
+    backends = sorted({b for source in outcome.record.sources for b in source.backends})
+    audited = sum(source.counts.audited for source in outcome.record.sources)
+    words = [
+        f"{counted(outcome.tasks, 'task')} in {format_seconds(outcome.seconds)}",
+        f"{format_rate(rate)} of input",
+        format_core_time(outcome.cpu_seconds),
+        f"{', '.join(backends)} ({counted(audited, 'document')} compared with the reference)",
+    ]
+    if outcome.again:
+        words.append(f"{counted(len(outcome.again), 'task')} tried again")
+    return ", ".join(words)
+
+
+def record_as_json(record: "DatasetRecord", address: str) -> dict[str, Any]:
+    """A data set for a program."""
+    return {
+        "address": address,
+        "list_digest": record.list_digest,
+        "tokens": record.tokens,
+        "documents": record.documents,
+        "tokenizer": {
+            "address": record.settings.tokenizer.address,
+            "sha256": record.settings.tokenizer.sha256,
+            "vocab_size": record.settings.tokenizer.vocab_size,
+        },
+        "files": [
+            {
+                "name": file.name,
+                "source": file.source,
+                "domain": file.domain,
+                "tokens": file.tokens,
+                "documents": file.documents,
+                "empty": file.empty,
+            }
+            for file in record.files
+        ],
+        "sources": [
+            {
+                "name": source.name,
+                "inputs": source.inputs,
+                "tasks": source.tasks,
+                "lines": source.counts.lines,
+                "documents": source.counts.documents,
+                "dropped": source.counts.dropped,
+                "bad": source.counts.bad,
+                "text_bytes": source.counts.text_bytes,
+                "input_bytes": source.counts.input_bytes,
+                "audited": source.counts.audited,
+                "lengths": list(source.lengths),
+                "backends": list(source.backends),
+            }
+            for source in record.sources
+        ],
+        "quarantine_file": record.quarantine_file,
+    }
