@@ -52,13 +52,13 @@ def main() -> int:
     """Replace each table that has rows."""
     page, missing = PAGE.read_text(), 0
     for name, body in rows().items():
-        between = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         found = between.search(page)
         if not found:
             print(f"docs/engine.md has no place for the table {name}", file=sys.stderr)
             missing += 1
             continue
-        text = found[1] + table(HEADS[name], list(body.values())) + found[2]
+        text = found[1] + table(HEADS[name], list(body.values())) + "\n" + found[2]
         page = page[: found.start()] + text + page[found.end() :]
         print(f"{name}: {len(body)} rows")
     PAGE.write_text(page)
