@@ -4,6 +4,7 @@
 
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -53,6 +54,8 @@ NOT_YET = (
 )
 """Commands of the journey that this version does not have; asking for one says so."""
 
+TERMINATED = 143
+"""What a shell reports of a program that was asked to end (128 + SIGTERM)."""
 CLOSED_PIPE = 141
 """What a shell reports of a program whose reader has gone (128 + SIGPIPE)."""
 
@@ -156,6 +159,8 @@ def main() -> NoReturn:
         say_error("seatrial: the output cannot be written: it is closed.")
         sys.exit(ExitCode.USAGE)
     prepare_streams()
+    # Asked to end, a command ends what it has started, as it does after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         sys.exit(_run())
     except OutputLostError as lost:
