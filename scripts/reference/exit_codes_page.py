@@ -3,9 +3,15 @@
 """The page of exit codes and of the exceptions behind them."""
 
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import walk_packages
 
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, page, table
+from seatrial import dataprep
 from seatrial.errors import ExitCode, SeatrialError
+
+ERRORS = "seatrial.errors"
+"""Where the exceptions are that every part may raise."""
 
 INTRODUCTION = """\
 Every command ends with one of these codes, so that a script can tell what happened without reading
@@ -31,6 +37,9 @@ def exit_codes_page() -> str:
     """The text of the page."""
     docs = docs_of(ExitCode, [member.name for member in ExitCode])
     rows = [(code(member.value), member.name, docs[member.name]) for member in ExitCode]
+    for module in walk_packages(dataprep.__path__, f"{dataprep.__name__}."):
+        # What nobody has imported yet has no exceptions.
+        import_module(module.name)
     errors = list(_tree(SeatrialError))
     return page(
         "# Exit codes",
@@ -55,5 +64,7 @@ def exit_codes_page() -> str:
 def _tree(error: type[SeatrialError], depth: int = 0) -> Iterator[tuple[str, type[SeatrialError]]]:
     """An exception and those derived from it, each with its indentation."""
     yield "    " * depth, error
-    for below in error.__subclasses__():
+    own = [e for e in error.__subclasses__() if e.__module__.startswith("seatrial.")]
+    # Those of the base in the order in which they stand there; the others as a dictionary has them.
+    for below in sorted(own, key=lambda e: "" if e.__module__ == ERRORS else e.__name__):
         yield from _tree(below, depth + 1)
