@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,7 @@ import zstandard
 
 from scripts import measure_merge
 from scripts.bench.corpora import Corpus, cut, link, shards_of, stand_in
-from scripts.bench.figures import Figure, figures, table
+from scripts.bench.figures import ROUNDS, Figure, caveat, figures, table
 from scripts.bench.measured import Run, measure
 
 ROOT = Path(__file__).parents[1]
@@ -231,16 +232,28 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": names[0] if names else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
-        "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "packages": {name: version(name) for name in packages},
     }
 
 
+def busy_seconds() -> float:
+    """CPU-seconds that all programs of this machine have used since it started."""
+    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, softirq = map(int, words[:7])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    """CPU-seconds of this program and of all that it has run."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def write(
     bench: Bench, corpora: dict[str, Any], found: list[Figure], about: dict[str, Any]
-) -> None:
-    """Write all that was measured."""
+) -> dict[str, Any]:
+    """Write all that was measured, and give it."""
     sizes = {
         part: {
             form: {
@@ -255,18 +268,18 @@ def write(
     result = about | {"corpora": sizes, "figures": rows, "runs": bench.runs}
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(json.dumps(result | {"digests": bench.digests}, indent=1), encoding="utf-8")
+    return result
 
 
 def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description="Measure data preparation.")
     parser.add_argument("--short", action="store_true", help="a slice, once, within a minute")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--slice", type=float, default=80, help="MB for the baseline (80)")
     parser.add_argument("--no-ray", dest="ray", action="store_false")
     options = parser.parse_args()
-    began = time.monotonic()
-    about = {"short": options.short, "machine": machine()}
+    began, others = time.monotonic(), busy_seconds() - own_seconds()
     with tempfile.TemporaryDirectory(prefix="seatrial-bench-") as name:
         work = Path(name)
         bench = Bench(work, unpack_tokenizer(work / "tokenizer"), worker_python())
@@ -276,11 +289,14 @@ def main() -> int:
             print(f"DIFFERENT OUTPUT: {error}", file=sys.stderr)
             return 1
         found = figures(bench.runs, corpora, judged=not options.short)
-        write(bench, corpora, found, about)
+        seconds = time.monotonic() - began
+        others = (busy_seconds() - own_seconds() - others) / seconds
+        about = {"short": options.short, "machine": machine() | {"cores_of_others": others}}
+        result = write(bench, corpora, found, about)
     print(
         f"\n{table(found)}\n\noutputs are the same byte for byte: "
         f"baseline, 1 worker, 2 workers{', Ray' if options.ray and not options.short else ''}\n"
-        f"{OUTPUT.relative_to(ROOT)} after {time.monotonic() - began:.0f} s"
+        f"{OUTPUT.relative_to(ROOT)} after {seconds:.0f} s\n{caveat(result)}"
     )
     return 0
 

@@ -7,7 +7,8 @@
 At least 300 MB of unrepeated English text and 50 MB in other languages, as `.jsonl.zst` shards in
 the schema of SlimPajama, in the cache beside the environments. Packages come through the machine's
 own package manager; their pages are cut at headings into documents; a paragraph that was seen
-before is left out, so that no text occurs twice (short ones, as in headings and lists, may). The
+before is left out (short ones, as in headings and lists, may come again); how much is still alike
+is measured by `scripts/corpus/repetition.py`. The
 same versions of the packages give the same text, whose digest is printed. Started again after a
 kill, it goes on with the packages that are not done. Takes a few minutes and about 1 GB of memory.
 """
@@ -29,9 +30,9 @@ from typing import Any, BinaryIO
 import zstandard
 
 from scripts.corpus import packages
-from scripts.corpus.documents import documents_of, reader_of, text_of
+from scripts.corpus.documents import documents_of, html_sections, reader_of, text_of
 
-VERSION = "1"
+VERSION = "2"
 """Counts up when the same packages would give another text."""
 PARTS = {"english": (packages.ENGLISH, 16, 300e6), "multilingual": (packages.MULTILINGUAL, 4, 50e6)}
 """Packages, shards and the least bytes of text of each part."""
@@ -51,10 +52,14 @@ def home() -> Path:
 def extract(deb: Path, left_out: str, staged: Path) -> None:
     """Write the documents of a package, a list of paragraphs each, into a file of its own."""
     whole = staged.with_suffix(f".{os.getpid()}")
+    # Beside pages, plain texts, Markdown and manual pages hold the same text in another form.
+    has_pages = any(reader_of(path) is html_sections for path in packages.names(deb))
     with whole.open("wb") as file, zstandard.ZstdCompressor(LEVEL).stream_writer(file) as output:
         for path, data in packages.files(deb):
             reader = reader_of(path)
             if reader is None or search(left_out, path):
+                continue
+            if has_pages and reader is not html_sections:
                 continue
             for blocks in documents_of(reader(text_of(path, data))):
                 output.write(json.dumps(blocks, ensure_ascii=False).encode() + b"\n")

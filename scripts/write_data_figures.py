@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.figures import STAGES, Best, Figure, table
+from scripts.bench.figures import STAGES, Best, Figure, caveat, table
 from scripts.project_data_cost import projection
 
 ROOT = Path(__file__).parents[1]
@@ -26,18 +26,18 @@ def figures_text(result: Mapping[str, Any]) -> str:
     lines = table([Figure(**row) for row in kept])
     rounds = max(len(runs) for runs in result["runs"].values())
     head = f"{machine['cores']} cores of {machine['cpu']}, Python {machine['python']}, {packages}."
-    load = f"Best of {rounds}; load of the machine before it began: {machine['load_before']:.1f}."
-    return f"{head} {load}\n\n```text\n{lines}\n```"
+    load = f"Best of {rounds}; other programs kept {machine['cores_of_others']:.2f} cores busy."
+    note = caveat(result)
+    return f"{head} {load}{f'\n\n**{note}**' if note else ''}\n\n```text\n{lines}\n```"
 
 
 def stages_text(result: Mapping[str, Any]) -> str:
     """Where the time of the tasks goes."""
     best = Best(result["runs"])
-    whole = best.found("stages english", "all")
+    found = best.stages("english")
     rows = ["| stage | CPU-s | share |", "|---|---|---|"]
     for stage in STAGES[:-1]:
-        seconds = best.found("stages english", stage)
-        rows.append(f"| {stage} | {seconds:.2f} | {seconds / whole:.0%} |")
+        rows.append(f"| {stage} | {found[stage]:.2f} | {found[stage] / found['all']:.0%} |")
     return "\n".join(rows)
 
 

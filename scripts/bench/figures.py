@@ -11,6 +11,14 @@ from scripts.bench.corpora import Corpus
 STAGES = ("decompressing", "parsing", "tokenizing", "rest", "all")
 """What scripts/bench/stages.py measures."""
 
+ROUNDS = 3
+"""Rounds of a full benchmark."""
+QUIET = 0.25
+"""Cores that other programs may keep busy before wall times can no longer be compared.
+
+Ray's own processes count as others, because nobody waits for them: about 0.1 over a benchmark.
+"""
+
 Runs = Mapping[str, list[dict[str, Any]]]
 """Measurements by name."""
 
@@ -66,6 +74,11 @@ class Best:
     def found(self, name: str, key: str) -> float:
         """Least of a value that the program printed."""
         return min(float(run["found"][key]) for run in self._runs[name])
+
+    def stages(self, part: str) -> dict[str, float]:
+        """The stages of one run, the one with the least CPU: they are differences of each other."""
+        runs = [run["found"] for run in self._runs[f"stages {part}"]]
+        return dict(min(runs, key=lambda found: float(found["all"])))
 
     def phases(self, name: str) -> dict[str, float]:
         """Wall time of the phases in the quickest run."""
@@ -147,10 +160,9 @@ def _of_part(best: Best, part: str, forms: Mapping[str, Corpus]) -> list[Figure]
 
 def _of_stages(best: Best, part: str) -> list[Figure]:
     """Where the CPU time of the tasks goes, beside assembling, verifying and the start."""
-    name = f"stages {part}"
+    found = best.stages(part)
     return [
-        Figure(f"{part}: tasks in one process: {stage}", best.found(name, stage), "CPU-s")
-        for stage in STAGES
+        Figure(f"{part}: tasks in one process: {stage}", found[stage], "CPU-s") for stage in STAGES
     ]
 
 
@@ -201,6 +213,23 @@ def _of_merge(best: Best) -> list[Figure]:
             memory = best.memory(name) / 2**20
             rows.append(Figure(f"merge of {documents:,} documents: most memory", memory, "MiB"))
     return rows
+
+
+def caveat(result: Mapping[str, Any]) -> str:
+    """What keeps the figures from being final; empty when nothing does."""
+    reasons = []
+    rounds = min(len(runs) for runs in result["runs"].values())
+    if rounds < ROUNDS:
+        reasons.append(f"{rounds} of {ROUNDS} rounds")
+    others, cores = float(result["machine"]["cores_of_others"]), result["machine"]["cores"]
+    if others > QUIET:
+        reasons.append(f"other programs kept {others:.1f} of {cores} cores busy meanwhile")
+    if not reasons:
+        return ""
+    return (
+        f"Provisional: {' and '.join(reasons)}. Ratios of wall times (workers, Ray) then say "
+        "nothing, whatever stands beside them, and those of CPU times little near their bar."
+    )
 
 
 def table(found: list[Figure]) -> str:

@@ -21,7 +21,7 @@ class Package:
     domain: str
     """What its documents say as their `redpajama_set_name`."""
     left_out: str = r"\Z\A"
-    """Pattern of paths to leave out: the same text in another form, or in English."""
+    """Pattern of paths to leave out: the same text in another form, or in another language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,11 @@ def _packages(domain: str, names: str) -> list[Package]:
 
 
 ENGLISH: tuple[Package, ...] = (
-    *_packages("kernel", "linux-doc-6.1 dpdk-doc manpages manpages-dev freebsd-manpages"),
-    Package("anarchism", "books", r"\.txt"),
-    *_packages("books", "dict-gcide dict-foldoc dict-jargon debian-policy debian-reference-en"),
+    Package("linux-doc-6.1", "kernel", r"/translations/"),
+    *_packages("kernel", "dpdk-doc manpages manpages-dev freebsd-manpages"),
+    *_packages(
+        "books", "anarchism dict-gcide dict-foldoc dict-jargon debian-policy debian-reference-en"
+    ),
     *_packages("languages", "openjdk-17-doc python3.11-doc libstdc++-12-doc"),
     # Its manual pages are made from its pod files.
     Package("perl-doc", "languages", r"/share/man/"),
@@ -113,6 +115,16 @@ def download(wanted: Sequence[Candidate], directory: Path) -> None:
             digest = file_digest(stream, "sha256").hexdigest()
         file.rename(file_of(by_digest[digest], directory))
     fresh.rmdir()
+
+
+def names(deb: Path) -> list[str]:
+    """Paths of everything in a package."""
+    words = ["dpkg-deb", "--fsys-tarfile", str(deb)]
+    with (
+        subprocess.Popen(words, stdout=subprocess.PIPE) as unpacking,
+        tarfile.open(fileobj=unpacking.stdout, mode="r|") as archive,
+    ):
+        return [member.name for member in archive if member.isfile()]
 
 
 def files(deb: Path) -> Iterator[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scripts.bench.corpora import Corpus
-from scripts.bench.figures import STAGES, Figure, figures, table
+from scripts.bench.figures import STAGES, Best, Figure, caveat, figures, table
 from scripts.bench.measured import measure
 
 
@@ -71,3 +71,21 @@ def test_cpu_of_grandchildren_counts() -> None:
 def test_a_program_that_fails_ends_the_benchmark_with_its_words() -> None:
     with pytest.raises(SystemExit, match="sorry"):
         measure([sys.executable, "-c", "raise SystemExit('sorry')"])
+
+
+@pytest.mark.parametrize(
+    ("rounds", "others", "words"),
+    [(3, 0.1, ""), (1, 0.1, "1 of 3 rounds"), (3, 1.5, "1.5 of 2 cores")],
+)
+def test_figures_that_are_not_final_say_so(rounds: int, others: float, words: str) -> None:
+    found = caveat(
+        {"runs": {"a": [1] * rounds}, "machine": {"cores": 2, "cores_of_others": others}}
+    )
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def test_stages_are_those_of_one_run() -> None:
+    found = [(1, 1, 5, 1, 8), (2, 2, 3, 0, 7)]
+    runs = [run(9, 9.0, dict(zip(STAGES, values, strict=True))) for values in found]
+    assert Best({"stages english": runs}).stages("english")["decompressing"] == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from scripts.corpus import packages
 from scripts.corpus.documents import (
     documents_of,
     html_sections,
@@ -16,7 +17,8 @@ from scripts.corpus.documents import (
     reader_of,
     text_of,
 )
-from scripts.make_corpus import Seen, Shards
+from scripts.corpus.repetition import runs_of
+from scripts.make_corpus import Seen, Shards, extract
 
 
 def test_a_page_is_cut_at_headings_and_loses_what_surrounds_it() -> None:
@@ -83,3 +85,23 @@ def test_documents_go_to_the_shards_in_turn(tmp_path: Path) -> None:
     assert [document["text"] for document in documents] == ["a", "c"]
     assert documents[0]["meta"] == {"redpajama_set_name": "books"}
     assert shards.summary()["text_bytes"] == 4
+
+
+def test_the_same_run_of_words_is_looked_at_wherever_it_stands() -> None:
+    text = " ".join(f"word{number}" for number in range(2000))
+    runs = runs_of(text)
+    assert runs
+    assert set(runs) <= set(runs_of(f"Something else before, {text.upper()} and after."))
+
+
+def test_beside_pages_other_forms_of_the_text_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "the same text in another form " * 100
+    content = [("./doc/a.html", f"<p>{long}"), ("./doc/a.md.gz", ""), ("./doc/a.txt", long)]
+    pages = [(path, text.encode()) for path, text in content]
+    monkeypatch.setattr(packages, "names", lambda _: [path for path, _ in pages])
+    monkeypatch.setattr(packages, "files", lambda _: iter(pages))
+    extract(tmp_path / "x.deb", r"\Z\A", tmp_path / "x.zst")
+    with zstandard.open(tmp_path / "x.zst", "rt", encoding="utf-8") as lines:
+        assert [json.loads(line) for line in lines] == [[long.strip()]]
