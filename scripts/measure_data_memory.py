@@ -25,9 +25,9 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from seatrial.dataprep.kernel import run_task
-from seatrial.dataprep.local_store import LocalStore
-from seatrial.dataprep.tasks import (
+from seatrial.dataprep.kernel.run import run_task
+from seatrial.dataprep.stores.local import LocalStore
+from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
     Settings,

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.dataprep.assemble import assemble
-from seatrial.dataprep.dataset import DatasetRecord, summarize
-from seatrial.dataprep.local_store import LocalStore
-from seatrial.dataprep.records import Counts, PartFile, PartRecord
-from seatrial.dataprep.tasks import (
+from seatrial.dataprep.output.assemble import assemble
+from seatrial.dataprep.output.dataset import DatasetRecord, summarize
+from seatrial.dataprep.stores.local import LocalStore
+from seatrial.dataprep.tasks.records import Counts, PartFile, PartRecord
+from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
     Settings,
@@ -39,7 +39,7 @@ from seatrial.dataprep.tasks import (
     freeze,
     thaw,
 )
-from seatrial.dataprep.verify import verify
+from seatrial.dataprep.verification.verify import verify
 
 PARTS = 16
 LENGTH = 8

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from seatrial.dataprep.bundling import bundle
-from seatrial.dataprep.inputs import list_inputs
-from seatrial.dataprep.tasks import (
+from seatrial.dataprep.inputs.access import list_inputs
+from seatrial.dataprep.tasks.bundling import bundle
+from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
     Settings,

@@ -33,7 +33,7 @@ PASSES = 4
 FINISHING = ("assembling", "verifying")
 """Phases that work on several files at a time, but on each in one thread."""
 FINISHING_THREADS = 8
-"""How many files at a time (seatrial.dataprep.assemble); the benchmark has only one."""
+"""How many files at a time (seatrial.dataprep.output.assemble); the benchmark has only one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ import time
 import zstandard
 
 from seatrial.client import plan
-from seatrial.dataprep.documents import read_documents
-from seatrial.dataprep.frozen import freeze_into
-from seatrial.dataprep.inputs import open_input
-from seatrial.dataprep.kernel import run_task
+from seatrial.dataprep.documents.reading import read_documents
+from seatrial.dataprep.inputs.access import open_input
+from seatrial.dataprep.kernel.run import run_task
 from seatrial.dataprep.prepare import list_tasks
-from seatrial.dataprep.stores import store_at
-from seatrial.dataprep.tasks import Task, TaskList, thaw
-from seatrial.dataprep.tokenizer_file import tokenizer_path
+from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.tasks.frozen import freeze_into
+from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
+from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 
 
 def decompressing(task: Task) -> float:

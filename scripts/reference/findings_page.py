@@ -9,8 +9,8 @@ from itertools import groupby
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from scripts.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
-from seatrial.dataprep.dataset_codes import DatasetCode
-from seatrial.dataprep.input_codes import InputCode
+from seatrial.dataprep.inputs.codes import InputCode
+from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.engines.engine import EngineCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where

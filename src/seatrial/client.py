@@ -126,7 +126,7 @@ def prepare_data(
 
 def _driver(name: str, workers: int | None) -> "Driver":
     """The driver of that name."""
-    from seatrial.dataprep.cores import usable_cores  # noqa: PLC0415
+    from seatrial.dataprep.drivers.cores import usable_cores  # noqa: PLC0415
     from seatrial.dataprep.drivers.driver import DriverName  # noqa: PLC0415
     from seatrial.dataprep.drivers.local import LocalDriver  # noqa: PLC0415
     from seatrial.dataprep.drivers.ray import RayDriver  # noqa: PLC0415
@@ -153,7 +153,7 @@ def estimate_data(
 ) -> "Estimate":
     """What preparing the data of a spec would take, from a sample of its corpus."""
     require_data_extra()
-    from seatrial.dataprep.cores import usable_cores  # noqa: PLC0415
+    from seatrial.dataprep.drivers.cores import usable_cores  # noqa: PLC0415
     from seatrial.dataprep.estimate import estimate  # noqa: PLC0415
 
     return estimate(plan(path, overrides), cores or usable_cores())

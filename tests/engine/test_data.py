@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer as Reference
 
-from seatrial.dataprep.assemble import assemble
-from seatrial.dataprep.blend import Blend, Needs, blend
-from seatrial.dataprep.dataset import DataFile
-from seatrial.dataprep.splits import Shares, Split, SplitFile, split_counts
+from seatrial.dataprep.blends.blend import Blend, Needs, blend
+from seatrial.dataprep.blends.splits import Shares, Split, SplitFile, split_counts
+from seatrial.dataprep.output.assemble import assemble
+from seatrial.dataprep.output.dataset import DataFile
 from seatrial.engines.megatron.flags import Arguments, command_line
 from seatrial.rehearsal.worker_process import worker_python
 from tests.engine.toy import DENSE, start

@@ -14,8 +14,8 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
-from seatrial.dataprep.object_files import KINDS
-from seatrial.dataprep.patience import Patience
+from seatrial.dataprep.stores.object_files import KINDS
+from seatrial.dataprep.stores.patience import Patience
 from tests.stores.faults import Faults, spoilt
 from tests.stores.servers import ask, azurite, azurite_connection, fake_gcs
 

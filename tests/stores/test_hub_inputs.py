@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.dataprep.inputs import list_inputs, open_input
-from seatrial.dataprep.patience import Patience
-from seatrial.dataprep.selection import InputError
-from seatrial.dataprep.store import StoreError
-from seatrial.dataprep.tasks import InputFile
+from seatrial.dataprep.inputs.access import list_inputs, open_input
+from seatrial.dataprep.inputs.selection import InputError
+from seatrial.dataprep.stores.patience import Patience
+from seatrial.dataprep.stores.store import StoreError
+from seatrial.dataprep.tasks.task_list import InputFile
 from seatrial.spec.data import DataSource
 from tests.stores.conftest import QUICK, noise
 from tests.stores.faults import Fault, Faults, spoilt

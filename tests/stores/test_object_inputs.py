@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from seatrial.dataprep.inputs import list_inputs, open_input
-from seatrial.dataprep.object_store import ObjectStore
-from seatrial.dataprep.selection import InputError
-from seatrial.dataprep.store import StoreError
-from seatrial.dataprep.tasks import InputFormat
+from seatrial.dataprep.inputs.access import list_inputs, open_input
+from seatrial.dataprep.inputs.selection import InputError
+from seatrial.dataprep.stores.objects import ObjectStore
+from seatrial.dataprep.stores.store import StoreError
+from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.spec.data import DataSource
 from tests.stores.conftest import QUICK, Running, noise
 from tests.stores.faults import Fault

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from seatrial.dataprep.object_store import ObjectStore
-from seatrial.dataprep.store import StoredFile, StoreError, UnsafePathError
+from seatrial.dataprep.stores.objects import ObjectStore
+from seatrial.dataprep.stores.store import StoredFile, StoreError, UnsafePathError
 from tests.stores.conftest import QUICK, Running, noise
 from tests.stores.faults import Fault
 

@@ -13,7 +13,7 @@ from seatrial.findings import has_errors
 from seatrial.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from seatrial.dataprep.dataset import DatasetRecord
+    from seatrial.dataprep.output.dataset import DatasetRecord
     from seatrial.dataprep.prepare import Outcome
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -19,12 +19,12 @@ from typing import BinaryIO
 
 import numpy as np
 
-from seatrial.dataprep.documents import read_documents
-from seatrial.dataprep.index_file import token_type
-from seatrial.dataprep.inputs import open_input
+from seatrial.dataprep.documents.reading import read_documents
+from seatrial.dataprep.documents.sampling import inputs_of, sample_texts, spread
+from seatrial.dataprep.inputs.access import open_input
+from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.prepare import list_tasks
-from seatrial.dataprep.sampling import inputs_of, sample_texts, spread
-from seatrial.dataprep.tasks import InputFile, SourceSettings, TaskList, thaw
+from seatrial.dataprep.tasks.task_list import InputFile, SourceSettings, TaskList, thaw
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.selection import choose_backend
 from seatrial.errors import UsageError

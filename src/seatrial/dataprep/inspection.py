@@ -11,16 +11,16 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from seatrial.dataprep.dataset import RECORD_FILE, DataFile, DatasetRecord
-from seatrial.dataprep.frozen import finished_record
-from seatrial.dataprep.index_file import token_type
-from seatrial.dataprep.store import Store
-from seatrial.dataprep.stored_index import StoredIndex
-from seatrial.dataprep.stores import store_at
+from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
+from seatrial.dataprep.output.finished import finished_record
+from seatrial.dataprep.output.index_file import token_type
+from seatrial.dataprep.output.stored_index import StoredIndex
+from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tokenizers.backends import LADDERS
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.identity import describe, model_of
-from seatrial.dataprep.verify import verify
+from seatrial.dataprep.verification.verify import verify
 from seatrial.errors import SeatrialError, UsageError
 from seatrial.findings import Finding
 from seatrial.naming import nearest

@@ -10,35 +10,28 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seatrial.dataprep.assemble import DamagedPartsError, assemble, forget_assembled
-from seatrial.dataprep.backend_choice import chosen_backend, distrust
-from seatrial.dataprep.blend import BLEND_FILE
-from seatrial.dataprep.blending import run_blend
-from seatrial.dataprep.bundling import bundle
-from seatrial.dataprep.conservation import check_conserved
-from seatrial.dataprep.dataset import RECORD_FILE, DatasetRecord, summarize
+from seatrial.dataprep.blends.blend import BLEND_FILE
+from seatrial.dataprep.blends.blending import run_blend
 from seatrial.dataprep.drivers.driver import Again, Driver, Job
-from seatrial.dataprep.frozen import (
-    OtherDataError,
-    finished_record,
-    forget,
-    freeze_into,
-    load_records,
-    remove_orphans,
-    remove_work,
-)
-from seatrial.dataprep.input_codes import InputCode
-from seatrial.dataprep.inputs import list_inputs
+from seatrial.dataprep.inputs.access import list_inputs
+from seatrial.dataprep.inputs.codes import InputCode
+from seatrial.dataprep.inputs.sources import raw_sources, settings_of
+from seatrial.dataprep.output.assemble import DamagedPartsError, assemble, forget_assembled
+from seatrial.dataprep.output.conservation import check_conserved
+from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord, summarize
+from seatrial.dataprep.output.finished import OtherDataError, finished_record, remove_work
+from seatrial.dataprep.output.quarantine import collect_quarantine
 from seatrial.dataprep.progress import Phase, Progress, Tell, Tracker
-from seatrial.dataprep.quarantine import collect_quarantine
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.sources import raw_sources, settings_of
-from seatrial.dataprep.store import Store
-from seatrial.dataprep.stores import store_at
-from seatrial.dataprep.tasks import TaskList, freeze, thaw
-from seatrial.dataprep.tokenizer_file import tokenizer_path
+from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.bundling import bundle
+from seatrial.dataprep.tasks.frozen import forget, freeze_into, load_records, remove_orphans
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import TaskList, freeze, thaw
+from seatrial.dataprep.tokenizers.choice import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.identity import describe
-from seatrial.dataprep.verify import verify
+from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
+from seatrial.dataprep.verification.verify import verify
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, has_errors
 from seatrial.planning.plan import Plan

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seatrial.dataprep.drivers.driver import Again, Done, Event, Moved
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.tasks import TaskList
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import TaskList
 
 
 class Phase(StrEnum):

@@ -22,7 +22,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from seatrial.dataprep.attempts import is_dead, new_attempt
+from seatrial.dataprep.stores.attempts import is_dead, new_attempt
 from seatrial.worker.settings import settings
 
 BUILDING = ".building-"

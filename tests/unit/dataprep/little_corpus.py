@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from seatrial.dataprep.drivers.driver import Done, Event, MakeJob, line_of
 from seatrial.dataprep.drivers.work import Bench
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.tasks import Task, TaskList
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import Task, TaskList
 
 TEXT = (
     "the ship leaves port at dawn with a full load of tokens and every sailor has read the plan "

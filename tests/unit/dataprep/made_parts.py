@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from seatrial.dataprep.index_file import token_type
-from seatrial.dataprep.records import Counts, PartFile, PartRecord, part_prefix, record_file
-from seatrial.dataprep.store import Store
-from seatrial.dataprep.tasks import (
+from seatrial.dataprep.output.index_file import token_type
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.records import Counts, PartFile, PartRecord, part_prefix, record_file
+from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
     Settings,

@@ -4,10 +4,10 @@
 
 from pathlib import Path
 
-from seatrial.dataprep.kernel import run_task
-from seatrial.dataprep.local_store import LocalStore
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.tasks import (
+from seatrial.dataprep.kernel.run import run_task
+from seatrial.dataprep.stores.local import LocalStore
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
     Settings,

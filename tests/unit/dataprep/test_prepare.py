@@ -12,19 +12,21 @@ from pathlib import Path
 import pytest
 
 from seatrial.client import plan, prepare_data
-from seatrial.dataprep.attempts import dead_files, is_dead, new_attempt
-from seatrial.dataprep.blend import BLEND_FILE
+from seatrial.dataprep.blends.blend import BLEND_FILE
 from seatrial.dataprep.drivers.driver import Again, Done, Driver, Event, MakeJob, line_of
 from seatrial.dataprep.drivers.local import LocalDriver
 from seatrial.dataprep.drivers.work import Bench
-from seatrial.dataprep.frozen import OtherDataError, load_records
-from seatrial.dataprep.input_codes import BadInputError, InputCode
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.inspection import Inspection, record_at, verify_at
-from seatrial.dataprep.local_store import LocalStore
+from seatrial.dataprep.output.finished import OtherDataError
 from seatrial.dataprep.prepare import Outcome, list_tasks, prepare
 from seatrial.dataprep.progress import Phase, Progress
-from seatrial.dataprep.records import PartRecord, tasks_file
-from seatrial.dataprep.tasks import Task, TaskList, thaw
+from seatrial.dataprep.stores.attempts import is_dead, new_attempt
+from seatrial.dataprep.stores.local import LocalStore
+from seatrial.dataprep.tasks.frozen import load_records
+from seatrial.dataprep.tasks.leftovers import dead_files
+from seatrial.dataprep.tasks.records import PartRecord, tasks_file
+from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
 from seatrial.errors import FindingsError, UsageError
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, documents, write_corpus
 
@@ -188,7 +190,7 @@ def test_the_blend_has_the_paths_of_training_wherever_the_data_go(
 
 def dead_attempt() -> str:
     """The name of an attempt whose process has ended."""
-    script = "from seatrial.dataprep.attempts import new_attempt; print(new_attempt())"
+    script = "from seatrial.dataprep.stores.attempts import new_attempt; print(new_attempt())"
     done = subprocess.run([sys.executable, "-c", script], stdout=-1, text=True, check=True)
     return done.stdout.strip()
 

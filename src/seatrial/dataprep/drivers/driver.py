@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.tasks import Task, TaskList, freeze
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import Task, TaskList, freeze
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, Severity, Where
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
 from seatrial.dataprep.drivers.driver import Again, Done, Event, MakeJob, Moved, failure, line_of
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.tasks import Task, TaskList
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import Task, TaskList
 
 LARGEST_MEMORY = 640 << 20
 """A worker that holds more bytes than this after a task is replaced by a new one.

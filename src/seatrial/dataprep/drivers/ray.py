@@ -28,8 +28,9 @@ from seatrial.dataprep.drivers.driver import (
     line_of,
 )
 from seatrial.dataprep.drivers.local import LARGEST_MEMORY
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.tasks import Task, TaskList
+from seatrial.dataprep.kernel.memory import memory_in_use
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import Task, TaskList
 from seatrial.errors import MissingExtraError, SeatrialError
 
 ADDRESS = "RAY_ADDRESS"
@@ -165,9 +166,9 @@ _benches: dict[str, Any] = {}
 def do_task(job: str, line: str) -> dict[str, Any]:
     """In a process of Ray: do the task of a line."""
     # Imported where tasks run; the driver itself has no use for it.
-    from seatrial.dataprep.drivers.work import Bench, held_memory  # noqa: PLC0415
+    from seatrial.dataprep.drivers.work import Bench  # noqa: PLC0415
 
-    if job not in _benches or held_memory() > LARGEST_MEMORY:
+    if job not in _benches or memory_in_use() > LARGEST_MEMORY:
         _benches.clear()
         _benches[job] = Bench(Job.from_json(job))
     answer: dict[str, Any] = _benches[job].attempt(line)

@@ -19,13 +19,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.dataprep.backend_choice import chosen_backend
 from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.work import Bench
-from seatrial.dataprep.frozen import finished_record, remove_work
-from seatrial.dataprep.records import PartRecord
-from seatrial.dataprep.stores import store_at
-from seatrial.dataprep.tasks import TaskList, thaw
+from seatrial.dataprep.output.finished import finished_record, remove_work
+from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.task_list import TaskList, thaw
+from seatrial.dataprep.tokenizers.choice import chosen_backend
 from seatrial.errors import ExitCode, SeatrialError, UsageError
 
 INDEX = "JOB_COMPLETION_INDEX"

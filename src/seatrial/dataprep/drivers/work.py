@@ -2,22 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens in a process that does tasks, whoever has placed it there."""
 
-import resource
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
-from seatrial.dataprep.attempts import files_of, new_attempt
 from seatrial.dataprep.drivers.driver import Job
-from seatrial.dataprep.kernel import run_task
-from seatrial.dataprep.records import PartRecord, record_file
-from seatrial.dataprep.stores import store_at
-from seatrial.dataprep.tasks import Task, TaskList, thaw
-from seatrial.dataprep.tokenizer_file import tokenizer_path
+from seatrial.dataprep.kernel.run import run_task
+from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.stores.attempts import new_attempt
+from seatrial.dataprep.tasks.leftovers import files_of
+from seatrial.dataprep.tasks.records import PartRecord, record_file
+from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
+from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 from seatrial.errors import FindingsError, SeatrialError
 
 
@@ -66,13 +64,3 @@ def _told(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError | EOFError | MemoryError):
         return {"kind": "system", "text": str(error) or type(error).__name__}
     return {"kind": "defect", "text": format_exc()}
-
-
-def held_memory() -> int:
-    """Bytes that this process holds."""
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most << 10
-    return int(pages) * resource.getpagesize()

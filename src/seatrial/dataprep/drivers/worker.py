@@ -18,7 +18,8 @@ from importlib import import_module
 from typing import Any
 
 from seatrial.dataprep.drivers.driver import Job
-from seatrial.dataprep.drivers.work import Bench, held_memory
+from seatrial.dataprep.drivers.work import Bench
+from seatrial.dataprep.kernel.memory import memory_in_use
 
 _EVERY = 0.2
 """Seconds between two messages of progress."""
@@ -37,7 +38,7 @@ def main() -> None:
     while True:
         line = lines.get()
         answer = bench.attempt(line.decode(), _Reporter(output).read)
-        _tell(output, answer | {"memory": held_memory()})
+        _tell(output, answer | {"memory": memory_in_use()})
 
 
 def _warm_up() -> None:

@@ -1,2 +1,0 @@
-# SPDX-FileCopyrightText: The Seatrial authors
-# SPDX-License-Identifier: Apache-2.0

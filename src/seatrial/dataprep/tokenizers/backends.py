@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.dataprep.tasks import TokenizerKind
+from seatrial.dataprep.tasks.task_list import TokenizerKind
 from seatrial.dataprep.tokenizers.tiktoken_file import encoding_of
 
 type Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.dataprep.tasks import Tokenizer
+from seatrial.dataprep.tasks.task_list import Tokenizer
 from seatrial.dataprep.tokenizers.backends import BACKENDS, LADDERS, Encoded, Model, version_of
 from seatrial.dataprep.tokenizers.ending import narrowed, with_ends
 from seatrial.dataprep.tokenizers.identity import model_of

@@ -7,8 +7,8 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from seatrial.dataprep.input_codes import BadInputError, InputCode
-from seatrial.dataprep.tasks import Tokenizer, TokenizerKind
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.dataprep.tasks.task_list import Tokenizer, TokenizerKind
 from seatrial.dataprep.tokenizers.backends import Model
 from seatrial.dataprep.tokenizers.locations import Found, locate
 from seatrial.dataprep.tokenizers.tiktoken_file import (

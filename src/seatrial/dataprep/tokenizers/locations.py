@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.dataprep.input_codes import BadInputError, InputCode
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.tokenizers.tiktoken_file import known_encodings, ranks_file
 
 _FILES = ("tokenizer.json", "tokenizer.model")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.dataprep.tasks import Tokenizer
+from seatrial.dataprep.tasks.task_list import Tokenizer
 from seatrial.dataprep.tokenizers.backends import (
     BACKENDS,
     LADDERS,

@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The blend: which files the engine reads, in which shares, and whether a run can live on them.
+
+`blend.txt` is what Megatron's `--data-args-path` reads: words with white space between them, either
+all paths, or a weight before each path. Without weights the engine takes every file once and stops
+there, so a run that reads data again gets the files' sizes as weights.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seatrial.dataprep.blends.splits import Shares, Split, SplitFile
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.findings import Finding, Severity, Where, has_errors
+
+BLEND_FILE = "blend.txt"
+"""Where the blend lies below the root of the output."""
+MOST_DATA_SETS = 32_766
+"""The engine numbers the data sets of a blend in 16 bits with a sign and asks for fewer."""
+SURPLUS = 0.005
+"""What the engine takes more of each file of a blend than its share, by default."""
+MANY_EPOCHS = 4
+"""Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
+
+_NAMES = {
+    Split.TRAINING: "training",
+    Split.VALIDATION: "validation",
+    Split.TEST: "test",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a run asks of its data."""
+
+    sequence_length: int
+    """Tokens of a sample."""
+    samples: tuple[int, int, int]
+    """Samples for training, validation and test."""
+    shares: Shares
+    """Shares of the data for the three."""
+
+    def built(self) -> list[Split]:
+        """The splits that the engine builds: those with a share, read or not."""
+        return [split for split in Split if self.shares[split] > 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """The words of a blend, and what a run should know of it."""
+
+    words: tuple[str, ...]
+    """What `blend.txt` holds."""
+    findings: tuple[Finding, ...]
+    """Errors would stop the run or hang it."""
+
+    def to_bytes(self) -> bytes:
+        """The file: a data set a line."""
+        step = 2 if len(self.words) > 1 and _is_number(self.words[0]) else 1
+        rows = (self.words[n : n + step] for n in range(0, len(self.words), step))
+        return "".join(" ".join(row) + "\n" for row in rows).encode()
+
+
+def blend(files: Sequence[SplitFile], weights: Mapping[str, float] | None, needs: Needs) -> Blend:
+    """The blend of files for a run.
+
+    Args:
+        files: The files as training sees them, with what their splits hold.
+        weights: The weight of each source by its name; None to blend by size.
+        needs: What the run asks for.
+    """
+    kept = [file for file in files if file.all_tokens or not file.is_known]
+    findings = [_no_tokens(file) for file in files if file.is_known and not file.all_tokens]
+    findings += [_unknown(file) for file in kept if not file.is_known]
+    findings += _limits(kept) + _paths(kept) + _empty_splits(kept, needs)
+    shares = _shares(kept, weights, needs)
+    if not has_errors(findings):
+        findings += _epochs(kept, shares, needs)
+    words: list[str] = []
+    for place, file in enumerate(kept):
+        words += [file.path] if shares is None else [f"{shares[place]:.12g}", file.path]
+    return Blend(tuple(words), tuple(findings))
+
+
+def _shares(
+    files: Sequence[SplitFile], weights: Mapping[str, float] | None, needs: Needs
+) -> list[float] | None:
+    """The weight of each file, or None where the engine does best without."""
+    if len(files) == 1:
+        return None
+    if weights is None:
+        return None if _enough_once(files, needs) else [float(file.all_tokens) for file in files]
+    tokens: Counter[str] = Counter()
+    for file in files:
+        tokens[file.source] += file.all_tokens
+    return [
+        weights[file.source] * (file.all_tokens / tokens[file.source] if file.is_known else 1.0)
+        for file in files
+    ]
+
+
+def _enough_once(files: Sequence[SplitFile], needs: Needs) -> bool:
+    """Whether every file has samples for every split, and all together as many as are asked for.
+
+    Of files that cannot be read nothing is known, and their sizes could be no weights.
+    """
+    if not all(file.is_known for file in files):
+        return True
+    for split in needs.built():
+        samples = [file.samples(split, needs.sequence_length) for file in files]
+        if not all(samples) or sum(samples) < needs.samples[split]:
+            return False
+    return True
+
+
+def _epochs(
+    files: Sequence[SplitFile], shares: Sequence[float] | None, needs: Needs
+) -> list[Finding]:
+    """How often the run reads each source, where it is more than once."""
+    findings = []
+    total = sum(shares or ())
+    for split in needs.built():
+        read: Counter[str] = Counter()
+        held: Counter[str] = Counter()
+        for place, file in enumerate(files):
+            wanted = needs.samples[split]
+            if shares is not None:
+                wanted = math.ceil(math.ceil(wanted * shares[place] / total) * (1 + SURPLUS))
+            elif len(files) > 1:
+                wanted = min(wanted, file.samples(split, needs.sequence_length))
+            if file.is_known:
+                read[file.source] += wanted * needs.sequence_length
+                held[file.source] += file.tokens[split]
+        for source, tokens in held.items():
+            times = read[source] / tokens
+            # The engine's own surplus is no second epoch worth speaking of.
+            if times > 1 + 2 * SURPLUS:
+                findings.append(_repeated(split, source, times, tokens))
+    return findings
+
+
+def _repeated(split: Split, source: str, times: float, tokens: int) -> Finding:
+    many = split is Split.TRAINING and times > MANY_EPOCHS
+    rule = (
+        f"the run reads the {_NAMES[split]} data of {source} {times:.1f} times ({tokens} tokens)."
+    )
+    fix = "Nothing needs doing where that is meant."
+    if split is Split.TRAINING:
+        fix = "Add data, lower its weight or shorten the run, unless that is meant."
+    return Finding(
+        DatasetCode.EPOCHS,
+        Severity.WARNING if many else Severity.NOTE,
+        Where(field="data.sources"),
+        rule,
+        f"{times:.1f}",
+        fix,
+    )
+
+
+def _no_tokens(file: SplitFile) -> Finding:
+    return Finding(
+        DatasetCode.SPLIT_EMPTY,
+        Severity.WARNING,
+        Where(file=file.path),
+        "all its documents are empty, so it is left out of the blend.",
+        "0",
+        "Check data.sources.text_field of its source, unless that is meant.",
+    )
+
+
+def _unknown(file: SplitFile) -> Finding:
+    return Finding(
+        DatasetCode.SPLIT_UNKNOWN,
+        Severity.WARNING,
+        Where(file=file.path),
+        "it cannot be read from here, so whether its splits suffice was not checked.",
+        "",
+        "Run seatrial data prepare where the path is mounted to have it checked.",
+    )
+
+
+def _limits(files: Sequence[SplitFile]) -> list[Finding]:
+    if 0 < len(files) <= MOST_DATA_SETS:
+        return []
+    rule = f"the blend has {len(files)} data sets; the engine takes from 1 to {MOST_DATA_SETS}."
+    fix = "Use fewer prepared sources or domains."
+    if not files:
+        fix = "Check that the sources have documents with text, and data.sources.text_field."
+    where = Where(field="data.sources")
+    return [Finding(DatasetCode.BLEND_SIZE, Severity.ERROR, where, rule, str(len(files)), fix)]
+
+
+def _paths(files: Iterable[SplitFile]) -> list[Finding]:
+    """Paths that the engine would read as two, or as a weight."""
+    findings = []
+    for file in files:
+        rule = ""
+        if file.path.split() != [file.path]:
+            rule = f"{file.path!r} has white space, at which the engine ends a path."
+        elif _is_number(file.path):
+            rule = f"{file.path!r} is a number, which the engine takes for a weight."
+        if rule:
+            where = Where(field="data.location", file=file.path)
+            fix = "Set data.location to a path from the root without white space."
+            code = DatasetCode.BLEND_PATH
+            findings.append(Finding(code, Severity.ERROR, where, rule, file.path, fix))
+    return findings[:1]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _empty_splits(files: Sequence[SplitFile], needs: Needs) -> list[Finding]:
+    """Splits with a share and without a sequence: the engine counts epochs of them for ever."""
+    findings = []
+    for split in needs.built():
+        empty = [file for file in files if file.is_known and not file.tokens[split]]
+        if empty:
+            most = max(sum(file.sequences) for file in empty)
+            total = sum(needs.shares)
+            least = math.ceil(total / needs.shares[split])
+            rule = (
+                f"the {_NAMES[split]} split, {needs.shares[split]:g} of {total:g}, has no document "
+                f"of {len(empty)} of {len(files)} files, the first is {empty[0].path} with "
+                f"{sum(empty[0].sequences)}. The engine would search it for samples without end."
+            )
+            fix = (
+                f"Set the share of {_NAMES[split]} in data.split to 0, or raise it: a file of "
+                f"{most} documents needs about 1 in {most}, and 1 in {least} are asked for."
+            )
+            where = Where(field="data.split", file=empty[0].path)
+            value = ",".join(f"{share:g}" for share in needs.shares)
+            findings.append(
+                Finding(DatasetCode.SPLIT_EMPTY, Severity.ERROR, where, rule, value, fix)
+            )
+    return findings

@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""JSON lines: one object a line.
+
+Strict JSON, as orjson reads it; of a key that is there twice the last value counts, as in Python.
+Blank lines are passed over. A mark of the byte order may stand before the first line.
+
+Lines are read by simdjson where they lie in the buffer, which is twice as fast as splitting them
+off. It says less about what is wrong, so a block in which anything is unusual is read again by
+orjson, line by line; what that says counts.
+"""
+
+import codecs
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+import simdjson
+
+from seatrial.dataprep.documents.batches import (
+    LONGEST,
+    LONGEST_DOMAIN,
+    BadLine,
+    Batch,
+    Place,
+    Reason,
+    excerpt,
+)
+from seatrial.dataprep.documents.decompression import Content
+from seatrial.dataprep.tasks.task_list import SourceSettings
+
+_BLOCK = 1 << 20
+"""Bytes of lines that are parsed together: they stay in the processor's cache."""
+_LONG = 8 << 20
+"""Bytes of lines from which on orjson reads them."""
+_GROWTH = 64 << 20
+"""Bytes by which a buffer grows at most, when a line is longer."""
+_JSON_REASONS = {"surrogate in string": Reason.SURROGATE, "depth limit": Reason.TOO_DEEP}
+"""What orjson's messages say of a line that is UTF-8."""
+_MARK = codecs.BOM_UTF8[0]
+
+
+def read_json_lines(content: Content, address: str, source: SourceSettings) -> Iterator[Batch]:
+    """The documents of a file's content, a batch for each block of it that ends a line."""
+    parser = _Parser(address, source)
+    buffer = bytearray(_BLOCK)
+    kept = skipped = 0
+    while count := _filled(content, buffer, kept):
+        size = kept + count
+        end = buffer.rfind(b"\n", kept, size) + 1
+        kept = size
+        if end:
+            batch = parser.batch(buffer, end, skipped)
+            skipped, kept = 0, size - end
+            buffer[:kept] = buffer[end:size]
+            if kept <= _BLOCK < len(buffer):
+                # What a long line took is given back before the line is tokenized.
+                del buffer[_BLOCK:]
+            yield batch
+        elif skipped or size > LONGEST:
+            # A line without end: only its length is kept.
+            skipped, kept = skipped + size, 0
+    if kept or skipped:
+        buffer[kept : kept + 1] = b"\n"
+        yield parser.batch(buffer, kept + 1, skipped)
+
+
+def _filled(content: Content, buffer: bytearray, kept: int) -> int:
+    """Bytes that were put behind what is kept, in a buffer that grows with a long line."""
+    if kept + _BLOCK // 2 > len(buffer):
+        buffer.extend(bytes(min(len(buffer), _GROWTH)))
+    with memoryview(buffer) as view, view[kept:] as rest:
+        return content.readinto(rest)
+
+
+def _pick(content: Any, path: Sequence[str]) -> Any:
+    """The value at the end of a path of keys; KeyError or TypeError when there is none."""
+    for key in path:
+        content = content[key]
+    return content
+
+
+def _pick_once(content: Any, path: Sequence[str]) -> Any:
+    """As `_pick`, for simdjson, which gives the first value of a key that is there twice."""
+    for key in path:
+        if [*content].count(key) != 1:
+            raise KeyError(key)
+        content = content[key]
+    return content
+
+
+def _is_domain(value: Any) -> bool:
+    return type(value) is str and len(value) <= LONGEST_DOMAIN
+
+
+class _Parser:
+    """Turns blocks of lines into documents, and knows how many lines there were before."""
+
+    def __init__(self, address: str, source: SourceSettings) -> None:
+        self._address = address
+        self._text_path = source.text_field.split(".")
+        self._domain_path = source.domain_field.split(".") if source.domain_field else None
+        self._line = 1
+        self._offset = 0
+        self._simdjson = simdjson.Parser()
+
+    def batch(self, buffer: bytearray, size: int, skipped: int) -> Batch:
+        """The documents of the lines at the beginning of a buffer.
+
+        Args:
+            buffer: Holds the lines.
+            size: Bytes of the lines, the last of which is the end of a line.
+            skipped: Bytes of the first line that are gone because it is too long, or 0.
+        """
+        starts: list[int] = []
+        begin, line = self._offset, self._line
+
+        def place(number: int) -> Place:
+            # Of a line that is too long the buffer holds the end; it began before that.
+            offset = begin + skipped + starts[number] if number else begin
+            return Place(self._address, line + number, offset)
+
+        try:
+            if skipped or size > _LONG:
+                raise ValueError("not for simdjson")
+            texts, domains = self._all_good(buffer, size, starts)
+            batch = Batch(texts, domains, (), place)
+        except (ValueError, KeyError, TypeError, RuntimeError):
+            # Also where a line is blank, which the fast way does not look for, and where a line is
+            # long, because simdjson never gives back the memory that it takes for one.
+            batch = self._one_by_one(buffer, size, starts, place, bool(skipped))
+        self._line += len(starts)
+        self._offset += skipped + size
+        return batch
+
+    def _all_good(
+        self, buffer: bytearray, size: int, starts: list[int]
+    ) -> tuple[list[str], list[str] | None]:
+        """The usual case, with as little work for each line as can be; an error if it is not."""
+        parse, find = self._simdjson.parse, buffer.find
+        text_path, domain_path = self._text_path, self._domain_path
+        field, plain = text_path[0], len(text_path) == 1
+        texts: list[str] = []
+        domains: list[str] | None = None if domain_path is None else []
+        start = 0
+        with memoryview(buffer) as view:
+            while start < size:
+                end = find(b"\n", start, size)
+                # simdjson passes over a mark of the byte order; it may begin a file only.
+                if buffer[start] == _MARK:
+                    raise ValueError
+                content: Any = parse(view[start:end])
+                # simdjson gives the first of two values of a key, and here the last one counts.
+                if [*content].count(field) != 1:
+                    raise KeyError(field)
+                texts.append(content[field] if plain else _pick_once(content, text_path))
+                if domains is not None and domain_path is not None:
+                    domains.append(_pick_once(content, domain_path))
+                del content
+                starts.append(start)
+                start = end + 1
+        if {*map(type, texts)} - {str} or not all(map(_is_domain, domains or ())):
+            raise TypeError
+        return texts, domains
+
+    def _one_by_one(
+        self,
+        buffer: bytearray,
+        size: int,
+        starts: list[int],
+        place: Callable[[int], Place],
+        first_too_long: bool,
+    ) -> Batch:
+        """The documents of lines of which some may be bad or blank."""
+        texts: list[str] = []
+        domains: list[str] | None = None if self._domain_path is None else []
+        numbers: list[int] = []
+        bad: list[BadLine] = []
+        starts.clear()
+        start = 0
+        while start < size:
+            end = buffer.find(b"\n", start, size)
+            number = len(starts)
+            too_long = end - start > LONGEST or (first_too_long and not number)
+            line = b"" if too_long else bytes(memoryview(buffer)[start:end])
+            starts.append(start)
+            start = end + 1
+            if self._line + number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            found = Reason.TOO_LONG if too_long else self._document(line)
+            if isinstance(found, Reason):
+                bad.append(BadLine(place(number), found, excerpt(line)))
+            elif found is not None:
+                texts.append(found[0])
+                numbers.append(number)
+                if domains is not None:
+                    domains.append(found[1])
+        return Batch(texts, domains, bad, lambda i: place(numbers[i]))
+
+    def _document(self, line: bytes) -> tuple[str, str] | Reason | None:
+        """Text and domain of a line, or why there are none; nothing for a blank line."""
+        try:
+            content = orjson.loads(line)
+        except ValueError as error:
+            return _json_reason(line, str(error)) if line.strip() else None
+        if not isinstance(content, dict):
+            return Reason.NOT_OBJECT
+        try:
+            text = _pick(content, self._text_path)
+        except (KeyError, TypeError):
+            return Reason.NO_TEXT
+        if not isinstance(text, str):
+            return Reason.NO_TEXT if text is None else Reason.NOT_TEXT
+        if self._domain_path is None:
+            return text, ""
+        try:
+            domain = _pick(content, self._domain_path)
+        except (KeyError, TypeError):
+            return Reason.NO_DOMAIN
+        return (text, domain) if _is_domain(domain) else Reason.NO_DOMAIN
+
+
+def _json_reason(line: bytes, message: str) -> Reason:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return Reason.NOT_UTF8
+    reasons = (reason for part, reason in _JSON_REASONS.items() if part in message)
+    return next(reasons, Reason.NOT_JSON)

@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs in an object store."""
+
+from typing import Any, BinaryIO
+
+from seatrial.dataprep.inputs.local import changed
+from seatrial.dataprep.inputs.selection import InputError, Listed, Listing
+from seatrial.dataprep.stores.addresses import named
+from seatrial.dataprep.stores.object_files import ObjectFiles, object_files
+from seatrial.dataprep.stores.object_reader import open_range_reader
+from seatrial.dataprep.stores.patience import PATIENCE, Patience
+from seatrial.dataprep.tasks.task_list import InputFile
+
+
+def list_objects(address: str, patience: Patience = PATIENCE) -> Listing:
+    """The object at an address, or every object below it."""
+    place = object_files(address, patience)
+
+    def find() -> dict[str, dict[str, Any]]:
+        # Directories are known by what is below them, and an object may have the same name.
+        found: dict[str, dict[str, Any]] | list[str] = place.files.find(place.root, detail=True)
+        return found if isinstance(found, dict) else {}
+
+    try:
+        found = place.call("", find)
+        below = [
+            Listed(name[len(place.root) + 1 :], "", int(info["size"]), place.version(info))
+            for name, info in found.items()
+            if info["type"] == "file"
+            and name.startswith(f"{place.root}/")
+            and not name.endswith("/")
+        ]
+        if below:
+            return Listing(
+                [file._replace(address=f"{place.address}/{file.path}") for file in below]
+            )
+        info = place.info("")
+    except FileNotFoundError as error:
+        raise _absent(place) from error
+    if info["type"] != "file":
+        raise _absent(place)
+    name = place.address.rpartition("/")[2]
+    return Listing(
+        [Listed(name, place.address, int(info["size"]), place.version(info))], alone=True
+    )
+
+
+def _absent(place: ObjectFiles) -> InputError:
+    fix = "Check the bucket or container, the path and the account."
+    if any(mark in place.address for mark in "*?["):
+        fix = "A glob goes into files; from is the address above it."
+    return InputError(f"{named(place.address)}: {place.kind.name} has nothing there. {fix}")
+
+
+def open_object(file: InputFile, patience: Patience = PATIENCE) -> BinaryIO:
+    """The bytes of an object, as long as it is the one that was listed."""
+    place = object_files(file.address, patience)
+
+    def verify() -> None:
+        try:
+            info = place.info("")
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{named(file.address)}: is gone since the inputs were listed. Put it back, or "
+                "prepare the data anew from what is there now."
+            ) from error
+        now = (int(info["size"] or 0), place.version(info))
+        if now != (file.size, file.version):
+            before = f"{file.size:,} bytes, version {file.version}"
+            raise changed(named(file.address), before, f"{now[0]:,} bytes, version {now[1]}")
+
+    verify()
+    return open_range_reader(place, "", file.size, verify=verify)

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the files below an address are a source's inputs, and how they are stored."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from seatrial.dataprep.stores.addresses import named
+from seatrial.dataprep.tasks.task_list import InputFile, InputFormat
+from seatrial.errors import SeatrialError
+from seatrial.spec.data import DataSource, SourceFormat
+
+
+class InputError(SeatrialError):
+    """An input that is absent, unreadable or not what it was; the text says what to do."""
+
+
+class Listed(NamedTuple):
+    """A file that was found below the address of a source."""
+
+    path: str
+    """Path below the address, or the name alone when the address is the file's own."""
+    address: str
+    """The file's own address."""
+    size: int
+    """Bytes as stored."""
+    version: str
+    """What tells a changed file."""
+
+
+_ENDINGS = {
+    ".jsonl": InputFormat.JSONL,
+    ".ndjson": InputFormat.JSONL,
+    ".json": InputFormat.JSONL,
+    ".txt": InputFormat.TEXT,
+}
+_FORMATS = {
+    ending + packing: format_
+    for ending, format_ in _ENDINGS.items()
+    for packing in ("", ".gz", ".zst")
+} | {".parquet": InputFormat.PARQUET}
+_KNOWN = ".jsonl, .json, .txt (plain, .gz or .zst) and .parquet"
+# What tools write beside the data of a data set: JSON, but no documents.
+_ABOUT = {"dataset.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
+_SHOWN = 3
+_SET_BOTH = "Set files to a glob that finds them, and format to how they are stored."
+
+
+def format_of(name: str) -> InputFormat | None:
+    """How the documents of a file are stored, by the file's name; None when it does not tell."""
+    parts = name.rpartition("/")[2].lower().split(".")
+    for count in (2, 1):
+        if len(parts) > count and (found := _FORMATS.get("." + ".".join(parts[-count:]))):
+            return found
+    return None
+
+
+def matches(glob: str, path: str) -> bool:
+    """Whether a path fits a glob: `*` and `?` stay within a part, `**` is any number of parts."""
+    return _pattern(glob).fullmatch(path) is not None
+
+
+@cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    """The glob as a regular expression; as in a shell, `*` does not find hidden names."""
+    parts = glob.strip("/").split("/")
+    pattern = ""
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if part == "**":
+            pattern += r"(?:(?!\.)[^/]+/)*" + (r"(?!\.)[^/]+" if last else "")
+        else:
+            pattern += _part_pattern(part) + ("" if last else "/")
+    try:
+        return re.compile(pattern, re.DOTALL)
+    except re.error:
+        raise InputError(
+            f"files: {glob!r} is not a glob. Use *, ?, [a-z], {{a,b}}, and ** for directories."
+        ) from None
+
+
+def _part_pattern(part: str) -> str:
+    """One part of a glob, with `*`, `?`, `[...]` and `{a,b}`."""
+    pattern = "" if part.startswith(".") else r"(?!\.)"
+    for piece in re.findall(r"\*+|\?|\[!?\]?[^\]]*\]|\{[^{}]*\}|.", part, re.DOTALL):
+        if piece[0] == "*":
+            pattern += "[^/]*"
+        elif piece == "?":
+            pattern += "[^/]"
+        elif len(piece) > 2 and piece[0] == "[":
+            inside = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
+            pattern += "(?!/)[" + ("^" + inside[1:] if inside[0] == "!" else inside) + "]"
+        elif len(piece) > 1 and piece[0] == "{":
+            pattern += "(?:" + "|".join(_part_pattern(a) for a in piece[1:-1].split(",")) + ")"
+        else:
+            pattern += re.escape(piece)
+    return pattern
+
+
+class Listing(NamedTuple):
+    """What is at the address of a source."""
+
+    files: list[Listed]
+    """The files, in any order."""
+    alone: bool = False
+    """Whether the address is that of the one file itself."""
+
+
+def select(listing: Listing, source: DataSource) -> list[InputFile]:
+    """The inputs of a source among what is at its address, in order of their addresses."""
+    address = named(source.from_ or "")
+    if listing.alone:
+        return [_alone(listing.files[0], source, address)]
+    if source.files is None:
+        chosen = _by_name(listing.files, source, address)
+    else:
+        chosen = _by_glob(listing.files, source, address)
+    chosen.sort(key=lambda file: file.address)
+    return spread(chosen, source.sample_files)
+
+
+def spread(files: list[InputFile], count: int | None) -> list[InputFile]:
+    """That many files, evenly over all of them: the middle one of each of `count` equal runs."""
+    if count is None or count >= len(files):
+        return files
+    return [files[(2 * place + 1) * len(files) // (2 * count)] for place in range(count)]
+
+
+def _input(file: Listed, format_: InputFormat) -> InputFile:
+    return InputFile(file.address, file.size, file.version, format_)
+
+
+def _alone(file: Listed, source: DataSource, address: str) -> InputFile:
+    """The one file that the address names."""
+    if source.files is not None:
+        raise InputError(
+            f"{address}: is a file, and files ({source.files!r}) is a glob of files below a "
+            "directory. Remove files, or give the directory."
+        )
+    if source.format is not SourceFormat.AUTO:
+        return _input(file, InputFormat(source.format))
+    format_ = format_of(file.path)
+    if format_ is None:
+        raise InputError(
+            f"{address}: its name is not of a known format ({_KNOWN}). "
+            "Set format to how it is stored."
+        )
+    return _input(file, format_)
+
+
+def _by_name(listed: Sequence[Listed], source: DataSource, address: str) -> list[InputFile]:
+    """The files whose names tell the wanted format."""
+    wanted = None if source.format is SourceFormat.AUTO else InputFormat(source.format)
+    found = []
+    for file in listed:
+        format_ = format_of(file.path)
+        name = file.path.rpartition("/")[2]
+        hidden = file.path.startswith(".") or "/." in file.path
+        if format_ is not None and wanted in (None, format_) and not hidden and name not in _ABOUT:
+            found.append(_input(file, format_))
+    if not found:
+        kind = f"a {source.format} file" if wanted else f"a file of a known format ({_KNOWN})"
+        raise InputError(
+            f"{address}: none of its {_files(listed)} has the name of {kind}. "
+            + ("Set files to a glob that finds them." if wanted else _SET_BOTH)
+        )
+    formats = Counter(file.format for file in found)
+    if len(formats) > 1:
+        counts = " and ".join(f"{count:,} {name}" for name, count in sorted(formats.items()))
+        most = formats.most_common(1)[0][0]
+        raise InputError(
+            f"{address}: holds files of more than one format ({counts}), so some of them may be "
+            f"no data or the same data twice. Set format: {most}, or files to a glob."
+        )
+    return found
+
+
+def _by_glob(listed: Sequence[Listed], source: DataSource, address: str) -> list[InputFile]:
+    """The files that fit the glob, whatever their names tell when the format is given."""
+    glob = source.files or ""
+    fitting = [file for file in listed if matches(glob, file.path)]
+    if not fitting:
+        deeper = sum(matches(f"**/{glob}", file.path) for file in listed)
+        hint = (
+            f"In directories below it, {deeper:,} would: set files to '**/{glob}'."
+            if deeper
+            else "Set files to a glob that finds some, such as '**/*.jsonl.zst'."
+        )
+        raise InputError(
+            f"{address}: files is {glob!r}, which fits none of its {_files(listed)}. {hint}"
+        )
+    if source.format is not SourceFormat.AUTO:
+        return [_input(file, InputFormat(source.format)) for file in fitting]
+    found = []
+    for file in fitting:
+        format_ = format_of(file.path)
+        if format_ is None:
+            raise InputError(
+                f"{address}: {file.path} fits files ({glob!r}), but its name is not of a known "
+                f"format ({_KNOWN}). Set format to how it is stored, or narrow the glob."
+            )
+        found.append(_input(file, format_))
+    return found
+
+
+def _files(listed: Sequence[Listed]) -> str:
+    """How many files there are, and the first few."""
+    if not listed:
+        return "0 files"
+    names = ", ".join(sorted(file.path for file in listed)[:_SHOWN])
+    more = ", ..." if len(listed) > _SHOWN else ""
+    return f"{len(listed):,} file{'s' if len(listed) > 1 else ''} ({names}{more})"

@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan asks to prepare: its sources by name, and the settings that decide the output."""
+
+import re
+
+from seatrial.dataprep.tasks.task_list import Settings, SourceSettings, Tokenizer
+from seatrial.errors import UsageError
+from seatrial.planning.plan import Plan
+from seatrial.spec.data import DataSource
+
+_ENDINGS = re.compile(r"(\.(jsonl|json|parquet|txt|text|zst|gz|bin|idx))+$", re.IGNORECASE)
+
+
+def named_sources(plan: Plan) -> list[tuple[str, DataSource]]:
+    """All sources of a plan, each with a name of its own: as given, or made from its address."""
+    sources = plan.spec.data.sources or ()
+    taken = {source.name for source in sources if source.name}
+    named = []
+    for source in sources:
+        name = source.name
+        if name is None:
+            base = name = _made_name(source.from_ or source.prepared or "")
+            number = 2
+            while name in taken:
+                name, number = f"{base}-{number}", number + 1
+            taken.add(name)
+        named.append((name, source))
+    return named
+
+
+def _made_name(address: str) -> str:
+    """The last part of an address that says something, in letters that every store allows."""
+    path = address.partition("://")[2] or address
+    if address.startswith("hf://"):
+        path = path.partition("@")[0]
+    parts = [part for part in re.split(r"[/\\]", path) if part.strip(".*?[]{}")]
+    last = _ENDINGS.sub("", parts[-1]) if parts else ""
+    name = re.sub(r"[^a-z0-9._-]+", "-", last.lower()).strip("._-")
+    return name or "source"
+
+
+def raw_sources(plan: Plan) -> list[tuple[str, DataSource]]:
+    """The sources of raw text; an error when there is nothing to prepare."""
+    if plan.spec.data.mock:
+        raise UsageError(
+            "data.mock is true: the engine makes its data up, none are to be prepared."
+        )
+    raw = [(name, source) for name, source in named_sources(plan) if source.from_ is not None]
+    if not raw:
+        raise UsageError(
+            "every source is prepared already. Give raw text with data.sources[0].from, or go on "
+            "with the run."
+        )
+    if not plan.model.tokenizer:
+        raise UsageError("data.tokenizer is absent. Set it, for example data.tokenizer=hf://gpt2.")
+    return raw
+
+
+def settings_of(plan: Plan, tokenizer: Tokenizer) -> Settings:
+    """Everything beside the inputs that the output depends on."""
+    policies = plan.spec.data.preparation
+    return Settings(
+        tokenizer=tokenizer,
+        sources=tuple(
+            SourceSettings(name, source.text_field, source.domain_field)
+            for name, source in raw_sources(plan)
+        ),
+        empty_documents=policies.empty_documents,
+        end_token_in_text=policies.end_token_in_text,
+        largest_bad_share=policies.largest_bad_share,
+    )

@@ -1,0 +1,319 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel: one task from raw files to a part, whoever runs it.
+
+What it writes depends on the task and on nothing else. Measured on English text, tokenizing takes
+two thirds of its time; the rest is for the most part decompressing and JSON.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import filterfalse
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.dataprep.documents.batches import BadLine, Batch, Reason, joined, selected
+from seatrial.dataprep.documents.reading import Opener, read_documents
+from seatrial.dataprep.inputs.access import open_input
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.dataprep.kernel.audit import audit, chosen
+from seatrial.dataprep.kernel.memory import memory_in_use
+from seatrial.dataprep.kernel.parts import PartWriter
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.records import Counts, PartRecord, part_prefix, record_file
+from seatrial.dataprep.tasks.task_list import InputFile, Settings, Task, TaskList
+from seatrial.dataprep.tokenizers.encoder import Encoder
+from seatrial.dataprep.tokenizers.ending import OutOfVocabularyError
+from seatrial.spec.data import EmptyDocuments, EndTokenInText
+
+_PLACES_SHOWN = 5
+"""Bad lines that an error names."""
+_ENOUGH = 8 << 20
+"""Characters that are tokenized together; of fewer the calls themselves are felt."""
+_MEMORY = 512 << 20
+"""Bytes of a process above which the tokenizer is loaded anew, which takes 0.2 s."""
+_MOST_TOKENS = (1 << 31) - 1
+"""Lengths are int32, and the end of the document counts."""
+
+type Progress = Callable[[int], None]
+"""Told the bytes of a task that have been read, as stored."""
+
+
+def run_task(
+    task: Task,
+    tasks: TaskList,
+    store: Store,
+    encoder: Encoder,
+    attempt: str,
+    progress: Progress | None = None,
+    opener: Opener = open_input,
+) -> PartRecord:
+    """Prepare a task and commit its record.
+
+    Args:
+        task: The task.
+        tasks: The list that it belongs to.
+        store: Where the output is kept.
+        encoder: The tokenizer, as `open_encoder` gives it.
+        attempt: A name that no other attempt has.
+        progress: Told how far it has come.
+        opener: What opens an input.
+
+    Returns:
+        The record; that of a rival if it was faster, and then nothing of this attempt is left.
+
+    Raises:
+        BadInputError: An input cannot be read, or has too many bad lines.
+    """
+    began, cpu_began = time.monotonic(), time.process_time()
+    writer = PartWriter(store, part_prefix(tasks.name, task.number, attempt), task.source)
+    run = _Run(task, tasks.settings, encoder, writer)
+    try:
+        for file in task.inputs:
+            run.read(file, opener, progress)
+        run.flush()
+        run.check_bad_share()
+        files, quarantine = writer.close()
+        record = PartRecord(
+            task=task.number,
+            list_digest=tasks.digest,
+            attempt=attempt,
+            files=files,
+            counts=run.tally.counts(),
+            lengths=tuple(map(int, run.tally.lengths)),
+            quarantine_file=quarantine,
+            backend=run.backend,
+            seconds=round(time.monotonic() - began, 3),
+            cpu_seconds=round(time.process_time() - cpu_began, 3),
+        )
+        path = record_file(tasks.name, task.number)
+        if store.create(path, record.to_json()):
+            return record
+        writer.abort()
+        return PartRecord.from_json(store.read(path))
+    except BaseException:
+        writer.abort()
+        raise
+    finally:
+        writer.release()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a task has met so far."""
+
+    documents: int = 0
+    dropped: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    text_bytes: int = 0
+    input_bytes: int = 0
+    audited: int = 0
+    lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+
+    @property
+    def lines(self) -> int:
+        return self.documents + self.dropped + self.bad.total()
+
+    def counts(self) -> Counts:
+        return Counts(
+            lines=self.lines,
+            documents=self.documents,
+            dropped=self.dropped,
+            bad=dict(self.bad),
+            text_bytes=self.text_bytes,
+            input_bytes=self.input_bytes,
+            audited=self.audited,
+        )
+
+    def add_lengths(self, lengths: NDArray[np.int32]) -> None:
+        # The exponent of a number is how many bits it has, and of 0 it is 0.
+        more = np.bincount(np.frexp(lengths)[1])
+        if len(more) < len(self.lengths):
+            more = np.pad(more, (0, len(self.lengths) - len(more)))
+        more[: len(self.lengths)] += self.lengths
+        self.lengths = more
+
+
+class _Run:
+    """One task under way."""
+
+    def __init__(
+        self, task: Task, settings: Settings, encoder: Encoder, writer: PartWriter
+    ) -> None:
+        self._task = task
+        self._settings = settings
+        self._source = settings.source(task.source)
+        self._encoder = encoder.for_policy(settings.end_token_in_text)
+        self._rescued = self._encoder.rescued
+        self._writer = writer
+        self._type = np.dtype("<u2" if settings.tokenizer.token_bytes == 2 else "<i4")
+        self._waiting: list[Batch] = []
+        self._waiting_size = 0
+        self._position = 0
+        self._memory_limit = _MEMORY
+        self._first_bad: list[BadLine] = []
+        self.tally = _Tally()
+
+    @property
+    def backend(self) -> str:
+        """Which backend was used, and whether it gave up on some documents."""
+        if self._encoder.rescued == self._rescued:
+            return self._encoder.backend
+        return f"{self._encoder.backend}, and {self._encoder.reference.backend} where it failed"
+
+    def read(self, file: InputFile, opener: Opener, progress: Progress | None) -> None:
+        """Prepare one file of the task."""
+        before = self.tally.input_bytes
+        streams: list[BinaryIO] = []
+
+        def opened(file: InputFile) -> BinaryIO:
+            streams.append(opener(file))
+            return streams[-1]
+
+        for batch in read_documents(file, self._source, opened):
+            self._take(batch)
+            if progress is not None and not streams[0].closed:
+                progress(before + min(streams[0].tell(), file.size))
+        self.tally.input_bytes = before + file.size
+        if progress is not None:
+            progress(self.tally.input_bytes)
+
+    def _take(self, batch: Batch) -> None:
+        """Wait until there is enough to be worth a call of the tokenizer, as small files add up."""
+        if batch.bad:
+            self._set_aside(batch.bad)
+        self._waiting.append(batch)
+        self._waiting_size += sum(map(len, batch.texts))
+        if self._waiting_size >= _ENOUGH:
+            self.flush()
+
+    def _set_aside(self, bad: Sequence[BadLine]) -> None:
+        self._writer.add_bad(bad)
+        self.tally.bad.update(str(line.reason) for line in bad)
+        self._first_bad += bad[: _PLACES_SHOWN - len(self._first_bad)]
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if not self._waiting:
+            return
+        batch = joined(self._waiting)
+        self._waiting, self._waiting_size = [], 0
+        if self._settings.end_token_in_text is EndTokenInText.BAD:
+            batch = self._without_end_token(batch)
+        if batch.texts:
+            self._write(batch)
+
+    def _without_end_token(self, batch: Batch) -> Batch:
+        """The documents that do not hold the end token; the others are bad."""
+        end = self._encoder.end_text
+        held = [i for i, text in enumerate(batch.texts) if end in text]
+        if not held:
+            return batch
+        self._set_aside([BadLine(batch.place(i), Reason.END_IN_TEXT, ascii(end)) for i in held])
+        out = set(held)
+        return selected(batch, [i for i in range(len(batch.texts)) if i not in out])
+
+    def _write(self, batch: Batch) -> None:
+        """Tokenize documents and write them."""
+        self._watch_memory()
+        positions = np.arange(self._position, self._position + len(batch.texts))
+        self._position += len(batch.texts)
+        names, sizes = [""], [len(batch.texts)]
+        if batch.domains is None:
+            self._writer.number_of("")
+        else:
+            # In the order of their domains, so that what goes into one file lies together.
+            numbers = np.fromiter(map(self._writer.number_of, batch.domains), np.int64)
+            order = np.argsort(numbers, kind="stable")
+            batch, positions = selected(batch, order.tolist()), positions[order]
+            names = list(dict.fromkeys(batch.domains or ()))
+            sizes = np.unique(numbers, return_counts=True)[1].tolist()
+        try:
+            tokens, lengths = self._encoder.encode_documents(batch.texts, self._type)
+        except OutOfVocabularyError as error:
+            raise self._wrong_id(batch, error) from error
+        picked = np.flatnonzero(chosen(self._task.number, positions)).tolist()
+        if picked:
+            self.tally.audited += audit(
+                self._encoder, batch.texts, tokens, lengths, picked, batch.place
+            )
+        self.tally.text_bytes += bytes_of(batch.texts)
+        self._check_length(batch, lengths)
+        self._store(names, sizes, tokens, lengths.astype(np.int32))
+
+    def _watch_memory(self) -> None:
+        """Have the tokenizer forget what it keeps, before this process grows too large."""
+        if memory_in_use() > self._memory_limit:
+            self._encoder.renew()
+            # What is not the tokenizer's does not go away by asking again and again.
+            self._memory_limit = max(_MEMORY, memory_in_use() + _MEMORY // 4)
+
+    def _wrong_id(self, batch: Batch, error: OutOfVocabularyError) -> BadInputError:
+        return BadInputError(
+            InputCode.AUDIT,
+            str(batch.place(0)),
+            f"{self._encoder.backend} gives {error}, from here on.",
+            f"Uninstall {self._encoder.name} and prepare the data again.",
+        )
+
+    def _check_length(self, batch: Batch, lengths: NDArray[np.int64]) -> None:
+        longest = int(np.argmax(lengths))
+        if lengths[longest] > _MOST_TOKENS:
+            raise BadInputError(
+                InputCode.LENGTH,
+                str(batch.place(longest)),
+                f"the document has {int(lengths[longest]):,} tokens, and the format ends at"
+                f" {_MOST_TOKENS:,}.",
+                "Split it.",
+            )
+
+    def _store(
+        self,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        tokens: NDArray[Any],
+        lengths: NDArray[np.int32],
+    ) -> None:
+        """Write documents, so many of each domain."""
+        drop = self._settings.empty_documents is EmptyDocuments.DROP
+        first = begin = 0
+        for name, size in zip(names, sizes, strict=True):
+            counts = lengths[first : first + size]
+            end = begin + int(counts.sum(dtype=np.int64))
+            kept = counts[counts > 0] if drop else counts
+            self._writer.add(name, tokens[begin:end], kept)
+            self.tally.documents += len(kept)
+            self.tally.dropped += size - len(kept)
+            self.tally.add_lengths(kept)
+            first, begin = first + size, end
+
+    def check_bad_share(self) -> None:
+        """Fail when more lines are bad than the settings allow."""
+        bad, lines = self.tally.bad.total(), self.tally.lines
+        if bad <= self._settings.largest_bad_share * lines:
+            return
+        reasons = ", ".join(
+            f"{count:,} {reason}" for reason, count in sorted(self.tally.bad.items())
+        )
+        places = ", ".join(f"{each.place} ({each.reason})" for each in self._first_bad)
+        raise BadInputError(
+            InputCode.BAD_SHARE,
+            self._first_bad[0].place.address,
+            f"{bad:,} of {lines:,} lines cannot be used ({reasons}), more than the share of"
+            f" {self._settings.largest_bad_share:g} that is allowed. The first: {places}.",
+            "Mend them, check text_field and domain_field of the source, or raise"
+            " data.preparation.largest_bad_share.",
+            f"{bad / lines:.2g}",
+            line=self._first_bad[0].place.line,
+        )
+
+
+def bytes_of(texts: Sequence[str]) -> int:
+    """Bytes of texts in UTF-8."""
+    others = [*filterfalse(str.isascii, texts)]
+    more = sum(map(len, map(str.encode, others))) - sum(map(len, others))
+    return sum(map(len, texts)) + more

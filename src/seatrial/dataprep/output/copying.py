@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Files of parts on their way into larger files: read once, held against their records, copied."""
+
+import errno
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from seatrial.dataprep.stores.digests import hasher_like, matches
+from seatrial.dataprep.stores.store import Store
+
+_BUFFER = 1 << 20
+_NOT_HERE = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+"""What the kernel answers where it cannot copy between two files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file of a part, as its record describes it."""
+
+    task: int
+    """The number of the task."""
+    path: str
+    """Path below the root of the store."""
+    size: int
+    """Bytes."""
+    digest: str
+    """Its digest."""
+
+
+class DamagedError(Exception):
+    """A piece is not what its record says."""
+
+    def __init__(self, piece: Piece, rule: str, value: str) -> None:
+        """Keep the piece, what is wrong and what was found instead."""
+        self.piece = piece
+        self.rule = rule
+        self.value = value
+        super().__init__(f"{piece.path}: {rule}")
+
+
+def read_checked(store: Store, piece: Piece) -> Iterator[memoryview]:
+    """The bytes of a piece in blocks that are good until the next; an error at a difference.
+
+    The last block has been given before the digest is known: use none of them before the end.
+    """
+    with _opened(store, piece) as stream:
+        yield from _blocks(stream, piece)
+
+
+def copy_checked(store: Store, piece: Piece, out: BinaryIO) -> None:
+    """Append a piece to a file; in the kernel where both lie in its file systems.
+
+    Some file systems then share the blocks, or copy within the server, and nothing is moved. The
+    piece is read once either way, for its digest.
+    """
+    with _opened(store, piece) as stream:
+        source, target = _descriptor(stream), _descriptor(out)
+        if source is None or target is None or not hasattr(os, "copy_file_range"):
+            for block in _blocks(stream, piece):
+                out.write(block)
+            return
+        for _ in _blocks(stream, piece):
+            pass
+        copied = _copied(source, target, piece.size)
+        if copied < piece.size:
+            stream.seek(copied)
+            while rest := stream.read(_BUFFER):
+                out.write(rest)
+
+
+def _opened(store: Store, piece: Piece) -> BinaryIO:
+    try:
+        return store.open_reader(piece.path)
+    except FileNotFoundError:
+        raise DamagedError(piece, "the file is gone.", "") from None
+
+
+def _blocks(stream: BinaryIO, piece: Piece) -> Iterator[memoryview]:
+    """The blocks of a stream, while its size and its digest are checked."""
+    try:
+        hasher = hasher_like(piece.digest)
+    except ValueError as error:
+        raise DamagedError(piece, f"its record is of no use: {error}.", piece.digest) from None
+    buffer = memoryview(bytearray(_BUFFER))
+    size = 0
+    while count := stream.readinto(buffer):  # type: ignore[attr-defined]
+        size += count
+        if size > piece.size:
+            break
+        hasher.update(buffer[:count])
+        yield buffer[:count]
+    if size != piece.size:
+        found = f"more than {piece.size}" if size > piece.size else str(size)
+        raise DamagedError(
+            piece, f"the file has {found} bytes, and its record {piece.size}.", found
+        )
+    if not matches(hasher, piece.digest):
+        raise DamagedError(
+            piece, f"its digest is not {piece.digest}, as recorded.", hasher.hexdigest()
+        )
+
+
+def _descriptor(stream: BinaryIO) -> int | None:
+    """The number that the kernel knows an open file by; None for what is no file."""
+    try:
+        return stream.fileno()
+    except (OSError, AttributeError, io.UnsupportedOperation):
+        return None
+
+
+def _copied(source: int, target: int, size: int) -> int:
+    """Copy in the kernel as far as it will."""
+    done = 0
+    while done < size:
+        try:
+            count = os.copy_file_range(source, target, size - done, offset_src=done)
+        except OSError as error:
+            if error.errno in _NOT_HERE:
+                break
+            raise
+        if count == 0:
+            break
+        done += count
+    return done

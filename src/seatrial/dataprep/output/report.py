@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What checks of a prepared file find: one finding for each kind."""
+
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.findings import Finding, Severity, Where
+
+FIX = "Restore the file from where it was copied, or prepare the data again."
+
+
+class Report:
+    """Findings about one file: the first of each kind with its place, the others as a number."""
+
+    def __init__(self, file: str) -> None:
+        """Begin with none."""
+        self.file = file
+        self._first: dict[DatasetCode, tuple[str, str, str, Severity]] = {}
+        self._number: dict[DatasetCode, int] = {}
+
+    def add(
+        self,
+        code: DatasetCode,
+        rule: str,
+        value: object = "",
+        *,
+        number: int = 1,
+        fix: str = FIX,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Report something that is wrong in that many places, of which this is the first."""
+        self._first.setdefault(code, (rule, str(value), fix, severity))
+        self._number[code] = self._number.get(code, 0) + number
+
+    def findings(self) -> list[Finding]:
+        """What was reported."""
+        found = []
+        for code, (rule, value, fix, severity) in self._first.items():
+            others = self._number[code] - 1
+            more = f" There are {others} more such places." if others else ""
+            found.append(Finding(code, severity, Where(file=self.file), rule + more, value, fix))
+        return found

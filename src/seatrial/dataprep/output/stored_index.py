@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The index of a prepared file, wherever it is stored: entries are read when they are asked for."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from seatrial.dataprep.output.dataset import DataFile
+from seatrial.dataprep.output.index_file import HEADER_BYTES, parse_header
+from seatrial.dataprep.stores.store import Store
+
+_BLOCK = 8192
+"""Entries that are read at once."""
+_FIELDS = (
+    (0, 9, "magic: a Megatron index"),
+    (9, 17, "version of the format"),
+    (17, 18, "token type: 8 is uint16, 4 is int32"),
+    (18, 26, "sequences, which are the documents with text"),
+    (26, 34, "entries of the document index, which are the documents and one more"),
+)
+
+
+class _Entries(Sequence[int]):
+    """A section of the file as a sequence of numbers."""
+
+    def __init__(self, store: Store, path: str, start: int, kind: str, count: int) -> None:
+        self._store, self._path, self._start, self._count = store, path, start, count
+        self._kind = np.dtype(kind)
+        self._block = -1
+        self._held: np.ndarray[tuple[int], np.dtype[np.int64]] = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[int]: ...
+    def __getitem__(self, place: int | slice) -> int | list[int]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(self._count))]
+        if not 0 <= place < self._count:
+            raise IndexError(place)
+        block, within = divmod(place, _BLOCK)
+        if block != self._block:
+            first = block * _BLOCK
+            size = min(_BLOCK, self._count - first) * self._kind.itemsize
+            start = self._start + first * self._kind.itemsize
+            with self._store.open_reader(self._path, start) as stream:
+                self._held = np.frombuffer(stream.read(size), self._kind).astype(np.int64)
+            self._block = block
+        return int(self._held[within])
+
+
+class StoredIndex:
+    """An index in a store."""
+
+    def __init__(self, store: Store, file: DataFile) -> None:
+        """Read the header; what is wrong with it is an error."""
+        path = file.index_file
+        with store.open_reader(path) as stream:
+            self._raw = stream.read(HEADER_BYTES)
+        self.header = parse_header(self._raw, f"{store.address}/{path}")
+        header = self.header
+        self.lengths = _Entries(store, path, HEADER_BYTES, "<i4", header.sequences)
+        self.pointers = _Entries(store, path, header.pointers_at, "<i8", header.sequences)
+        self.documents = _Entries(store, path, header.documents_at, "<i8", header.documents + 1)
+
+    def span(self, document: int) -> tuple[int, int]:
+        """Where a document begins and ends in the `.bin`, in bytes; both alike when it is empty."""
+        first, after = self.documents[document], self.documents[document + 1]
+        if first == after:
+            at = self.pointers[first] if first < len(self.pointers) else self._end(first - 1)
+            return at, at
+        return self.pointers[first], self._end(after - 1)
+
+    def _end(self, sequence: int) -> int:
+        """Where a sequence ends."""
+        if sequence < 0:
+            return 0
+        return self.pointers[sequence] + self.lengths[sequence] * self.header.token_bytes
+
+    def document_at(self, byte: int) -> int:
+        """The document that a byte of the `.bin` belongs to."""
+        sequence = bisect_right(self.pointers, byte) - 1
+        # Of several documents with the same first sequence only the last has text.
+        return bisect_right(self.documents, sequence, hi=self.header.documents) - 1
+
+    def explain(self, start: int, end: int) -> Iterator[tuple[int, int, str, str]]:
+        """Every field or entry with a byte in a range: begin, end, value and meaning."""
+        for at, stop, meaning in _FIELDS:
+            if at < end and stop > start:
+                raw = self._raw[at:stop]
+                value = repr(raw) if at == 0 else f"{int.from_bytes(raw, 'little'):,}"
+                yield at, stop, value, meaning
+        sections = (
+            (HEADER_BYTES, 4, self.lengths, "length of sequence {}, in tokens"),
+            (self.header.pointers_at, 8, self.pointers, "where sequence {} begins, in bytes"),
+            (self.header.documents_at, 8, self.documents, "first sequence of document {}"),
+        )
+        for base, width, entries, meaning in sections:
+            first = max(0, (start - base) // width)
+            last = min(len(entries), -(-(end - base) // width))
+            for i in range(first, last):
+                at = base + i * width
+                words = meaning.format(f"{i:,}")
+                if entries is self.documents and i == self.header.documents:
+                    words = "the number of all sequences, which ends the document index"
+                yield at, at + width, f"{entries[i]:,}", words

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A directory as a store."""
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Buffer, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from seatrial.dataprep.stores.attempts import is_dead, new_attempt
+from seatrial.dataprep.stores.store import StoredFile, StoreError, UnsafePathError, path_parts
+from seatrial.dataprep.stores.writer import Sink, StoreWriter
+
+_BUFFER = 1 << 20
+_UNFINISHED = re.compile(r"\.seatrial-(?P<attempt>[^~]+)~.*", re.DOTALL)
+# How often a directory may vanish under a new file: another process removes empty ones.
+_RACES = 100
+
+
+class LocalStore:
+    """Files below a directory of this machine, or of a file system that it has mounted.
+
+    Reading follows symbolic links; writing and deleting never go through one out of the root.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Keep files below a directory, which is made with the first of them."""
+        self.address = os.path.abspath(root)
+        self._root = os.path.realpath(root)
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file; FileNotFoundError when there is none."""
+        return self._place(path).read_bytes()
+
+    def open_reader(self, path: str, start: int = 0) -> BinaryIO:
+        """A stream from an offset on."""
+        stream = self._place(path).open("rb", buffering=_BUFFER)
+        stream.seek(start)
+        return stream
+
+    def open_writer(self, path: str) -> BinaryIO:
+        """A stream into a new file, which is there when the stream is closed without an error."""
+        return StoreWriter(_FileSink(self._place_to_write(path)))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create a small file whole; False, and nothing changed, when it is there already."""
+        place = self._place_to_write(path)
+        if os.path.lexists(place):
+            return False
+        # A link fails where a rename would replace: of two creators exactly one wins.
+        sink = _FileSink(place, os.link)
+        try:
+            sink.write(data)
+            sink.commit()
+        except FileExistsError:
+            return False
+        finally:
+            sink.abort()
+        return True
+
+    def list(self, below: str = "") -> Iterator[StoredFile]:
+        """All files below a path, in order of their paths; none that is not whole yet."""
+        found = []
+        for entry in self._entries(below):
+            if not _UNFINISHED.fullmatch(entry.name):
+                # Another process may have removed it since.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(StoredFile(self._path(entry), entry.stat().st_size))
+        return iter(sorted(found, key=lambda file: file.path))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files, and directories that are empty then; one that is gone is no error."""
+        emptied = set()
+        for path in paths:
+            place = self._place_to_write(path)
+            place.unlink(missing_ok=True)
+            emptied.add(place.parent)
+        for directory in emptied:
+            self._remove_empty(directory)
+
+    def sweep(self, below: str = "", everything: bool = False) -> None:
+        """Remove files that killed writers left unfinished below a path."""
+        paths = []
+        for entry in self._entries(below):
+            match = _UNFINISHED.fullmatch(entry.name)
+            if match and (everything or is_dead(match["attempt"])):
+                paths.append(self._path(entry))
+        self.delete(paths)
+        if everything and below:
+            # One who was killed between a file and its directory left the directory, empty.
+            for directory, _, _ in os.walk(self._place_to_write(below), topdown=False):
+                self._remove_empty(Path(directory))
+
+    def _place(self, path: str) -> Path:
+        return Path(self._root, *path_parts(path, self.address))
+
+    def _place_to_write(self, path: str) -> Path:
+        """Where a path lies; raises UnsafePathError when a link leads out of the root."""
+        place = self._place(path)
+        if not Path(os.path.realpath(place.parent)).is_relative_to(self._root):
+            raise UnsafePathError(
+                f"{path!r} leads out of {self.address} through a symbolic link. "
+                "Remove the link, or prepare the data into an empty directory."
+            )
+        return place
+
+    def _path(self, entry: os.DirEntry[str]) -> str:
+        return entry.path[len(os.path.join(self._root, "")) :]
+
+    def _entries(self, below: str) -> Iterator[os.DirEntry[str]]:
+        """Every file below a path; directories behind links are left out."""
+        start = os.path.join(self._root, *path_parts(below, self.address)) if below else self._root
+        waiting = [start]
+        while waiting:
+            try:
+                with os.scandir(waiting.pop()) as entries:
+                    found = [*entries]
+            except (FileNotFoundError, NotADirectoryError):
+                # Gone, or a file, by the time it is looked into.
+                continue
+            waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+            yield from (entry for entry in found if entry.is_file())
+
+    def _remove_empty(self, directory: Path) -> None:
+        """Remove a directory and those above it, below the root, as far as they are empty."""
+        while directory != Path(self._root) and directory.is_relative_to(self._root):
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return
+            directory = directory.parent
+
+
+class _FileSink(Sink):
+    """A hidden file beside the one that it will be."""
+
+    def __init__(self, place: Path, move: Callable[[Path, Path], None] = os.replace) -> None:
+        self._place = place
+        self._move = move
+        self._hidden = place.with_name(f".seatrial-{new_attempt()}~{place.name}")
+        with _explained(place):
+            self._stream = self._opened()
+
+    def _opened(self) -> BinaryIO:
+        for race in range(_RACES):
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                return self._hidden.open("xb", buffering=_BUFFER)
+            except FileNotFoundError:
+                if race == _RACES - 1:
+                    raise
+        raise AssertionError
+
+    def write(self, data: Buffer) -> int:
+        with _explained(self._place):
+            return self._stream.write(data)
+
+    def fileno(self) -> int:
+        """The number of the open file; what was written so far is in it."""
+        self._stream.flush()
+        return self._stream.fileno()
+
+    def commit(self) -> None:
+        """Give the file its name; what was written is on the disk before the name is."""
+        with _explained(self._place, FileExistsError):
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+            self._move(self._hidden, self._place)
+
+    def abort(self) -> None:
+        # A stream that cannot be flushed, as on a full disk, is closed all the same.
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        self._hidden.unlink(missing_ok=True)
+
+
+_FIXES = {
+    errno.ENOSPC: "Make room, or set data.location to a larger disk",
+    errno.EDQUOT: "Make room within the quota, or set data.location to another disk",
+    errno.EFBIG: "Set data.location to a file system that takes larger files",
+    errno.EROFS: "Set data.location to a directory that can be written",
+}
+_KEPT = "what is finished is kept, and the same command goes on from there."
+
+
+@contextlib.contextmanager
+def _explained(place: Path, *passing: type[OSError]) -> Iterator[None]:
+    """Turns what the operating system refuses into an error with a fix."""
+    try:
+        yield
+    except passing:
+        raise
+    except OSError as error:
+        fix = _FIXES.get(error.errno or 0, "Check that the directory can be written")
+        raise StoreError(f"{place}: {error.strerror or error}. {fix}; {_KEPT}") from error

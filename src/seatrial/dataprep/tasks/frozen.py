@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The work on a frozen list, as it lies in the store: the list and its records."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.leftovers import dead_files
+from seatrial.dataprep.tasks.records import PartRecord, record_file, tasks_file, tokenizer_file
+from seatrial.dataprep.tasks.task_list import TaskList, thaw
+from seatrial.errors import SeatrialError
+
+WORK = "work"
+"""All that is there only while data are prepared."""
+_READERS = 16
+"""Records that are read at a time: in object stores each costs a round trip."""
+
+
+def freeze_into(store: Store, frozen: bytes, tokenizer: bytes) -> TaskList:
+    """Write a list and its tokenizer, the list last; one that is there already is continued."""
+    tasks = thaw(frozen)
+    for path, data in ((tokenizer_file(tasks.name), tokenizer), (tasks_file(tasks.name), frozen)):
+        if not store.create(path, data) and _digest(store.read(path)) != _digest(data):
+            raise SeatrialError(
+                f"{store.address}/{path} was changed since it was written. "
+                f"Remove {store.address}/{WORK}/{tasks.name} and start again."
+            )
+    return tasks
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()
+
+
+def load_records(store: Store, tasks: TaskList) -> dict[int, PartRecord]:
+    """The records of the tasks that are done. One that is not of this list is removed."""
+    below = record_file(tasks.name, 0).rpartition("/")[0]
+    paths = [file.path for file in store.list(below)]
+    records: dict[int, PartRecord] = {}
+    useless = []
+    with ThreadPoolExecutor(_READERS) as pool:
+        for path, record in zip(paths, pool.map(lambda p: _record(store, p), paths), strict=True):
+            if record is None or record.list_digest != tasks.digest:
+                useless.append(path)
+            else:
+                records[record.task] = record
+    store.delete(useless)
+    return records
+
+
+def _record(store: Store, path: str) -> PartRecord | None:
+    """A record; nothing when the file is none."""
+    try:
+        return PartRecord.from_json(store.read(path))
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def forget(store: Store, tasks: TaskList, records: Iterable[PartRecord]) -> None:
+    """Remove records and their files, so that their tasks are done again; records first."""
+    lost = list(records)
+    store.delete(record_file(tasks.name, record.task) for record in lost)
+    store.delete(
+        path
+        for record in lost
+        for file in record.files
+        for path in (file.tokens_file, file.lengths_file)
+    )
+    store.delete(record.quarantine_file for record in lost if record.quarantine_file)
+
+
+def remove_orphans(store: Store, tasks: TaskList, records: dict[int, PartRecord]) -> None:
+    """Remove what attempts that are gone left behind; those of live rivals stay."""
+    store.sweep(f"{WORK}/{tasks.name}")
+    winners = {number: record.attempt for number, record in records.items()}
+    store.delete(dead_files(store, tasks.name, winners))

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer backend of a frozen list: chosen once on a sample of the corpus, then kept."""
+
+import json
+from dataclasses import asdict
+
+from seatrial.dataprep.documents.sampling import sample_texts
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.task_list import TaskList
+from seatrial.dataprep.tokenizers.backends import LADDERS, version_of
+from seatrial.dataprep.tokenizers.selection import choose_backend
+from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
+
+SAMPLE_BYTES = 1 << 18
+"""Text on which a backend must be exact: the reference needs some 0.1 s for it.
+
+Edge cases come on top, and every thousandth document is compared while the tasks run.
+"""
+
+
+def _file(tasks: TaskList) -> str:
+    return f"work/{tasks.name}/backend.json"
+
+
+def chosen_backend(store: Store, tasks: TaskList) -> str:
+    """The name of the backend to use; the choice of an earlier start holds while it is installed.
+
+    The backend decides no byte of the output, only how fast it comes.
+    """
+    try:
+        kept = json.loads(store.read(_file(tasks)))
+        if version_of(kept["backend"]) == kept["version"]:
+            return str(kept["backend"])
+    except (FileNotFoundError, ImportError):
+        pass
+    texts = sample_texts(tasks, SAMPLE_BYTES)
+    choice = choose_backend(tasks.settings.tokenizer, tokenizer_path(store, tasks), texts)
+    _keep(store, tasks, asdict(choice))
+    return choice.backend
+
+
+def distrust(store: Store, tasks: TaskList, backend: str) -> None:
+    """Use the reference from now on: a backend gave other tokens while it ran."""
+    reference = LADDERS[tasks.settings.tokenizer.kind][-1]
+    _keep(
+        store,
+        tasks,
+        {
+            "backend": reference,
+            "version": version_of(reference),
+            "refused": [{"backend": backend, "reason": "it gave other tokens while it ran."}],
+        },
+    )
+
+
+def _keep(store: Store, tasks: TaskList, choice: dict[str, object]) -> None:
+    with store.open_writer(_file(tasks)) as stream:
+        stream.write(json.dumps(choice).encode())

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of prepared documents, decoded to text and encoded again by the reference tokenizer."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from seatrial.dataprep.output.blocks import read_exactly
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.dataprep.output.dataset import DataFile, DatasetRecord
+from seatrial.dataprep.output.index_file import HEADER_BYTES, token_type
+from seatrial.dataprep.output.report import Report
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tokenizers.backends import LADDERS
+from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
+from seatrial.findings import Finding, Severity
+
+LONGEST = 1 << 16
+"""Tokens of a document that are looked at; a longer one is left out of the sample."""
+
+_PROBES = ("a", "  two  spaces ", "line\r\n\tend\n", "É e\u0301 ﬁ 日本語 🙂", " <|x|> ## ` '")
+"""Texts that a tokenizer gives back unchanged only when it loses nothing of any text."""
+
+
+def check_round_trip(store: Store, record: DatasetRecord, file: Path, sample: int) -> list[Finding]:
+    """What differs when documents are decoded and encoded again.
+
+    A tokenizer that normalizes text may give other tokens for its own output; then differences
+    are a warning and not an error.
+    """
+    tokenizer = record.settings.tokenizer
+    opened = open_encoder(tokenizer, file, LADDERS[tokenizer.kind][-1])
+    encoder = opened.for_policy(record.settings.end_token_in_text)
+    lossless = all(encoder.decode(_ids(encoder, text)) == text for text in _PROBES)
+    findings = []
+    for data_file in record.files:
+        share = -(-sample * data_file.tokens // max(record.tokens, 1))
+        report = Report(data_file.tokens_file)
+        for sequence, begin, ids in _sampled(store, data_file, share):
+            again = _ids(encoder, encoder.decode(ids))
+            if again != ids:
+                at = next(
+                    (i for i, (a, b) in enumerate(zip(ids, again, strict=False)) if a != b),
+                    min(len(ids), len(again)),
+                )
+                rule = (
+                    f"byte {begin + at * data_file.token_bytes}: sequence {sequence}, decoded and "
+                    f"encoded again, has {again[at : at + 5]} here and not {ids[at : at + 5]}."
+                )
+                report.add(
+                    DatasetCode.ROUND_TRIP,
+                    rule,
+                    ids[at : at + 5],
+                    fix="Check that the tokenizer is the one that the data were prepared with.",
+                    severity=Severity.ERROR if lossless else Severity.WARNING,
+                )
+        findings += report.findings()
+    return findings
+
+
+def _ids(encoder: Encoder, text: str) -> list[int]:
+    ids: list[int] = encoder.encode([text])[0].tolist()
+    return ids
+
+
+def _sampled(store: Store, file: DataFile, number: int) -> Iterator[tuple[int, int, Sequence[int]]]:
+    """Sequences spread over a file: number, first byte and ids without the end, of each."""
+    header = file.header
+    stored = token_type(file.token_bytes)
+    for sequence in _spread(header.sequences, number):
+        length = int(_number(store, file, HEADER_BYTES + 4 * sequence, "<i4"))
+        begin = int(_number(store, file, header.pointers_at + 8 * sequence, "<i8"))
+        if not 1 < length <= LONGEST:
+            continue
+        with closing(store.open_reader(file.tokens_file, begin)) as stream:
+            data = read_exactly(stream, (length - 1) * file.token_bytes)
+        yield sequence, begin, np.frombuffer(data, stored).tolist()
+
+
+def _spread(total: int, number: int) -> list[int]:
+    """That many places, evenly over all, the first and the last among them."""
+    if number >= total:
+        return list(range(total))
+    return sorted({round(place) for place in np.linspace(0, total - 1, max(number, 1))})
+
+
+def _number(store: Store, file: DataFile, at: int, stored: str) -> int:
+    with closing(store.open_reader(file.index_file, at)) as stream:
+        width = np.dtype(stored).itemsize
+        return int(np.frombuffer(read_exactly(stream, width), stored)[0])

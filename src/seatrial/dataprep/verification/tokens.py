@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of a file of tokens: ids, ends of documents, and the digest of every segment."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.dataprep.output.blocks import Numbers, arrays
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.dataprep.output.dataset import DataFile, Segment
+from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, token_type
+from seatrial.dataprep.output.report import Report
+from seatrial.dataprep.stores.digests import hasher_like, matches
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.task_list import Settings
+from seatrial.findings import Finding
+from seatrial.spec.data import EndTokenInText
+
+CHUNK = 1 << 20
+"""Tokens that are looked at together."""
+
+
+def check_tokens(store: Store, file: DataFile, settings: Settings) -> list[Finding]:
+    """What is wrong with the tokens of a file whose sizes are right and whose index is sound."""
+    report = Report(file.tokens_file)
+    ends = _Ends(store, file)
+    check = _Check(report, file, settings)
+    with closing(store.open_reader(file.tokens_file)) as stream, closing(ends):
+        for segment in file.segments:
+            for tokens in check.segment(stream, segment):
+                check.ids(tokens)
+                check.document_ends(tokens, ends.until(check.place + tokens.size))
+                check.place += tokens.size
+    return report.findings()
+
+
+class _Ends:
+    """Where documents end, in tokens, read from the index as far as is asked for."""
+
+    def __init__(self, store: Store, file: DataFile) -> None:
+        self._stream = store.open_reader(file.index_file, HEADER_BYTES)
+        self._blocks = arrays(self._stream, file.header.sequences, "<i4", BLOCK)
+        self._known = np.zeros(0, np.int64)
+        self._last = 0
+
+    def until(self, place: int) -> NDArray[np.int64]:
+        """The ends up to a place that were not given yet."""
+        known = [self._known]
+        while self._last < place and (block := next(self._blocks, None)) is not None:
+            ends = np.cumsum(block, dtype=np.int64) + self._last
+            self._last = int(ends[-1])
+            known.append(ends)
+        every = np.concatenate(known) if len(known) > 1 else known[0]
+        cut = int(np.searchsorted(every, place, side="right"))
+        self._known = every[cut:]
+        return every[:cut]
+
+    def close(self) -> None:
+        """Close the index."""
+        self._stream.close()
+
+
+class _Check:
+    """The checks, with how far they have come."""
+
+    def __init__(self, report: Report, file: DataFile, settings: Settings) -> None:
+        self.place = 0
+        """Tokens that have been looked at."""
+        self._report = report
+        self._file = file
+        self._vocab_size = settings.tokenizer.vocab_size
+        self._end = settings.tokenizer.end_of_document
+        self._inside = settings.end_token_in_text is EndTokenInText.TOKEN
+        self._sequences = 0
+
+    def segment(self, stream: BinaryIO, segment: Segment) -> Iterator[Numbers]:
+        """The tokens that one part gave, in chunks; their digest is checked at the end."""
+        hasher = hasher_like(segment.digest)
+        begin = self.place
+        stored = token_type(self._file.token_bytes)
+        yield from arrays(stream, segment.tokens, stored, CHUNK, hasher)
+        if not matches(hasher, segment.digest):
+            width = self._file.token_bytes
+            spot = f"bytes {begin * width} to {self.place * width - 1}, of task {segment.task}"
+            rule = f"{spot}: the digest is not {segment.digest}, as recorded."
+            self._report.add(DatasetCode.DIGEST, rule, hasher.hexdigest())
+
+    def ids(self, tokens: Numbers) -> None:
+        """Every id is one of the vocabulary's."""
+        if int(tokens.max()) < self._vocab_size and int(tokens.min()) >= 0:
+            return
+        wrong = np.flatnonzero((tokens >= self._vocab_size) | (tokens < 0))
+        first = int(wrong[0])
+        rule = (
+            f"{self._spot(first)}: id {tokens[first]} is not in the vocabulary of "
+            f"{self._vocab_size}."
+        )
+        fix = "Check that the data were prepared with this run's tokenizer; prepare them again."
+        self._report.add(
+            DatasetCode.VOCABULARY, rule, int(tokens[first]), number=wrong.size, fix=fix
+        )
+
+    def document_ends(self, tokens: Numbers, ends: NDArray[np.int64]) -> None:
+        """Every document ends with the token for it, and has no other unless the policy has."""
+        last = ends - (self.place + 1)
+        wrong = np.flatnonzero(tokens[last] != self._end)
+        if wrong.size:
+            first = int(wrong[0])
+            at, value = int(last[first]), int(tokens[last[first]])
+            rule = (
+                f"{self._spot(at)}: sequence {self._sequences + first} ends with id {value} and "
+                f"not with {self._end}, the end of a document."
+            )
+            self._report.add(DatasetCode.END, rule, value, number=wrong.size)
+        self._sequences += ends.size
+        if self._inside:
+            return
+        inside = int(np.count_nonzero(tokens == self._end)) - (ends.size - wrong.size)
+        if inside:
+            where = np.setdiff1d(np.flatnonzero(tokens == self._end), last)
+            rule = (
+                f"{self._spot(int(where[0]))}: the end of a document, {self._end}, is inside one, "
+                "and the policy is to have none there."
+            )
+            self._report.add(DatasetCode.END_INSIDE, rule, self._end, number=inside)
+
+    def _spot(self, place: int) -> str:
+        return f"byte {(self.place + place) * self._file.token_bytes}"

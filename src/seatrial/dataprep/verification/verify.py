@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Verifying a data set by reading all of it again, in bounded memory.
+
+Nothing is taken from the preparation but the record: sizes, headers, pointers, document indices,
+ids, ends of documents, counts and digests are found in the files and held against it.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from seatrial.dataprep.output.assemble import THREADS
+from seatrial.dataprep.output.blocks import ShortReadError
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
+from seatrial.dataprep.output.report import Report
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.task_list import Settings
+from seatrial.dataprep.verification.index import check_index
+from seatrial.dataprep.verification.round_trip import check_round_trip
+from seatrial.dataprep.verification.tokens import check_tokens
+from seatrial.findings import Finding
+
+SAMPLE = 64
+"""Documents that are decoded and encoded again."""
+
+Progress = Callable[[int], None]
+"""Told the bytes of tokens that were checked since it was last told."""
+
+
+def verify(
+    store: Store,
+    record: DatasetRecord,
+    *,
+    tokenizer_file: Path | None = None,
+    sample: int = SAMPLE,
+    progress: Progress | None = None,
+) -> list[Finding]:
+    """Everything that is wrong with a data set; nothing when it is whole.
+
+    Args:
+        store: Where it lies.
+        record: Its record.
+        tokenizer_file: The tokenizer's file; without it no document is decoded.
+        sample: Documents to decode and encode again.
+        progress: Told how far it is.
+    """
+    findings = check_counts(record)
+    sizes = {file.path: file.size for file in store.list() if file.path in _paths(record)}
+    with ThreadPoolExecutor(max(1, min(THREADS, len(record.files)))) as pool:
+        checked = pool.map(lambda file: _file(store, file, record.settings, sizes), record.files)
+        for file, found in zip(record.files, checked, strict=True):
+            findings += found
+            if progress is not None:
+                progress(file.tokens_size)
+    if tokenizer_file is not None and not findings:
+        findings += check_round_trip(store, record, tokenizer_file, sample)
+    return findings
+
+
+def _paths(record: DatasetRecord) -> set[str]:
+    return {path for file in record.files for path in (file.tokens_file, file.index_file)}
+
+
+def _file(store: Store, file: DataFile, settings: Settings, sizes: dict[str, int]) -> list[Finding]:
+    """What is wrong with one pair; not what a wrong size or index makes of the rest."""
+    wanted = {file.tokens_file: file.tokens_size, file.index_file: file.header.size}
+    findings = []
+    for path, size in wanted.items():
+        report = Report(path)
+        if path not in sizes:
+            report.add(DatasetCode.ABSENT, "the file is absent.")
+        elif sizes[path] != size:
+            rule = f"the file has {sizes[path]} bytes, and should have {size}."
+            report.add(DatasetCode.SIZE, rule, sizes[path])
+        findings += report.findings()
+    if findings:
+        return findings
+    try:
+        findings = check_index(store, file)
+        unsound = {DatasetCode.HEADER, DatasetCode.LENGTHS}
+        if not any(finding.code in unsound for finding in findings):
+            findings += check_tokens(store, file, settings)
+    except (ShortReadError, OSError) as error:
+        report = Report(file.name)
+        said = str(error) or "it ended too early"
+        report.add(DatasetCode.ABSENT, f"the file cannot be read: {said}.")
+        findings += report.findings()
+    return findings
+
+
+def check_counts(record: DatasetRecord) -> list[Finding]:
+    """Whether the counts of a record add up: lines to documents, documents to files."""
+    report = Report(RECORD_FILE)
+    for source in record.sources:
+        files = [file for file in record.files if file.source == source.name]
+        counts = source.counts
+        documents = sum(file.documents for file in files)
+        if documents != counts.documents:
+            rule = (
+                f"source {source.name} gave {counts.documents} documents, and its files have "
+                f"{documents}."
+            )
+            report.add(DatasetCode.COUNTS, rule, documents)
+        used = counts.documents + counts.dropped + sum(counts.bad.values())
+        if counts.lines != used:
+            rule = f"source {source.name} has {counts.lines} lines, and {used} are accounted for."
+            report.add(DatasetCode.COUNTS, rule, used)
+    known = {source.name for source in record.sources}
+    for file in record.files:
+        if file.source not in known:
+            report.add(DatasetCode.COUNTS, f"{file.name} is of no source.", file.source)
+        if file.empty > file.documents:
+            report.add(DatasetCode.COUNTS, f"{file.name} has more empty documents than documents.")
+        if file.token_bytes != record.settings.tokenizer.token_bytes:
+            rule = f"{file.name} has tokens of {file.token_bytes} bytes, unlike its tokenizer's."
+            report.add(DatasetCode.COUNTS, rule, file.token_bytes)
+    return report.findings()

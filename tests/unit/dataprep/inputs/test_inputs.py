@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.dataprep.inputs.access import list_inputs, open_input
+from seatrial.dataprep.inputs.hub import HubPlace
+from seatrial.dataprep.inputs.selection import InputError, format_of, matches, spread
+from seatrial.dataprep.tasks.task_list import InputFile, InputFormat
+from seatrial.errors import MissingExtraError
+from seatrial.spec.data import DataSource
+
+
+def _source(address: object, **options: object) -> DataSource:
+    return DataSource.model_validate({"from": str(address), **options})
+
+
+def _write(root: Path, *paths: str) -> None:
+    for path in paths:
+        place = root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(path)
+
+
+def _paths(root: Path, **options: object) -> list[str]:
+    files = list_inputs(_source(root, **options))
+    return [os.path.relpath(file.address, root) for file in files]
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [
+        ("a.jsonl", InputFormat.JSONL),
+        ("a.jsonl.zst", InputFormat.JSONL),
+        ("a.JSONL.GZ", InputFormat.JSONL),
+        ("a.json", InputFormat.JSONL),
+        ("a.b.c.json.gz", InputFormat.JSONL),
+        ("a.ndjson", InputFormat.JSONL),
+        ("a.parquet", InputFormat.PARQUET),
+        ("a.txt", InputFormat.TEXT),
+        ("a.txt.zst", InputFormat.TEXT),
+        ("a.zst", None),
+        ("a.parquet.gz", None),
+        ("jsonl", None),
+        ("a.jsonl.bz2", None),
+        ("a.jsonl/README", None),
+    ],
+)
+def test_formats_by_name(name: str, format_: InputFormat | None) -> None:
+    assert format_of(f"dir.txt/{name}") == format_
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "fits"),
+    [
+        ("*.jsonl", "a.jsonl", True),
+        ("*.jsonl", "d/a.jsonl", False),
+        ("**/*.jsonl", "a.jsonl", True),
+        ("**/*.jsonl", "d/e/a.jsonl", True),
+        ("d/**", "d/e/a.jsonl", True),
+        ("d/**", "e/d/a.jsonl", False),
+        ("d/**/a", "d/a", True),
+        ("chunk[1-3]/*.zst", "chunk2/x.zst", True),
+        ("chunk[!1-3]/*.zst", "chunk2/x.zst", False),
+        ("{train,valid}/*", "valid/x", True),
+        ("{train,valid}/*", "test/x", False),
+        ("a?c", "abc", True),
+        ("a?c", "a/c", False),
+        ("a[x/y]c", "a/c", False),
+        ("*", ".hidden", False),
+        ("**", "a/.hidden/b", False),
+        (".*", ".hidden", True),
+        ("a.b", "axb", False),
+        ("a(1)+.txt", "a(1)+.txt", True),
+        ("[]x]", "]", True),
+    ],
+)
+def test_globs(glob: str, path: str, fits: bool) -> None:
+    assert matches(glob, path) is fits
+
+
+def test_a_broken_glob() -> None:
+    with pytest.raises(InputError, match="is not a glob"):
+        matches("[z-a]", "x")
+
+
+def test_lists_known_formats_in_order(tmp_path: Path) -> None:
+    _write(tmp_path, "b/2.jsonl.zst", "a/10.jsonl", "a/2.jsonl.gz", "README.md")
+    _write(tmp_path, ".cache/x.jsonl", "a/.y.jsonl", "dataset_infos.json")
+    assert _paths(tmp_path) == ["a/10.jsonl", "a/2.jsonl.gz", "b/2.jsonl.zst"]
+    (file, *_) = list_inputs(_source(tmp_path))
+    status = (tmp_path / "a/10.jsonl").stat()
+    assert file == InputFile(
+        str(tmp_path / "a/10.jsonl"), status.st_size, str(status.st_mtime_ns), InputFormat.JSONL
+    )
+
+
+def test_globs_choose(tmp_path: Path) -> None:
+    _write(tmp_path, "train/1.jsonl", "train/2.txt", "test/1.jsonl", "train/3.data")
+    assert _paths(tmp_path, files="train/*.jsonl") == ["train/1.jsonl"]
+    assert _paths(tmp_path, files="**/*.data", format="jsonl") == ["train/3.data"]
+    with pytest.raises(InputError, match=r"train/3.data fits files .*Set format"):
+        list_inputs(_source(tmp_path, files="train/*"))
+    with pytest.raises(InputError, match=r"would: set files to '\*\*/\*.jsonl'"):
+        list_inputs(_source(tmp_path, files="*.jsonl"))
+    with pytest.raises(InputError, match=r"none of its 4 files \(test/1.jsonl, .*, \.\.\.\)"):
+        list_inputs(_source(tmp_path, files="*.parquet"))
+
+
+def test_a_given_format_chooses_by_name(tmp_path: Path) -> None:
+    _write(tmp_path, "1.jsonl", "notes.txt")
+    assert _paths(tmp_path, format="text") == ["notes.txt"]
+    with pytest.raises(InputError, match=r"more than one format \(1 jsonl and 1 text\)"):
+        list_inputs(_source(tmp_path))
+    with pytest.raises(InputError, match="has the name of a parquet file"):
+        list_inputs(_source(tmp_path, format="parquet"))
+
+
+def test_nothing_of_a_known_format(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none of its 0 files"):
+        list_inputs(_source(tmp_path))
+    _write(tmp_path, "a.csv")
+    with pytest.raises(InputError, match=r"1 file \(a.csv\) has the name of a file of a known"):
+        list_inputs(_source(tmp_path))
+
+
+def test_one_file(tmp_path: Path) -> None:
+    _write(tmp_path, "a.jsonl", "b.data")
+    (file,) = list_inputs(_source(tmp_path / "a.jsonl"))
+    assert file.format is InputFormat.JSONL
+    (file,) = list_inputs(_source(tmp_path / "b.data", format="text"))
+    assert file.format is InputFormat.TEXT
+    with pytest.raises(InputError, match="its name is not of a known format"):
+        list_inputs(_source(tmp_path / "b.data"))
+    with pytest.raises(InputError, match="Remove files, or give the directory"):
+        list_inputs(_source(tmp_path / "a.jsonl", files="*"))
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"Check the path; {tmp_path} is the part"):
+        list_inputs(_source(tmp_path / "nothing/here"))
+    with pytest.raises(InputError, match="A glob goes into files"):
+        list_inputs(_source(tmp_path / "*.jsonl"))
+
+
+def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    _write(tmp_path / "disk", "sub/a.jsonl")
+    (tmp_path / "disk/sub/loop").symlink_to(tmp_path / "disk")
+    (tmp_path / "corpus").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk/b.jsonl").symlink_to("sub/a.jsonl")
+    assert _paths(tmp_path / "corpus") == ["b.jsonl", "sub/a.jsonl"]
+    (tmp_path / "disk/c.jsonl").symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"c.jsonl: is a link to nothing"):
+        list_inputs(_source(tmp_path / "corpus"))
+
+
+def test_samples_are_spread_evenly(tmp_path: Path) -> None:
+    files = [InputFile(f"/{n}", n, "", InputFormat.JSONL) for n in range(10)]
+    assert [file.size for file in spread(files, 5)] == [1, 3, 5, 7, 9]
+    assert [file.size for file in spread(files, 3)] == [1, 5, 8]
+    assert [file.size for file in spread(files, 1)] == [5]
+    assert spread(files, 10) == spread(files, 99) == spread(files, None) == files
+    _write(tmp_path, *[f"{n}.txt" for n in range(9)])
+    assert _paths(tmp_path, sample_files=3) == ["1.txt", "4.txt", "7.txt"]
+
+
+def test_reading(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(bytes(range(256)) * 10_000)
+    (file,) = list_inputs(_source(tmp_path))
+    with open_input(file) as stream:
+        assert stream.read(3) == bytes(range(3))
+        assert len(stream.read()) == 2_560_000 - 3
+        stream.seek(255)
+        assert stream.read(2) == b"\xff\x00"
+
+
+@pytest.mark.parametrize("data", [b"longer than before", b"other"])
+def test_a_changed_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"first")
+    os.utime(path, ns=(1, 1))
+    (file,) = list_inputs(_source(tmp_path))
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"has changed since .* start the preparation anew"):
+        open_input(file)
+
+
+def test_a_change_while_reading_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(bytes(3_000_000))
+    (file,) = list_inputs(_source(tmp_path))
+    with open_input(file) as stream:
+        stream.read(10)
+        with path.open("ab") as more:
+            more.write(b"more")
+        with pytest.raises(InputError, match="has changed"):
+            stream.read()
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    _write(tmp_path, "a.txt")
+    (file,) = list_inputs(_source(tmp_path))
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(InputError, match="it was there when the inputs were listed"):
+        open_input(file)
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("hf://datasets/a/b@v1", HubPlace("a/b", "v1", "")),
+        ("hf://datasets/a/b@v1/c/d.jsonl", HubPlace("a/b", "v1", "c/d.jsonl")),
+        ("hf://datasets/a/b/c/d@e", HubPlace("a/b", "main", "c/d@e")),
+        ("hf://datasets/squad", HubPlace("squad", "main", "")),
+        ("hf://datasets/squad@v1/x", HubPlace("squad", "v1", "x")),
+        ("hf://datasets/a/b@refs%2Fpr%2F1/x", HubPlace("a/b", "refs/pr/1", "x")),
+        ("hf://datasets/a/b@refs/convert/parquet", HubPlace("a/b", "refs/convert/parquet", "")),
+        ("hf://datasets/a/b@main/", HubPlace("a/b", "main", "")),
+    ],
+)
+def test_addresses_of_the_hub(address: str, place: HubPlace) -> None:
+    assert HubPlace.parse(address) == place
+    assert HubPlace.parse(str(place)) == place
+
+
+@pytest.mark.parametrize(
+    "address", ["hf://gpt2", "hf://a/b@c", "hf://datasets/", "hf://spaces/a/b"]
+)
+def test_other_addresses_of_the_hub(address: str) -> None:
+    with pytest.raises(InputError, match="hf://datasets/OWNER/NAME@REVISION"):
+        HubPlace.parse(address)
+
+
+@pytest.mark.parametrize("address", ["hf://datasets/a/b", "s3://b/x", "abfs://b/x", "gs://b/x"])
+def test_a_missing_extra_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("huggingface_hub", "s3fs", "adlfs", "gcsfs", "gcsfs.core"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"Install seatrial\[data\]"):
+        list_inputs(_source(address))
