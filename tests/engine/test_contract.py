@@ -244,3 +244,24 @@ gpu.prepare(words)
 print(words)
 """
     assert "'--no-gradient-accumulation-fusion'" in in_worker(script)
+
+
+def test_a_pinned_tokenizer_is_known_by_its_commit_whatever_host_it_lies_on() -> None:
+    """The engine names the index cache after it, and pods must find what was built elsewhere."""
+    printed = in_worker(
+        "import os\n"
+        "from seatrial.worker.cpu.runtime import install\n"
+        "install()\n"
+        "from megatron.core.tokenizers.text.text_tokenizer import MegatronTokenizerText\n"
+        "from seatrial.worker.gpt import known_by_commit\n"
+        "def made(path):\n"
+        "    found = MegatronTokenizerText.__new__(MegatronTokenizerText)\n"
+        "    found.path, found.additional_args = path, {}\n"
+        "    return found\n"
+        "free = known_by_commit(made('/a/snapshots/607a30d')).unique_identifiers\n"
+        "os.environ['SEATRIAL_TOKENIZER_REVISION'] = 'main'\n"
+        "one, other = (known_by_commit(made(f'{home}/snapshots/607a30d')).unique_identifiers\n"
+        "              for home in ('/a', '/b'))\n"
+        "print(one == other, one == free)\n"
+    )
+    assert printed == "True False"

@@ -30,7 +30,7 @@ from seatrial.rehearsal.rehearse import (
     run_drills,
     write_report,
 )
-from seatrial.rehearsal.twin import STEPS, Twin
+from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin
 from seatrial.rehearsal.worker_process import worker_python
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -110,7 +110,7 @@ def _headline(twin: Twin, name: str) -> str:
     engine = ENGINES[twin.plan.spec.engine.name]
     return (
         f"Twin of {name}: {engine.name} {engine.version} on CPU, "
-        f"{twin.degrees.processes} processes ({twin.degrees}), {shape}, "
+        f"{twin.degrees.processes} processes ({twin.layout}), {shape}, "
         f"sequence {model.sequence_length}, {data}"
     )
 
@@ -153,6 +153,7 @@ def _shrunk(plan: Plan, found: list[Twin]) -> str:
         f"width {model.architecture.hidden_size:,} → {small_model.architecture.hidden_size}",
         f"sequence {model.sequence_length:,} → {small_model.sequence_length}",
         f"steps {plan.length.steps:,} → {STEPS}",
+        f"peak learning rate {plan.schedule.peak:g} → {PEAK_LEARNING_RATE:g}",
     ]
     return ", ".join(parts)
 

@@ -25,6 +25,8 @@ STEPS = 20
 SAVE_AT = 10
 """The step at which a drill saves, and from which it resumes."""
 SEQUENCE = 64
+PEAK_LEARNING_RATE = 1e-3
+"""Large enough that twenty steps move the loss."""
 MOCK_VOCABULARY = 997
 """Not a multiple of anything, so that padding is exercised."""
 
@@ -94,6 +96,15 @@ class Twin:
     """What it reads."""
     replaced: tuple[str, ...]
     """What differs from the plan in kind, not only in size, in words."""
+
+    @property
+    def layout(self) -> str:
+        """`tp 2 · dp 2 · ep 2, sequence parallel`: its whole layout, in words."""
+        small = self.plan.layout
+        chunks = [f"vp {small.vp_size}"] * (small.vp_size > 1)
+        experts = [f"ep {small.ep_size}"] * (small.ep_size > 1)
+        split = ", sequence parallel" if self.plan.sequence_parallel else ""
+        return " · ".join([str(self.degrees), *chunks, *experts]) + split
 
 
 def twin_degrees(plan: Plan) -> list[Degrees]:
@@ -202,9 +213,8 @@ def _small_training(plan: Plan, degrees: Degrees) -> dict[str, Any]:
     micro_batches = 2 * degrees.pp if plan.batch.micro_batches > 1 else 1
     beyond = plan.schedule.decay_samples > plan.length.samples
     rate = training.learning_rate.model_dump(mode="json") | {
-        # Large enough that twenty steps move the loss.
-        "peak": 1e-3,
-        "minimum": 1e-4 if plan.schedule.minimum else 0.0,
+        "peak": PEAK_LEARNING_RATE,
+        "minimum": PEAK_LEARNING_RATE / 10 if plan.schedule.minimum else 0.0,
         "warmup": {"steps": 2} if plan.schedule.warmup_samples else {"fraction": 0.0},
         "decay": {"steps": 10 * STEPS if beyond else STEPS},
         "anneal": {"steps": 5} if plan.schedule.anneal_samples else None,
@@ -236,6 +246,9 @@ def _small_parallelism(plan: Plan, degrees: Degrees) -> dict[str, Any]:
         "cp_size": degrees.cp,
         "ep_size": 2 if layout.ep_size > 1 and ranks > 1 else 1,
         "etp_size": 1,
+        # What the planner chose for the run is not to be chosen again for the twin.
+        "sharding": plan.sharding,
+        "recompute": plan.recompute,
         "sequence_parallel": plan.sequence_parallel and degrees.tp > 1,
         "first_stage_layers": None,
         "last_stage_layers": None,

@@ -8,6 +8,7 @@ returns the model's output and a function from it to the loss, its token count a
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from megatron.core.utils import (
 )
 from megatron.training import get_args, get_timers, get_tokenizer
 from megatron.training.utils import get_blend_and_blend_per_split
+
+from seatrial.worker.settings import settings
 
 INPUTS = ("tokens", "labels", "loss_mask", "position_ids", "attention_mask")
 """What the model takes, in its order."""
@@ -134,13 +137,13 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
     """The training, validation and test data of the engine's own kinds: blended files, or mock."""
     args = get_args()
     blend, blend_per_split = get_blend_and_blend_per_split(args)
-    settings = GPTDatasetConfig(
+    config = GPTDatasetConfig(
         random_seed=args.seed,
         sequence_length=args.seq_length,
         blend=blend,
         blend_per_split=blend_per_split,
         path_to_cache=args.data_cache_path,
-        tokenizer=get_tokenizer(),
+        tokenizer=known_by_commit(get_tokenizer()),
         create_attention_mask=args.create_attention_mask_in_dataloader,
         fast_cache_load=args.dataloader_fast_cache_load,
         defer_npy_index_mmap=args.dataloader_defer_npy_index_mmap,
@@ -148,8 +151,20 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
     )
     kind = MockGPTDataset if args.mock_data else GPTDataset
     return BlendedMegatronDatasetBuilder(
-        kind, sizes, partial(_reads_data, vp_stage), settings
+        kind, sizes, partial(_reads_data, vp_stage), config
     ).build()
+
+
+def known_by_commit(tokenizer: Any) -> Any:
+    """The tokenizer, known by its commit where a revision of it is pinned.
+
+    The engine names its cache of indices after the tokenizer's path. The copy of a pinned revision
+    lies elsewhere on every host, and an index built on one would not be found on another; the
+    folder of the copy is named after the commit.
+    """
+    if settings().tokenizer_revision and tokenizer.path:
+        tokenizer.path = Path(tokenizer.path).name
+    return tokenizer
 
 
 # The engine asks every rank for data sets, rather than rank 0 of each tensor-parallel group.
