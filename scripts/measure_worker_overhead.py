@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what the worker costs over the engine bare: step times of pairs of runs.
+"""Measure what the worker costs over the engine bare: step times of both, in turns.
 
-    SEATRIAL_WORKER_PYTHON=... python scripts/measure_worker_overhead.py [PAIRS] [STEPS]
+    SEATRIAL_WORKER_PYTHON=... python scripts/measure_worker_overhead.py [RUNS] [STEPS]
 
-The two runs of a pair take turns every few steps (`overhead/turns.py` says why). The bar: steps of
-at least 50 ms, a median ratio of at most 1.01, and a 95 % interval (bootstrap over pairs and turns)
-that ends at 1.03 or below. A second line compares the bare engine with itself, which should give 1.
-Ends with 1 when the bar is not met.
+In each run the two take turns of a few steps (`overhead/alternate.py` says why), until each had
+that many steps. The bar: steps of at least 50 ms, a median ratio of at most 1.01, and a 95 %
+interval (bootstrap over runs and turns) that ends at 1.03 or below. A second line compares the
+bare engine with itself, which should give 1. Ends with 1 when the bar is not met.
 """
 
 import json
@@ -26,10 +26,10 @@ from seatrial.rehearsal.worker_process import worker_python
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "build/engine-figures.jsonl"
 STEPS_A_TURN = 4
-WARM_UP_TURNS = 5
+WARM_UP_ROUNDS = 2
+"""Rounds of four turns that are not counted."""
 SHORTEST_STEP = 50.0
-BARE = str(ROOT / "scripts/overhead/bare.py")
-WORKER = "seatrial.worker"
+BARE, WORKER = "bare", "worker"
 MODEL = {
     "num-layers": 4,
     "hidden-size": 256,
@@ -49,14 +49,14 @@ MODEL = {
     **CPU_ARGUMENTS,
 }
 
-Pair = list[tuple[float, float]]
-"""Milliseconds a step of the first and of the second entry, turn by turn."""
+Run = list[float]
+"""Ratios of one run, one for each round: two turns of one over the two of the other."""
 
 
 def environment(events: Path) -> dict[str, str]:
-    """What both entries get."""
+    """What a run gets."""
     return os.environ | {
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "PYTHONWARNINGS": "ignore",
         "SEATRIAL_DEVICE": "cpu",
         "SEATRIAL_EVENTS": str(events),
@@ -71,70 +71,65 @@ def environment(events: Path) -> dict[str, str]:
     }
 
 
-def run_pair(entries: tuple[str, str], steps: int, directory: Path) -> Pair:
-    """Run two entries in turns."""
-    # The first starts with the turn: its pipe holds a byte already.
-    pipes = [os.pipe(), os.pipe()]
-    os.write(pipes[0][1], b".")
-    processes, files = [], []
-    for number, entry in enumerate(entries):
-        mine, other = pipes[number][0], pipes[1 - number][1]
-        files.append(directory / f"{number}.times")
-        words = [worker_python(), str(ROOT / "scripts/overhead/turns.py"), str(mine), str(other)]
-        words += [str(files[-1]), str(STEPS_A_TURN), entry]
-        words += command_line({**MODEL, "train-iters": steps + WARM_UP_TURNS * STEPS_A_TURN + 1})
-        processes.append(
-            subprocess.Popen(
-                words,
-                env=environment(directory / f"{number}.events.jsonl"),
-                pass_fds=(mine, other),
-                stdout=subprocess.DEVNULL,
-            )
-        )
-    for end in (end for pipe in pipes for end in pipe):
-        os.close(end)
-    codes = [process.wait() for process in processes]
-    if any(codes):
-        raise SystemExit(f"a run ended with {codes}")
-    times = [[float(t) for t in file.read_text().split()][WARM_UP_TURNS:] for file in files]
-    return list(zip(*times, strict=True))
+def run(first: str, steps: int, directory: Path) -> tuple[list[float], list[float]]:
+    """Milliseconds a step, turn by turn: of the first of the two, and of the bare engine."""
+    # Turned round half-way, so that a steady drift cancels out.
+    modes = [first, BARE, BARE, first]
+    rounds = WARM_UP_ROUNDS + steps // (2 * STEPS_A_TURN)
+    times_file = directory / "times"
+    words = [worker_python(), str(ROOT / "scripts/overhead/alternate.py"), str(times_file)]
+    words += [str(STEPS_A_TURN), ",".join(modes)]
+    words += command_line({**MODEL, "train-iters": rounds * len(modes) * STEPS_A_TURN + 1})
+    subprocess.run(
+        words,
+        env=environment(directory / "events.jsonl"),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    lines = [line.split() for line in times_file.read_text().splitlines()]
+    if [mode for mode, _ in lines] != modes * rounds:
+        raise SystemExit("the turns were not taken as planned: has the engine's loop changed?")
+    turns = [float(time) for _, time in lines][WARM_UP_ROUNDS * len(modes) :]
+    ours = [turns[i] for i in range(len(turns)) if i % 4 in (0, 3)]
+    bare = [turns[i] for i in range(len(turns)) if i % 4 in (1, 2)]
+    return ours, bare
 
 
-def ratio_of(pairs: list[Pair]) -> float:
-    """The median over pairs of the median over turns."""
-    return statistics.median(statistics.median(a / b for a, b in pair) for pair in pairs)
+def rounds_of(ours: list[float], bare: list[float]) -> Run:
+    """The ratio of each round."""
+    return [sum(ours[i : i + 2]) / sum(bare[i : i + 2]) for i in range(0, len(ours), 2)]
 
 
-def interval(pairs: list[Pair]) -> tuple[float, float]:
-    """The 95 % interval of the ratio, by drawing pairs and turns again."""
+def ratio_of(runs: list[Run]) -> float:
+    """The median over runs of the median over rounds."""
+    return statistics.median(statistics.median(ratios) for ratios in runs)
+
+
+def interval(runs: list[Run]) -> tuple[float, float]:
+    """The 95 % interval of the ratio, by drawing runs and rounds again."""
     draw = random.Random(1)
     ratios = sorted(
-        ratio_of([draw.choices(pair, k=len(pair)) for pair in draw.choices(pairs, k=len(pairs))])
+        ratio_of([draw.choices(one, k=len(one)) for one in draw.choices(runs, k=len(runs))])
         for _ in range(2000)
     )
     return ratios[50], ratios[-51]
 
 
-def compare(title: str, first: str, second: str, count: int, steps: int) -> tuple[float, float]:
-    """Print the pairs of two entries; the ratio and the upper end of its interval."""
-    pairs = []
+def compare(title: str, first: str, count: int, steps: int) -> tuple[float, float]:
+    """Print the runs of one against the bare engine; the ratio and the end of its interval."""
+    runs = []
     for number in range(count):
         with tempfile.TemporaryDirectory() as name:
-            # Who begins changes from pair to pair.
-            if number % 2:
-                pair = [(a, b) for b, a in run_pair((second, first), steps, Path(name))]
-            else:
-                pair = run_pair((first, second), steps, Path(name))
-        pairs.append(pair)
-        ours, bare = (statistics.median(turn[i] for turn in pair) for i in (0, 1))
+            ours, bare = run(first, steps, Path(name))
+        runs.append(rounds_of(ours, bare))
         print(
-            f"{title}, pair {number + 1}: {ours:.1f} ms and {bare:.1f} ms a step, "
-            f"ratio {ratio_of([pair]):.4f}",
+            f"{title}, run {number + 1}: {statistics.median(ours):.1f} ms and "
+            f"{statistics.median(bare):.1f} ms a step, ratio {ratio_of(runs[-1:]):.4f}",
             flush=True,
         )
-        if min(ours, bare) < SHORTEST_STEP:
+        if min(*ours, *bare) < SHORTEST_STEP:
             raise SystemExit(f"a step takes less than {SHORTEST_STEP:.0f} ms: enlarge the model.")
-    ratio, (low, high) = ratio_of(pairs), interval(pairs)
+    ratio, (low, high) = ratio_of(runs), interval(runs)
     print(f"{title}: median ratio {ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}", flush=True)
     FIGURES.parent.mkdir(exist_ok=True)
     with FIGURES.open("a") as stream:
@@ -147,8 +142,8 @@ def main() -> int:
     """Compare the worker with the bare engine, then the bare engine with itself."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    ratio, high = compare("worker over bare", WORKER, BARE, count, steps)
-    compare("bare over bare", BARE, BARE, count, steps)
+    ratio, high = compare("worker over bare", WORKER, count, steps)
+    compare("bare over bare", BARE, count, steps)
     return 0 if ratio <= 1.01 and high <= 1.03 else 1
 
 

@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,9 +106,7 @@ def test_verify_says_that_all_is_well(home: Path) -> None:
 
 def test_verify_finds_a_changed_byte(home: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in (home / "out").iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(home / "out", copy)
     data = bytearray((copy / "s1-00000.bin").read_bytes())
     data[100] ^= 1
     (copy / "s1-00000.bin").write_bytes(data)
