@@ -73,6 +73,8 @@ class Workload:
     """Bytes of a gradient; Megatron accumulates in fp32, older fp16 runs kept 2."""
     stack: str = "megatron-core"
     """The software whose constants hold, such as `megatron-core`."""
+    hidden_dropout: bool = False
+    """Whether there is dropout on the residual stream, whose masks are kept."""
 
     @property
     def tokens_per_step(self) -> int:

@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The constants of the memory model, per training stack, from `planning/data/memory.toml`."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+DEFAULT_STACK = "megatron-core"
+"""The stack whose constants stand in for one that was never measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackConstants:
+    """How much memory a training stack takes; the file says which of these were fitted."""
+
+    residual_bytes: float
+    """Kept per layer, token and unit of width for norms and inputs of products; not split by tp."""
+    dropout_bytes: float
+    """The same for the masks of dropout on the residual stream, where there is dropout."""
+    attention_bytes: float
+    """Kept per token and element of queries, keys, values and the attention's output."""
+    score_bytes: float
+    """Kept per head and pair of tokens where attention keeps its square of scores."""
+    gelu_bytes: float
+    """Kept per token and unit of the feed-forward width around a GELU."""
+    swiglu_bytes: float
+    """Kept per token and unit of the feed-forward width around a SwiGLU, gate included."""
+    input_bytes: float
+    """Kept per layer, token and unit of width where the layer is recomputed in full."""
+    working_layers: float
+    """Layers' worth of activations and gradients that live while one layer is differentiated."""
+    logit_bytes: float
+    """Live per token and entry of the vocabulary on the last stage."""
+    state_bytes: float
+    """Held per parameter beside weights, gradients and optimizer, shared by nobody."""
+    expert_imbalance: float
+    """Tokens of the fullest rank's experts over the mean."""
+    allocated_bytes: float
+    """Live tensors that depend on nothing: workspaces of libraries."""
+    context_bytes: float
+    """Taken outside torch's allocator by any process: CUDA context and libraries."""
+    communicator_bytes: float
+    """Taken by the buffers of one communicator."""
+    fragmentation: float
+    """Reserved beyond what is allocated, as a share of activations and logits."""
+    error: float
+    """Relative error that nine of ten held-out runs stay below."""
+
+
+@cache
+def constants(stack: str) -> StackConstants:
+    """The constants of a stack; the default's for a stack that the file does not have."""
+    known = _file()["stacks"]
+    return StackConstants(**known.get(stack, known[DEFAULT_STACK])["constants"])
+
+
+def _file() -> dict[str, Any]:
+    """The data file, parsed."""
+    text = files("seatrial.planning").joinpath("data", "memory.toml").read_text("utf-8")
+    return tomllib.loads(text)

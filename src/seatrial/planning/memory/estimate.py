@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory a layout needs on each stage, and whether that fits the GPU."""
+
+from seatrial.planning.memory.activations import LayerActivations, in_flight, layer_activations
+from seatrial.planning.memory.constants import StackConstants, constants
+from seatrial.planning.memory.parts import Fit, Memory, StageMemory
+from seatrial.planning.memory.states import (
+    ModelCounts,
+    dense_layers,
+    model_counts,
+    stage_counts,
+    states,
+)
+from seatrial.planning.workload import Workload
+
+
+def memory(workload: Workload) -> Memory:
+    """The memory of the stages that can be the fullest, and the verdict."""
+    known = constants(workload.stack)
+    return judged(workload, stages_of(workload, known, deciding_stages(workload)), known.error)
+
+
+def every_stage(workload: Workload) -> Memory:
+    """The same with all stages, for a picture of them."""
+    known = constants(workload.stack)
+    return judged(workload, stages_of(workload, known, range(workload.layout.pp_size)), known.error)
+
+
+def deciding_stages(workload: Workload) -> tuple[int, ...]:
+    """The stages of which one is the fullest.
+
+    Between the first stage and the last all have as many layers, and the earlier one keeps more
+    micro batches in flight; leading layers without experts make a stage smaller, so the first
+    stage that is free of them counts too.
+    """
+    last = workload.layout.pp_size - 1
+    if last < 2:
+        return tuple(range(last + 1))
+    moe = workload.model.moe
+    if moe is None or not moe.dense_layers:
+        return (0, 1, last)
+    free = next((n for n in range(1, last) if not dense_layers(workload, n)), 1)
+    return tuple(sorted({0, 1, free, last}))
+
+
+def stages_of(
+    workload: Workload, known: StackConstants, indices: range | tuple[int, ...]
+) -> tuple[StageMemory, ...]:
+    """The memory of the given stages."""
+    layer = layer_activations(workload, known)
+    counts = model_counts(workload)
+    return tuple(_stage(workload, known, layer, counts, index) for index in indices)
+
+
+def judged(workload: Workload, stages: tuple[StageMemory, ...], error: float) -> Memory:
+    """The stages with the fullest of them and its verdict."""
+    fullest = max(stages, key=lambda stage: stage.total)
+    need, room = fullest.total, workload.hardware.memory_bytes
+    if need * (1 + error) <= room:
+        verdict = Fit.FITS
+    elif need * (1 - error) > room:
+        verdict = Fit.DOES_NOT_FIT
+    else:
+        verdict = Fit.RISKY
+    return Memory(stages, fullest, verdict, room - need, error)
+
+
+def _stage(
+    workload: Workload,
+    known: StackConstants,
+    layer: LayerActivations,
+    counts: ModelCounts,
+    index: int,
+) -> StageMemory:
+    """The memory of one stage."""
+    layout = workload.layout
+    held = states(workload, known, stage_counts(workload, counts, index))
+    layers = sum(len(chunk) for chunk in workload.stages[index].chunks)
+    dense = dense_layers(workload, index)
+    kept = dense * layer.kept + (layers - dense) * layer.kept_expert
+    activations = in_flight(workload, index) * kept + layer.working + known.allocated_bytes
+    logits = 0.0
+    if index == layout.pp_size - 1:
+        tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
+        logits = tokens * workload.padded_vocab_size / layout.tp_size * known.logit_bytes
+        # Input and output of the norm before the output projection.
+        activations += 2 * layer.width
+    communicators = (
+        (layout.tp_size > 1)
+        + (layout.pp_size > 1)
+        + (layout.dp_size * layout.cp_size > 1)
+        + (layout.cp_size > 1)
+        + (layout.ep_size > 1)
+    )
+    return StageMemory(
+        index,
+        held.weights,
+        held.gradients,
+        held.optimizer,
+        int(activations),
+        int(logits),
+        int(known.context_bytes + communicators * known.communicator_bytes),
+        int((activations + logits) * known.fragmentation),
+    )
