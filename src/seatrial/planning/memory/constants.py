@@ -31,11 +31,15 @@ class StackConstants:
     input_bytes: float
     """Kept per layer, token and unit of width where the layer is recomputed in full."""
     working_layers: float
-    """Layers' worth of activations and gradients that live while one layer is differentiated."""
+    """Layers' worth of activations that live on top while one layer is differentiated."""
     logit_bytes: float
-    """Live per token and entry of the vocabulary on the last stage."""
+    """Live per token and entry of this rank's share of the vocabulary, on the last stage."""
+    whole_logit_bytes: float
+    """Live per token and entry of the whole vocabulary, where a stack gathers the logits."""
     state_bytes: float
     """Held per parameter beside weights, gradients and optimizer, shared by nobody."""
+    shared_state_bytes: float
+    """Held per parameter beside them, and shared out as the optimizer state is."""
     expert_imbalance: float
     """Tokens of the fullest rank's experts over the mean."""
     allocated_bytes: float
@@ -45,7 +49,9 @@ class StackConstants:
     communicator_bytes: float
     """Taken by the buffers of one communicator."""
     fragmentation: float
-    """Reserved beyond what is allocated, as a share of activations and logits."""
+    """Reserved beyond what is allocated, as a share of the activations."""
+    logit_fragmentation: float
+    """The same as a share of the logits, whose few large blocks are seldom reused."""
     error: float
     """Relative error that nine of ten held-out runs stay below."""
 

@@ -78,14 +78,14 @@ def _stage(
     held = states(workload, known, stage_counts(workload, counts, index))
     layers = sum(len(chunk) for chunk in workload.stages[index].chunks)
     dense = dense_layers(workload, index)
-    kept = dense * layer.kept + (layers - dense) * layer.kept_expert
-    activations = in_flight(workload, index) * kept + layer.working + known.allocated_bytes
+    kept = in_flight(workload, index) * (dense * layer.kept + (layers - dense) * layer.kept_expert)
     logits = 0.0
     if index == layout.pp_size - 1:
-        tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
-        logits = tokens * workload.padded_vocab_size / layout.tp_size * known.logit_bytes
         # Input and output of the norm before the output projection.
-        activations += 2 * layer.width
+        kept += 2 * layer.width
+        logits = logit_memory(workload, known)
+    # The logits are gone when the first layer is differentiated: the larger of both counts.
+    activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes
     communicators = (
         (layout.tp_size > 1)
         + (layout.pp_size > 1)
@@ -101,5 +101,13 @@ def _stage(
         int(activations),
         int(logits),
         int(known.context_bytes + communicators * known.communicator_bytes),
-        int((activations + logits) * known.fragmentation),
+        int(activations * known.fragmentation + logits * known.logit_fragmentation),
     )
+
+
+def logit_memory(workload: Workload, known: StackConstants) -> float:
+    """Bytes of logits, softmax and gradient of one micro batch on the last stage."""
+    layout = workload.layout
+    tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
+    per_entry = known.logit_bytes / layout.tp_size + known.whole_logit_bytes
+    return tokens * workload.padded_vocab_size * per_entry

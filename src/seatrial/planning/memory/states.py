@@ -122,7 +122,8 @@ def states(workload: Workload, constants: StackConstants, counts: Counts) -> Sta
     """The bytes of weights, gradients and optimizer state on one rank."""
     full_precision = workload.precision is Precision.FP32
     weight_bytes = 4 if full_precision else 2
-    optimizer_bytes = MOMENTS_BYTES + (0 if full_precision else MASTER_BYTES)
+    optimizer_bytes: float = MOMENTS_BYTES + (0 if full_precision else MASTER_BYTES)
+    optimizer_bytes += constants.shared_state_bytes
     parameters = counts.dense + counts.expert
     layout = workload.layout
     copies = layout.dp_size * layout.cp_size

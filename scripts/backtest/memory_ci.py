@@ -1,0 +1,238 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron-LM's functional tests: live tensors on the last rank, for dense GPT models.
+
+The published rows name the test; `data/megatron_ci.csv` has its flags. What is left out, by
+rules fixed before anything was scored, and why:
+
+- mixtures of experts, multi-latent attention, multi-token prediction, hybrid, T5, BERT, retrieval
+  and multimodal models: not what this model describes, or facts are missing;
+- reinforcement learning, distillation, inference: another program than pretraining;
+- FSDP, offloading, optimizers other than Adam, half-precision optimizer states: not modelled;
+- 8-bit products: which copies of a weight are kept depends on the recipe;
+- a schedule with its own group size, chunks of unequal size, several optimizer instances: not
+  in a plan;
+- vocabularies that no flag and no well-known tokenizer tells;
+- release tests, which run on more nodes than one and do not say on how many.
+
+Flags that are absent have Megatron's defaults: dropout 0.1, LayerNorm, biases, learned positions,
+tied embeddings, inner width of 4 times the width (2/3 of that in multiples of 64 with SwiGLU).
+Where a row has no GPU count, it ran on one node of 8, as the recipes have it.
+"""
+
+import csv
+from collections import Counter
+from functools import cache
+
+from scripts.backtest.memory_rows import (
+    DATA,
+    GIB,
+    Measured,
+    MeasuredRow,
+    Row,
+    Setting,
+    Which,
+    architecture,
+    folds,
+    label,
+    of_source,
+    workload,
+)
+from seatrial.planning.workload import Workload
+from seatrial.spec.architecture import Architecture
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import Precision
+
+SOURCE = "Megatron-LM CI golden values"
+STACK = "megatron-core"
+NODE = 8
+
+Flags = dict[str, str]
+
+REFUSED = {
+    "num-experts": "mixture of experts",
+    "multi-latent-attention": "multi-latent attention",
+    "mtp-num-layers": "multi-token prediction",
+    "is-hybrid-model": "hybrid model",
+    "hybrid-override-pattern": "hybrid model",
+    "retro-project-dir": "retrieval",
+    "use-megatron-fsdp": "FSDP",
+    "use-torch-fsdp2": "FSDP",
+    "cpu-offloading-num-layers": "offloading",
+    "optimizer-cpu-offload": "offloading",
+    "use-precision-aware-optimizer": "optimizer state in half precision",
+    "fp8-format": "8-bit products",
+    "microbatch-group-size-per-virtual-pipeline-stage": "schedule with a group size",
+    "num-distributed-optimizer-instances": "several optimizer instances",
+    "freeze-model": "frozen parameters",
+    "account-for-embedding-in-pipeline-split": "chunks of unequal size",
+}
+VOCABULARIES = {"nemotron_2_256k.model": 256_000}
+GPT2_VOCABULARY = 50_257
+
+
+def rows() -> list[MeasuredRow]:
+    """The rows of dense pretraining whose facts are known."""
+    return [
+        MeasuredRow(
+            row["id"],
+            label(row),
+            folds()[row["id"]],
+            _workload(row, flags()[row["model"]]),
+            float(row["measured_mem_gb"]) * GIB,
+            Measured.ALLOCATED,
+            Which.LAST,
+        )
+        for row in of_source(SOURCE)
+        if not why_left_out(row)
+    ]
+
+
+def left_out() -> Counter[str]:
+    """How many rows are left out, by reason."""
+    return Counter(reason for row in of_source(SOURCE) if (reason := why_left_out(row)))
+
+
+@cache
+def flags() -> dict[str, Flags]:
+    """The flags of each test."""
+    with (DATA / "megatron_ci.csv").open(newline="") as file:
+        return {row["test"]: row for row in csv.DictReader(file)}
+
+
+def why_left_out(row: Row) -> str:
+    """The reason to leave a row out, or nothing."""
+    test = flags().get(row["model"])
+    if test is None:
+        return "settings not found"
+    if test["model_kind"] != "gpt":
+        return "not a dense GPT" if test["model_kind"] != "moe" else "mixture of experts"
+    if test["test_type"] == "release" and not row["n_gpus"]:
+        return "GPU count not known"
+    if any(word in row["model"] for word in ("grpo", "modelopt", "inference", "static")):
+        return "not pretraining"
+    if row["ep"] not in ("", "1") or row["notes"].count("MoE"):
+        return "mixture of experts"
+    for flag, reason in REFUSED.items():
+        if test[flag] not in ("", "False", "1" if flag.startswith("num-dist") else ""):
+            return reason
+    if test["optimizer"] not in ("", "adam"):
+        return "another optimizer"
+    if not all(row[name] for name in ("layers", "hidden", "heads", "micro_batch", "seq_len")):
+        return "sizes not known"
+    if vocabulary(test) is None:
+        return "vocabulary not known"
+    return ""
+
+
+def vocabulary(test: Flags) -> int | None:
+    """The entries of a test's tokenizer, where they can be known."""
+    if test["tokenizer-type"] == "NullTokenizer":
+        # One more than asked for, the end of a document.
+        return int(test["vocab-size"]) + 1
+    if test["vocab-size"]:
+        return int(test["vocab-size"])
+    name = test["tokenizer-model"].rpartition("/")[2]
+    if name:
+        return VOCABULARIES.get(name)
+    return GPT2_VOCABULARY if test["vocab-file"] else None
+
+
+def _set(test: Flags, flag: str) -> bool:
+    """Whether a switch is on."""
+    return test[flag] == "True"
+
+
+def _model(row: Row, test: Flags) -> Architecture:
+    """The model, absent flags at Megatron's defaults."""
+    hidden, heads = int(row["hidden"]), int(row["heads"])
+    swiglu = _set(test, "swiglu")
+    inner = int(4 * hidden * 2 / 3 / 64) * 64 if swiglu else 4 * hidden
+    positions = test["position-embedding-type"] or "learned_absolute"
+    return architecture(
+        family="gpt",
+        layers=int(row["layers"]),
+        hidden_size=hidden,
+        ffn_hidden_size=int(test["ffn-hidden-size"] or inner),
+        heads=heads,
+        kv_heads=int(test["num-query-groups"] or heads)
+        if _set(test, "group-query-attention")
+        else heads,
+        head_dim=int(test["kv-channels"] or hidden // heads),
+        vocab_size=vocabulary(test),
+        max_positions=int(test["max-position-embeddings"] or row["seq_len"]),
+        positions="learned" if positions == "learned_absolute" else "rope",
+        norm="rmsnorm" if test["normalization"] == "RMSNorm" else "layernorm",
+        activation="swiglu" if swiglu else "gelu",
+        linear_bias=not _set(test, "disable-bias-linear"),
+        tied_embeddings=not _set(test, "untie-embeddings-and-output-weights"),
+    )
+
+
+def _stage_layers(layers: int, stages: int, test: Flags) -> list[int]:
+    """Layers of each stage, as the flags share them out."""
+    embedding = _set(test, "account-for-embedding-in-pipeline-split")
+    loss = _set(test, "account-for-loss-in-pipeline-split")
+    first = test["decoder-first-pipeline-num-layers"]
+    last = test["decoder-last-pipeline-num-layers"]
+    if first or last:
+        rest = layers - int(first or 0) - int(last or 0)
+        share = rest // max(1, stages - bool(first) - bool(last))
+        sizes = [share] * stages
+        sizes[0] = int(first or share)
+        sizes[-1] = int(last or share)
+        return sizes
+    sizes = [(layers + embedding + loss) // stages] * stages
+    sizes[0] -= embedding
+    sizes[-1] -= loss
+    return sizes
+
+
+def _chunks(sizes: list[int], test: Flags) -> int:
+    """Chunks of a stage."""
+    if test["num-virtual-stages-per-pipeline-rank"]:
+        return int(test["num-virtual-stages-per-pipeline-rank"])
+    per_chunk = test["num-layers-per-virtual-pipeline-stage"]
+    return max(sizes) // int(per_chunk) if per_chunk and len(sizes) > 1 else 1
+
+
+def _recompute(test: Flags) -> Recompute:
+    """What is computed again."""
+    granularity = test["recompute-granularity"]
+    return Recompute(granularity) if granularity in ("full", "selective") else Recompute.NONE
+
+
+def _workload(row: Row, test: Flags) -> Workload:
+    """One row for the planner."""
+    model = _model(row, test)
+    stages = int(row["pp"])
+    sizes = _stage_layers(model.layers, stages, test)
+    gpus = int(row["n_gpus"] or NODE)
+    dp = max(1, gpus // (int(row["tp"]) * stages * int(row["cp"] or 1)))
+    if row["global_batch"]:
+        # No more copies than the batch has micro batches for.
+        dp = min(dp, int(row["global_batch"]) // int(row["micro_batch"]))
+    batch = int(row["global_batch"] or int(row["micro_batch"]) * dp * stages)
+    fp16 = test["fp16"] == "True" or row["precision"] == "fp16"
+    fp32_gradients = not fp16 or _set(test, "accumulate-allreduce-grads-in-fp32")
+    return workload(
+        Setting(
+            row=row,
+            model=model,
+            sizes=sizes,
+            dp_size=dp,
+            micro_batches=max(1, batch // int(row["micro_batch"]) // dp),
+            sharding=Sharding.OPTIMIZER
+            if _set(test, "use-distributed-optimizer")
+            else Sharding.NONE,
+            recompute=_recompute(test),
+            precision=Precision.FP16 if fp16 else Precision.BF16,
+            stack=STACK,
+            vocab_multiple=int(test["make-vocab-size-divisible-by"] or 128),
+            gradient_bytes=4 if fp32_gradients and not _set(test, "grad-reduce-in-bf16") else 2,
+            flash_attention=test["attention-backend"] != "unfused"
+            and test["transformer-impl"] != "local",
+            hidden_dropout=float(test["hidden-dropout"] or 0.1) > 0,
+            vp_size=_chunks(sizes, test),
+        )
+    )
