@@ -9,9 +9,9 @@ that a handful of rows moves only what they speak about.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import copysign, exp, log, log1p, sqrt
 
-from scipy.optimize import minimize
+from scipy.optimize import least_squares, minimize
 
 from scripts.backtest.memory_rows import Measured, MeasuredRow, OutcomeRow, Which
 from seatrial.planning.memory.constants import StackConstants
@@ -22,6 +22,8 @@ ROW_WIDTH = 0.03
 """Relative scatter of a published figure around a good model."""
 VERDICT_WIDTH = 0.03
 """The same for an outcome: how far from the GPU's memory it is still a coin's toss."""
+MOST_LOGIT = 30.0
+"""Beyond this the curve is a straight line, and its exponential needless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,57 +60,44 @@ def fit_figures(
 ) -> StackConstants:
     """The constants nearest to figures of memory; outliers count less than their square."""
 
-    def loss(known: StackConstants) -> float:
-        total = 0.0
-        for row in rows:
-            off = log(predicted(row, known) / row.memory) / ROW_WIDTH
-            total += 2 * ((1 + off * off) ** 0.5 - 1)
-        return total
+    def residuals(point: Sequence[float]) -> list[float]:
+        known = _at(base, free, point)
+        # The square root of a pseudo-Huber loss, so that the prior keeps its square.
+        offs = (log(predicted(row, known) / row.memory) / ROW_WIDTH for row in rows)
+        robust = (copysign(sqrt(2 * (sqrt(1 + off * off) - 1)), off) for off in offs)
+        return [*robust, *(float(step) for step in point)]
 
-    return _minimised(loss, base, free)
+    found = least_squares(residuals, [0.0] * len(free), diff_step=1e-3, xtol=1e-4, ftol=1e-4)
+    return _at(base, free, found.x)
 
 
 def fit_outcomes(
     rows: Sequence[OutcomeRow],
-    base: dict[str, StackConstants],
+    base: StackConstants,
     free: Sequence[Free],
     variants: Callable[[StackConstants], dict[str, StackConstants]],
 ) -> dict[str, StackConstants]:
     """The constants that tell best what fitted, as the likelihood of a logistic curve."""
-    first = next(iter(base.values()))
 
-    def loss(known: StackConstants) -> float:
-        stacks = variants(known)
-        total = 0.0
+    def loss(point: Sequence[float]) -> float:
+        stacks = variants(_at(base, free, point))
+        total = sum(float(step) ** 2 for step in point)
         for row in rows:
             need = fullest(row, stacks[row.workload.stack]).total
             off = log(need / row.workload.hardware.memory_bytes) / VERDICT_WIDTH
             off = off if row.fitted else -off
-            total += off if off > 30 else log(1 + exp(off))
+            total += off if off > MOST_LOGIT else log1p(exp(off))
         return total
 
-    return variants(_minimised(loss, first, free))
+    options = {"eps": 1e-3, "ftol": 1e-4, "maxiter": 30}
+    found = minimize(loss, [0.0] * len(free), method="L-BFGS-B", options=options)
+    return variants(_at(base, free, found.x))
 
 
-def _minimised(
-    loss: Callable[[StackConstants], float], base: StackConstants, free: Sequence[Free]
-) -> StackConstants:
-    """The constants of least loss, prior included, by a simplex search."""
-
-    def constants(point: Sequence[float]) -> StackConstants:
-        values = {
-            one.name: max(one.low, one.start + one.width * float(step))
-            for one, step in zip(free, point, strict=True)
-        }
-        return replace(base, **values)
-
-    def objective(point: Sequence[float]) -> float:
-        return loss(constants(point)) + sum(float(step) ** 2 for step in point)
-
-    found = minimize(
-        objective,
-        [0.0] * len(free),
-        method="Powell",
-        options={"xtol": 1e-3, "ftol": 1e-5, "maxiter": 40},
-    )
-    return constants(found.x)
+def _at(base: StackConstants, free: Sequence[Free], point: Sequence[float]) -> StackConstants:
+    """The constants so many widths away from where the sources put them."""
+    values = {
+        one.name: max(one.low, one.start + one.width * float(step))
+        for one, step in zip(free, point, strict=True)
+    }
+    return replace(base, **values)

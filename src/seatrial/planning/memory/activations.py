@@ -7,7 +7,7 @@ keeps is in the constants. The number of micro batches in flight is that of Mega
 (`megatron/core/pipeline_parallel/schedules.py`).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.workload import Workload
@@ -15,8 +15,7 @@ from seatrial.spec.architecture import Activation
 from seatrial.spec.parallelism import Recompute
 
 
-@dataclass(frozen=True, slots=True)
-class LayerActivations:
+class LayerActivations(NamedTuple):
     """Bytes of one layer for one micro batch on one rank."""
 
     kept: float
@@ -39,6 +38,7 @@ def layer_activations(workload: Workload, constants: StackConstants) -> LayerAct
     attention, whole = _attention(workload, constants, tokens)
     masks = constants.dropout_bytes if workload.hidden_dropout else 0.0
     residual = hidden * (constants.residual_bytes + masks)
+    residual += tokens * model.hidden_size * constants.gathered_bytes
     swiglu = model.activation is Activation.SWIGLU
     per_unit = constants.swiglu_bytes if swiglu else constants.gelu_bytes
     dense = residual + attention + tokens * model.ffn_hidden_size * per_unit / tp

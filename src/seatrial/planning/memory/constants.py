@@ -17,7 +17,9 @@ class StackConstants:
     """How much memory a training stack takes; the file says which of these were fitted."""
 
     residual_bytes: float
-    """Kept per layer, token and unit of width for norms and inputs of products; not split by tp."""
+    """Kept per layer, token and unit of width of norms and inputs of products; split by sp, not by tp."""
+    gathered_bytes: float
+    """The same for inputs kept as gathered: with sequence parallelism these stay whole."""
     dropout_bytes: float
     """The same for the masks of dropout on the residual stream, where there is dropout."""
     attention_bytes: float

@@ -7,9 +7,9 @@ from seatrial.planning.memory.constants import StackConstants, constants
 from seatrial.planning.memory.parts import Fit, Memory, StageMemory
 from seatrial.planning.memory.states import (
     ModelCounts,
-    dense_layers,
     model_counts,
-    stage_counts,
+    stage_layers,
+    stage_parameters,
     states,
 )
 from seatrial.planning.workload import Workload
@@ -40,7 +40,7 @@ def deciding_stages(workload: Workload) -> tuple[int, ...]:
     moe = workload.model.moe
     if moe is None or not moe.dense_layers:
         return (0, 1, last)
-    free = next((n for n in range(1, last) if not dense_layers(workload, n)), 1)
+    free = next((n for n in range(1, last) if not stage_layers(workload, n).dense), 1)
     return tuple(sorted({0, 1, free, last}))
 
 
@@ -50,7 +50,20 @@ def stages_of(
     """The memory of the given stages."""
     layer = layer_activations(workload, known)
     counts = model_counts(workload)
-    return tuple(_stage(workload, known, layer, counts, index) for index in indices)
+    outside = int(known.context_bytes + communicators(workload) * known.communicator_bytes)
+    return tuple([_stage(workload, known, layer, counts, outside, index) for index in indices])
+
+
+def communicators(workload: Workload) -> int:
+    """How many groups of ranks a rank talks in, each with buffers of its own."""
+    layout = workload.layout
+    return (
+        (layout.tp_size > 1)
+        + (layout.pp_size > 1)
+        + (layout.dp_size * layout.cp_size > 1)
+        + (layout.cp_size > 1)
+        + (layout.ep_size > 1)
+    )
 
 
 def judged(workload: Workload, stages: tuple[StageMemory, ...], error: float) -> Memory:
@@ -71,14 +84,16 @@ def _stage(
     known: StackConstants,
     layer: LayerActivations,
     counts: ModelCounts,
+    outside: int,
     index: int,
 ) -> StageMemory:
     """The memory of one stage."""
     layout = workload.layout
-    held = states(workload, known, stage_counts(workload, counts, index))
-    layers = sum(len(chunk) for chunk in workload.stages[index].chunks)
-    dense = dense_layers(workload, index)
-    kept = in_flight(workload, index) * (dense * layer.kept + (layers - dense) * layer.kept_expert)
+    layers = stage_layers(workload, index)
+    rest, routed = stage_parameters(workload, counts, layers, index)
+    held = states(workload, known, counts, rest, routed)
+    kept = layers.dense * layer.kept + layers.expert * layer.kept_expert
+    kept *= in_flight(workload, index)
     logits = 0.0
     if index == layout.pp_size - 1:
         # Input and output of the norm before the output projection.
@@ -86,13 +101,6 @@ def _stage(
         logits = logit_memory(workload, known)
     # The logits are gone when the first layer is differentiated: the larger of both counts.
     activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes
-    communicators = (
-        (layout.tp_size > 1)
-        + (layout.pp_size > 1)
-        + (layout.dp_size * layout.cp_size > 1)
-        + (layout.cp_size > 1)
-        + (layout.ep_size > 1)
-    )
     return StageMemory(
         index,
         held.weights,
@@ -100,7 +108,7 @@ def _stage(
         held.optimizer,
         int(activations),
         int(logits),
-        int(known.context_bytes + communicators * known.communicator_bytes),
+        outside,
         int(activations * known.fragmentation + logits * known.logit_fragmentation),
     )
 
