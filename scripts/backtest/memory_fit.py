@@ -52,7 +52,11 @@ def predicted(row: MeasuredRow, known: StackConstants) -> float:
         stage = stages_of(row.workload, known, (row.workload.layout.pp_size - 1,))[0]
     else:
         stage = fullest(row, known)
-    return float(stage.allocated if row.measured is Measured.ALLOCATED else stage.total)
+    if row.measured is Measured.ALLOCATED:
+        return float(stage.allocated)
+    if row.measured is Measured.RESERVED:
+        return float(stage.total - stage.communication)
+    return float(stage.total)
 
 
 def fit_figures(

@@ -33,6 +33,8 @@ class Measured(StrEnum):
 
     ALLOCATED = "allocated"
     """`torch.cuda.max_memory_allocated`."""
+    RESERVED = "reserved"
+    """`torch.cuda.max_memory_reserved`."""
     PROCESS = "process"
     """What `nvidia-smi` shows for the process."""
 

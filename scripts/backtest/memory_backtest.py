@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Score the memory model: every published row by constants fitted to other model sizes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+
+from scripts.backtest import (
+    memory_bloom,
+    memory_ci,
+    memory_gpt2,
+    memory_layouts,
+    memory_nanotron,
+)
+from scripts.backtest.memory_fit import fit_figures, fit_outcomes, fullest, predicted
+from scripts.backtest.memory_rows import MeasuredRow, OutcomeRow
+from scripts.backtest.memory_stacks import (
+    DEEPSPEED_BF16,
+    DEEPSPEED_FP16,
+    MEGATRON_CORE,
+    NANOTRON,
+    SCALING,
+    Stack,
+    scaling_variants,
+)
+from seatrial.planning.memory.constants import StackConstants
+
+VERDICT_ERROR = 0.05
+"""The error bar of a verdict where only outcomes were published: the bar on figures."""
+MOST_LIKELY = 0.9
+"""The share of held-out rows that an error bar covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One row with what the model said of it."""
+
+    row: MeasuredRow
+    """The published row."""
+    ratio: float
+    """Predicted over published."""
+
+    @property
+    def error(self) -> float:
+        """Relative error."""
+        return abs(self.ratio - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One outcome with what the model said of it."""
+
+    row: OutcomeRow
+    """The published row."""
+    ratio: float
+    """Predicted need over the GPU's memory."""
+
+    @property
+    def risky(self) -> bool:
+        """Whether the error bar spans the GPU's memory."""
+        return self.ratio * (1 - VERDICT_ERROR) <= 1 < self.ratio * (1 + VERDICT_ERROR)
+
+    @property
+    def missed(self) -> bool:
+        """Whether it was said to fit, and did not."""
+        return not self.risky and self.ratio <= 1 and not self.row.fitted
+
+    @property
+    def false(self) -> bool:
+        """Whether it was said not to fit, and did."""
+        return not self.risky and self.ratio > 1 and self.row.fitted
+
+
+@cache
+def megatron_ci() -> tuple[Scored, ...]:
+    """Megatron's own tests."""
+    return held_out(memory_ci.rows(), MEGATRON_CORE)
+
+
+@cache
+def nanotron() -> tuple[Scored, ...]:
+    """Nanotron's sweep."""
+    return held_out(memory_nanotron.rows(), NANOTRON)
+
+
+@cache
+def bloom(stack: Stack) -> tuple[Scored, ...]:
+    """BLOOM's experiments in one number format."""
+    return held_out([row for row in memory_bloom.rows() if row.workload.stack == stack.name], stack)
+
+
+def bloom_rows() -> tuple[Scored, ...]:
+    """BLOOM's experiments in both number formats."""
+    return bloom(DEEPSPEED_FP16) + bloom(DEEPSPEED_BF16)
+
+
+@cache
+def gpt2() -> tuple[Scored, ...]:
+    """GPT-2 large, by constants that saw none of its rows."""
+    known = fit_figures(memory_ci.rows(), MEGATRON_CORE.base, MEGATRON_CORE.free)
+    return tuple(Scored(row, predicted(row, known) / row.memory) for row in memory_gpt2.rows())
+
+
+@cache
+def layouts() -> tuple[Judged, ...]:
+    """AlephAlpha's sweep, by constants fitted to the other two model sizes."""
+    rows = memory_layouts.rows()
+    judged: list[Judged] = []
+    for fold in sorted({row.fold for row in rows}):
+        stacks = fitted_scaling([row for row in rows if row.fold != fold])
+        judged += [
+            Judged(row, need(row, stacks[row.workload.stack])) for row in rows if row.fold == fold
+        ]
+    return tuple(judged)
+
+
+def fitted_scaling(rows: Sequence[OutcomeRow]) -> dict[str, StackConstants]:
+    """The constants of AlephAlpha's framework, per set of kernels."""
+    return fit_outcomes(rows, SCALING.base, SCALING.free, scaling_variants)
+
+
+def need(row: OutcomeRow, known: StackConstants) -> float:
+    """Predicted need over the GPU's memory."""
+    return fullest(row, known).total / row.workload.hardware.memory_bytes
+
+
+def held_out(rows: Sequence[MeasuredRow], stack: Stack) -> tuple[Scored, ...]:
+    """Each row by constants fitted to the rows of other folds."""
+    scored: list[Scored] = []
+    for fold in sorted({row.fold for row in rows}):
+        others = [row for row in rows if row.fold != fold]
+        known = fit_figures(others, stack.base, stack.free)
+        scored += [
+            Scored(row, predicted(row, known) / row.memory) for row in rows if row.fold == fold
+        ]
+    return tuple(scored)
+
+
+def middle(scored: Sequence[Scored]) -> float:
+    """The median error."""
+    return median(one.error for one in scored)
+
+
+def most(scored: Sequence[Scored]) -> float:
+    """The error that nine of ten rows stay below."""
+    return sorted(one.error for one in scored)[int(MOST_LIKELY * len(scored))]

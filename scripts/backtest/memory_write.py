@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Write the memory model's constants, fitted to all published rows, for the planner.
+
+    python -m scripts.backtest.memory_write
+
+Writes `src/seatrial/planning/data/memory.toml`. Error bars are those of the held-out rows.
+"""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from scripts.backtest import memory_backtest as backtest
+from scripts.backtest import memory_bloom, memory_ci, memory_layouts, memory_nanotron
+from scripts.backtest.memory_backtest import VERDICT_ERROR, Scored
+from scripts.backtest.memory_fit import fit_figures
+from scripts.backtest.memory_rows import MeasuredRow
+from scripts.backtest.memory_stacks import (
+    DEEPSPEED_BF16,
+    DEEPSPEED_FP16,
+    MEGATRON_CORE,
+    NANOTRON,
+    SCALING,
+    Stack,
+)
+from seatrial.planning.memory.constants import StackConstants
+
+FILE = Path(__file__).parents[2] / "src/seatrial/planning/data/memory.toml"
+DIGITS = 4
+
+HEAD = """\
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+# Constants of the memory model per training stack; what each means is in planning/memory/constants.py.
+# Made by scripts/backtest/memory_write.py from published rows: change the script, not this file.
+# `fitted` names what the rows decided; the rest was read in `source`. Context, communicators and
+# fragmentation of megatron-core are judgement: its rows have live tensors only.
+
+version = 1
+"""
+
+
+def main() -> None:
+    """Fit every stack to all its rows and write the file."""
+    parts = [HEAD]
+    bloom = memory_bloom.rows()
+    for stack, rows, scored in (
+        (MEGATRON_CORE, memory_ci.rows(), backtest.megatron_ci()),
+        (NANOTRON, memory_nanotron.rows(), backtest.nanotron()),
+        (DEEPSPEED_FP16, _of(bloom, DEEPSPEED_FP16), backtest.bloom(DEEPSPEED_FP16)),
+        (DEEPSPEED_BF16, _of(bloom, DEEPSPEED_BF16), backtest.bloom(DEEPSPEED_BF16)),
+    ):
+        known = fit_figures(rows, stack.base, stack.free)
+        known = replace(known, error=backtest.most(scored))
+        parts.append(_table(stack.name, stack, known, len(rows), _accuracy(scored)))
+    outcomes = memory_layouts.rows()
+    wrong = sum((one.ratio <= 1) != one.row.fitted for one in backtest.layouts())
+    for name, known in backtest.fitted_scaling(outcomes).items():
+        accuracy = f"{wrong} of {len(outcomes)} outcomes wrong"
+        known = replace(known, error=VERDICT_ERROR)
+        parts.append(_table(name, SCALING, known, len(outcomes), accuracy))
+    FILE.write_text("\n".join(parts), "utf-8")
+
+
+def _of(rows: list[MeasuredRow], stack: Stack) -> list[MeasuredRow]:
+    """The rows of one stack."""
+    return [row for row in rows if row.workload.stack == stack.name]
+
+
+def _accuracy(scored: tuple[Scored, ...]) -> str:
+    """The held-out errors in words."""
+    return f"median {backtest.middle(scored):.1%}, nine of ten below {backtest.most(scored):.1%}"
+
+
+def _table(name: str, stack: Stack, known: StackConstants, rows: int, accuracy: str) -> str:
+    """One stack as TOML."""
+    fitted = ", ".join(f'"{one.name}"' for one in stack.free)
+    lines = [
+        f"[stacks.{name}]",
+        f'source = "{stack.source}"',
+        f"fitted = [{fitted}]",
+        f"rows = {rows}",
+        f'held_out = "{accuracy}"',
+        "",
+        f"[stacks.{name}.constants]",
+        *(f"{field} = {_number(value)}" for field, value in asdict(known).items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    """Four digits, whole where that is the same."""
+    rounded = float(f"{value:.{DIGITS}g}")
+    return str(int(rounded)) if rounded == int(rounded) else str(rounded)
+
+
+if __name__ == "__main__":
+    main()
