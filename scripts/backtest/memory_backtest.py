@@ -116,6 +116,21 @@ def layouts() -> tuple[Judged, ...]:
     return tuple(judged)
 
 
+@cache
+def bloom_outcomes() -> tuple[Judged, ...]:
+    """BLOOM's runs that did not fit, by constants fitted to other model sizes."""
+    judged = []
+    for row in memory_bloom.outcomes():
+        stack = DEEPSPEED_BF16 if row.workload.stack == DEEPSPEED_BF16.name else DEEPSPEED_FP16
+        others = [
+            other
+            for other in memory_bloom.rows()
+            if other.workload.stack == stack.name and other.fold != row.fold
+        ]
+        judged.append(Judged(row, need(row, fit_figures(others, stack.base, stack.free))))
+    return tuple(judged)
+
+
 def fitted_scaling(rows: Sequence[OutcomeRow]) -> dict[str, StackConstants]:
     """The constants of AlephAlpha's framework, per set of kernels."""
     return fit_outcomes(rows, SCALING.base, SCALING.free, scaling_variants)

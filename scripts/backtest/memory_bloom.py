@@ -13,6 +13,7 @@ from scripts.backtest.memory_rows import (
     GIB,
     Measured,
     MeasuredRow,
+    OutcomeRow,
     Row,
     Setting,
     Which,
@@ -50,9 +51,13 @@ def rows() -> list[MeasuredRow]:
     ]
 
 
-def outcomes() -> list[tuple[str, Workload]]:
+def outcomes() -> list[OutcomeRow]:
     """The runs that did not fit."""
-    return [(label(row), as_workload(row)) for row in of_source(SOURCE) if ran_out(row)]
+    return [
+        OutcomeRow(row["id"], label(row), folds()[row["id"]], as_workload(row), fitted=False)
+        for row in of_source(SOURCE)
+        if ran_out(row)
+    ]
 
 
 def as_workload(row: Row) -> Workload:
@@ -112,7 +117,7 @@ def stage_layers(layers: int, stages: int, *, rebalanced: bool) -> list[int]:
         share = (layers + 2) // stages
         return [share - 1, *[share] * (stages - 2), share - 1]
     share = -(-layers // stages)
-    sizes = []
+    sizes: list[int] = []
     for _ in range(stages):
         sizes.append(min(share, layers - sum(sizes)))
     return sizes

@@ -37,6 +37,7 @@ def memory_lines() -> list[Line]:
         ),
         figure("Memory, GPT-2 large on H200 (nvidia-smi), never fitted", backtest.gpt2()),
         *verdict_lines(backtest.layouts()),
+        bloom_line(backtest.bloom_outcomes()),
     ]
 
 
@@ -81,6 +82,18 @@ def verdict_lines(judged: Sequence[Judged]) -> list[Line]:
     ]
 
 
+def bloom_line(judged: Sequence[Judged]) -> Line:
+    """The few runs of BLOOM that did not fit."""
+    missed, risky = sum(one.missed for one in judged), sum(one.risky for one in judged)
+    return Line(
+        "Out of memory, BLOOM on A100 (none ran), sizes held out",
+        len(judged),
+        f"{len(judged) - missed - risky} said so, {risky} risky, {missed} missed",
+        "",
+        True,
+    )
+
+
 def print_rows() -> None:
     """Every wrong verdict and every large error."""
     sources = (backtest.bloom_rows(), backtest.nanotron(), backtest.megatron_ci(), backtest.gpt2())
@@ -88,7 +101,8 @@ def print_rows() -> None:
         for one in sorted(scored, key=lambda s: s.ratio):
             if one.error > WORTH_A_LINE:
                 print(f"{one.ratio:6.3f} of {one.row.memory / (1 << 30):6.2f} GiB  {one.row.label}")
-    for verdict in sorted(backtest.layouts(), key=lambda j: j.ratio):
+    verdicts = backtest.layouts() + backtest.bloom_outcomes()
+    for verdict in sorted(verdicts, key=lambda j: j.ratio):
         if (verdict.ratio <= 1) != verdict.row.fitted:
             outcome = "ran" if verdict.row.fitted else "did not fit"
             risky = ", risky" if verdict.risky else ""

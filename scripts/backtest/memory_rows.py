@@ -105,7 +105,7 @@ def of_source(source: str) -> list[Row]:
 
 def ran_out(row: Row) -> bool:
     """Whether the run did not fit."""
-    return "OOM" in row["notes"].replace("OOM from fragmentation", "")
+    return "OOM" in row["notes"].split("; ")
 
 
 ACCELERATORS = {

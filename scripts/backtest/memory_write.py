@@ -31,7 +31,8 @@ DIGITS = 4
 HEAD = """\
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-# Constants of the memory model per training stack; what each means is in planning/memory/constants.py.
+# Constants of the memory model per training stack; their meaning is in
+# planning/memory/constants.py.
 # Made by scripts/backtest/memory_write.py from published rows: change the script, not this file.
 # `fitted` names what the rows decided; the rest was read in `source`. Context, communicators and
 # fragmentation of megatron-core are judgement: its rows have live tensors only.
@@ -41,7 +42,12 @@ version = 1
 
 
 def main() -> None:
-    """Fit every stack to all its rows and write the file."""
+    """Write the file."""
+    FILE.write_text(text(), "utf-8")
+
+
+def text() -> str:
+    """The file: every stack fitted to all its rows."""
     parts = [HEAD]
     bloom = memory_bloom.rows()
     for stack, rows, scored in (
@@ -59,7 +65,7 @@ def main() -> None:
         accuracy = f"{wrong} of {len(outcomes)} outcomes wrong"
         known = replace(known, error=VERDICT_ERROR)
         parts.append(_table(name, SCALING, known, len(outcomes), accuracy))
-    FILE.write_text("\n".join(parts), "utf-8")
+    return "\n".join(parts)
 
 
 def _of(rows: list[MeasuredRow], stack: Stack) -> list[MeasuredRow]:

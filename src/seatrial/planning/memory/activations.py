@@ -54,9 +54,7 @@ def layer_activations(workload: Workload, constants: StackConstants) -> LayerAct
     return LayerActivations(dense, expert, full * constants.working_layers, 2 * hidden)
 
 
-def _attention(
-    workload: Workload, constants: StackConstants, tokens: float
-) -> tuple[float, float]:
+def _attention(workload: Workload, constants: StackConstants, tokens: float) -> tuple[float, float]:
     """What attention keeps, and what it holds while it is computed again."""
     model, tp = workload.model, workload.layout.tp_size
     heads = max(1.0, model.heads / tp)

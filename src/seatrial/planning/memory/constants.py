@@ -17,7 +17,7 @@ class StackConstants:
     """How much memory a training stack takes; the file says which of these were fitted."""
 
     residual_bytes: float
-    """Kept per layer, token and unit of width of norms and inputs of products; split by sp, not by tp."""
+    """Kept per layer, token and unit of width: norms, inputs of products; tp does not split it."""
     gathered_bytes: float
     """The same for inputs kept as gathered: with sequence parallelism these stay whole."""
     dropout_bytes: float

@@ -88,9 +88,7 @@ def save_budget(
     size = checkpoint_bytes(run.parameters, run.precision)
     chosen = None if checkpoints.every_steps == AUTO else int(checkpoints.every_steps)
     room = volume if volume is not None else volume_bytes(size * (checkpoints.keep_last + 1), tier)
-    save = write_seconds(
-        size, run.nodes, run.node_bandwidth, file_system_bandwidth(tier, room)
-    )
+    save = write_seconds(size, run.nodes, run.node_bandwidth, file_system_bandwidth(tier, room))
     best = None
     if save is not None:
         best = steps_between_saves(

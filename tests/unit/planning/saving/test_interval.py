@@ -54,7 +54,7 @@ def test_dalys_rule_is_near_the_best_for_short_saves(save: float, between: float
 
 def test_losses_agree_with_a_simulated_run() -> None:
     interval, save, restart, between = 600.0, 60.0, 120.0, 3 * HOUR
-    generator = random.Random(7)
+    generator = random.Random(7)  # noqa: S311
     clock, useful, next_failure = 0.0, 0.0, generator.expovariate(1 / between)
     saving = 0.0
     for _ in range(40_000):
