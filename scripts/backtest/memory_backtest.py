@@ -80,6 +80,13 @@ def megatron_ci() -> tuple[Scored, ...]:
 
 
 @cache
+def megatron_ci_experts() -> tuple[Scored, ...]:
+    """Megatron's own tests of mixtures of experts, by constants fitted to dense models."""
+    known = fit_figures(memory_ci.rows(), MEGATRON_CORE.base, MEGATRON_CORE.free)
+    return tuple(Scored(row, predicted(row, known) / row.memory) for row in memory_ci.expert_rows())
+
+
+@cache
 def nanotron() -> tuple[Scored, ...]:
     """Nanotron's sweep."""
     return held_out(memory_nanotron.rows(), NANOTRON)

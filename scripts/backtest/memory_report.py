@@ -9,6 +9,7 @@ With `--rows`, also every verdict that was wrong and every figure that is off by
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scripts.backtest import memory_backtest as backtest
 from scripts.backtest import memory_ci
@@ -28,6 +29,14 @@ def memory_lines() -> list[Line]:
         figure("Memory, BLOOM on A100 (nvidia-smi), sizes held out", backtest.bloom_rows()),
         figure("Memory, nanotron on H100 (reserved), sizes held out", backtest.nanotron()),
         figure("Memory, Megatron CI, dense (allocated), sizes held out", backtest.megatron_ci()),
+        replace(
+            figure(
+                "Memory, Megatron CI, mixtures of experts (allocated), never fitted",
+                backtest.megatron_ci_experts(),
+            ),
+            bar="",
+            met=True,
+        ),
         Line(
             "Memory, Megatron CI, rows left out by rule",
             sum(left_out.values()),
@@ -96,7 +105,13 @@ def bloom_line(judged: Sequence[Judged]) -> Line:
 
 def print_rows() -> None:
     """Every wrong verdict and every large error."""
-    sources = (backtest.bloom_rows(), backtest.nanotron(), backtest.megatron_ci(), backtest.gpt2())
+    sources = (
+        backtest.bloom_rows(),
+        backtest.nanotron(),
+        backtest.megatron_ci(),
+        backtest.megatron_ci_experts(),
+        backtest.gpt2(),
+    )
     for scored in sources:
         for one in sorted(scored, key=lambda s: s.ratio):
             if one.error > WORTH_A_LINE:

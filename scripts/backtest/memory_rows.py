@@ -166,6 +166,10 @@ class Setting:
     """Whether masks are kept."""
     vp_size: int = 1
     """Chunks of a stage."""
+    ep_size: int = 1
+    """Ranks that share the experts."""
+    etp_size: int = 1
+    """Ranks that share one expert's matrices."""
 
 
 def workload(setting: Setting) -> Workload:
@@ -182,6 +186,8 @@ def workload(setting: Setting) -> Workload:
             dp_size=setting.dp_size,
             pp_size=int(row["pp"]),
             vp_size=setting.vp_size,
+            ep_size=setting.ep_size,
+            etp_size=setting.etp_size,
         ),
         stages=stages_of(setting.sizes, setting.vp_size),
         sequence_parallel=row["sp"] == "True" and tp > 1,

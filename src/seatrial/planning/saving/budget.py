@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checkpoint budget of a run: size, write time, interval, time lost, capacity, cost."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seatrial.catalog.storage import StorageTier
@@ -9,6 +10,7 @@ from seatrial.planning.saving.interval import Losses, best_interval, losses, ste
 from seatrial.planning.saving.retention import (
     Kept,
     kept_checkpoints,
+    too_large,
     usd_per_month,
     volume_bytes,
 )
@@ -69,6 +71,8 @@ class SaveBudget:
     """Bytes of the checkpoints that lie there at most."""
     volume: int
     """Bytes of the smallest volume of the tier that holds them."""
+    available: bool
+    """Whether the tier comes so large without asking."""
     usd_per_month: float | None
     """List price of that volume; None where none is published."""
 
@@ -105,5 +109,21 @@ def save_budget(
         capacity = size * kept.total
     needed = volume_bytes(capacity, tier)
     return SaveBudget(
-        size, save, best, every, lost, kept, capacity, needed, usd_per_month(needed, tier)
+        size=size,
+        write_seconds=save,
+        best_every_steps=best,
+        every_steps=every,
+        lost=lost,
+        kept=kept,
+        capacity=capacity,
+        volume=needed,
+        available=not too_large(capacity, tier),
+        usd_per_month=usd_per_month(needed, tier),
     )
+
+
+def budgets(
+    run: SavedRun, checkpoints: CheckpointsSpec, tiers: Mapping[str, StorageTier]
+) -> dict[str, SaveBudget]:
+    """The budget on each of several tiers, on the smallest volume of each that holds it all."""
+    return {name: save_budget(run, checkpoints, tier) for name, tier in tiers.items()}

@@ -34,6 +34,7 @@ SOURCES = {
     "bloom": (memory_bloom.rows, 94),
     "nanotron": (memory_nanotron.rows, 26),
     "megatron-ci": (memory_ci.rows, 298),
+    "megatron-ci-experts": (memory_ci.expert_rows, 74),
     "gpt2-large": (memory_gpt2.rows, 6),
 }
 

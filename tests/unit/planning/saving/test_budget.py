@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.storage import StoragePrice
-from seatrial.planning.saving.budget import SavedRun, save_budget
+from seatrial.planning.saving.budget import SavedRun, budgets, save_budget
 from seatrial.planning.saving.retention import (
     kept_checkpoints,
     too_large,
@@ -112,3 +112,19 @@ def test_an_unknown_bandwidth_leaves_the_interval_to_the_user(catalog: Catalog) 
     assert budget.every_steps is None
     assert budget.lost is None
     assert budget.capacity == 4 * budget.size
+
+
+def test_every_tier_of_the_catalog_has_a_budget(catalog: Catalog) -> None:
+    tiers = {name: catalog.storage(name) for name in catalog.names(Kind.STORAGE)}
+    result = budgets(RUN, CheckpointsSpec(), tiers)
+    assert set(result) == set(tiers)
+    # A quarter of the bandwidth for each TiB takes four times as long on as large a volume.
+    slow = save_budget(RUN, CheckpointsSpec(), tiers["fsx-lustre-250"], volume=12 * TIB)
+    fast = save_budget(RUN, CheckpointsSpec(), tiers["fsx-lustre-1000"], volume=12 * TIB)
+    assert slow.write_seconds == pytest.approx(4 * (fast.write_seconds or 0))
+    assert all(budget.available for budget in result.values())
+
+
+def test_a_tier_that_does_not_come_so_large_is_said_so(catalog: Catalog) -> None:
+    huge = SavedRun(10**15, Precision.BF16, 1000, None, 1000, 1.0, 1e6)
+    assert not save_budget(huge, CheckpointsSpec(), catalog.storage("amlfs-500")).available
