@@ -61,11 +61,10 @@ def write_seconds(
 ) -> float | None:
     """How long a save takes: the slower of the nodes that write and the file system they share.
 
-    Every node writes an equal share, as with `torch_dist`. None where neither bandwidth is known.
+    Every node writes an equal share, as with `torch_dist`. None where nobody publishes what the
+    file system takes: a node's network alone would be far too good.
     """
-    times = []
-    if per_node:
-        times.append(size / nodes / per_node)
-    if file_system:
-        times.append(size / file_system)
-    return max(times) if times else None
+    if not file_system:
+        return None
+    shared = size / file_system
+    return max(shared, size / nodes / per_node) if per_node else shared

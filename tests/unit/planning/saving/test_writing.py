@@ -67,7 +67,8 @@ def test_a_model_in_fp32_is_its_own_master_copy() -> None:
 def test_the_slower_of_nodes_and_file_system_decides() -> None:
     assert write_seconds(1000, 10, 50.0, 1000.0) == 2.0
     assert write_seconds(1000, 10, 50.0, 100.0) == 10.0
-    assert write_seconds(1000, 10, None, None) is None
+    assert write_seconds(1000, 10, None, 100.0) == 10.0
+    assert write_seconds(1000, 10, 50.0, None) is None
 
 
 def test_bandwidth_has_a_ceiling_where_one_is_published(catalog: Catalog) -> None:
