@@ -7,7 +7,8 @@ import pytest
 from scripts.backtest import memory_write
 from scripts.backtest.memory_report import memory_lines
 
-pytestmark = pytest.mark.backtest
+# Half a minute of CPU, which a busy machine may stretch.
+pytestmark = [pytest.mark.backtest, pytest.mark.timeout(900)]
 
 
 def test_every_bar_is_met() -> None:
