@@ -7,7 +7,6 @@ two thirds of its time; the rest is for the most part decompressing and JSON.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse
@@ -21,17 +20,18 @@ from seatrial.dataprep.documents.reading import Opener, read_documents
 from seatrial.dataprep.inputs.access import open_input
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.kernel.audit import audit, chosen
+from seatrial.dataprep.kernel.bad_lines import BadLines
 from seatrial.dataprep.kernel.memory import memory_in_use
 from seatrial.dataprep.kernel.parts import PartWriter
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.records import Counts, PartRecord, part_prefix, record_file
-from seatrial.dataprep.tasks.task_list import InputFile, Settings, Task, TaskList
+from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, Settings, Task, TaskList
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.ending import OutOfVocabularyError
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
 
-_PLACES_SHOWN = 5
-"""Bad lines that an error names."""
+_READ_AHEAD = 2 << 20
+"""Bytes that a compressed stream may be ahead of the lines that it has given."""
 _ENOUGH = 8 << 20
 """Characters that are tokenized together; of fewer the calls themselves are felt."""
 _MEMORY = 512 << 20
@@ -76,14 +76,14 @@ def run_task(
         for file in task.inputs:
             run.read(file, opener, progress)
         run.flush()
-        run.check_bad_share()
+        run.bad.check_share(run.lines)
         files, quarantine = writer.close()
         record = PartRecord(
             task=task.number,
             list_digest=tasks.digest,
             attempt=attempt,
             files=files,
-            counts=run.tally.counts(),
+            counts=run.counts(),
             lengths=tuple(map(int, run.tally.lengths)),
             quarantine_file=quarantine,
             backend=run.backend,
@@ -108,26 +108,10 @@ class _Tally:
 
     documents: int = 0
     dropped: int = 0
-    bad: Counter[str] = field(default_factory=Counter)
     text_bytes: int = 0
     input_bytes: int = 0
     audited: int = 0
     lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
-
-    @property
-    def lines(self) -> int:
-        return self.documents + self.dropped + self.bad.total()
-
-    def counts(self) -> Counts:
-        return Counts(
-            lines=self.lines,
-            documents=self.documents,
-            dropped=self.dropped,
-            bad=dict(self.bad),
-            text_bytes=self.text_bytes,
-            input_bytes=self.input_bytes,
-            audited=self.audited,
-        )
 
     def add_lengths(self, lengths: NDArray[np.int32]) -> None:
         # The exponent of a number is how many bits it has, and of 0 it is 0.
@@ -154,9 +138,27 @@ class _Run:
         self._waiting: list[Batch] = []
         self._waiting_size = 0
         self._position = 0
+        self._usable = 0
         self._memory_limit = _MEMORY
-        self._first_bad: list[BadLine] = []
+        self.bad = BadLines(task.size, settings.largest_bad_share)
         self.tally = _Tally()
+
+    @property
+    def lines(self) -> int:
+        """Lines, rows and texts that were met."""
+        return self.tally.documents + self.tally.dropped + self.bad.counts.total()
+
+    def counts(self) -> Counts:
+        """What was met."""
+        return Counts(
+            lines=self.lines,
+            documents=self.tally.documents,
+            dropped=self.tally.dropped,
+            bad=dict(self.bad.counts),
+            text_bytes=self.tally.text_bytes,
+            input_bytes=self.tally.input_bytes,
+            audited=self.tally.audited,
+        )
 
     @property
     def backend(self) -> str:
@@ -176,8 +178,13 @@ class _Run:
 
         for batch in read_documents(file, self._source, opened):
             self._take(batch)
-            if progress is not None and not streams[0].closed:
-                progress(before + min(streams[0].tell(), file.size))
+            at = file.size if streams[0].closed else min(streams[0].tell(), file.size)
+            if progress is not None:
+                progress(before + at)
+            if not self._usable:
+                # A Parquet file is not read from its beginning to its end.
+                sure = 0 if file.format is InputFormat.PARQUET else max(0, at - _READ_AHEAD)
+                self.bad.check_all_bad(before + sure)
         self.tally.input_bytes = before + file.size
         if progress is not None:
             progress(self.tally.input_bytes)
@@ -186,6 +193,7 @@ class _Run:
         """Wait until there is enough to be worth a call of the tokenizer, as small files add up."""
         if batch.bad:
             self._set_aside(batch.bad)
+        self._usable += len(batch.texts)
         self._waiting.append(batch)
         self._waiting_size += sum(map(len, batch.texts))
         if self._waiting_size >= _ENOUGH:
@@ -193,8 +201,7 @@ class _Run:
 
     def _set_aside(self, bad: Sequence[BadLine]) -> None:
         self._writer.add_bad(bad)
-        self.tally.bad.update(str(line.reason) for line in bad)
-        self._first_bad += bad[: _PLACES_SHOWN - len(self._first_bad)]
+        self.bad.add(bad)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -290,26 +297,6 @@ class _Run:
             self.tally.dropped += size - len(kept)
             self.tally.add_lengths(kept)
             first, begin = first + size, end
-
-    def check_bad_share(self) -> None:
-        """Fail when more lines are bad than the settings allow."""
-        bad, lines = self.tally.bad.total(), self.tally.lines
-        if bad <= self._settings.largest_bad_share * lines:
-            return
-        reasons = ", ".join(
-            f"{count:,} {reason}" for reason, count in sorted(self.tally.bad.items())
-        )
-        places = ", ".join(f"{each.place} ({each.reason})" for each in self._first_bad)
-        raise BadInputError(
-            InputCode.BAD_SHARE,
-            self._first_bad[0].place.address,
-            f"{bad:,} of {lines:,} lines cannot be used ({reasons}), more than the share of"
-            f" {self._settings.largest_bad_share:g} that is allowed. The first: {places}.",
-            "Mend them, check text_field and domain_field of the source, or raise"
-            " data.preparation.largest_bad_share.",
-            f"{bad / lines:.2g}",
-            line=self._first_bad[0].place.line,
-        )
 
 
 def bytes_of(texts: Sequence[str]) -> int:

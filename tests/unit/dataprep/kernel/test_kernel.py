@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel against a naive reference: json, Hugging Face tokenizers, one document at a time."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from seatrial.dataprep.kernel.audit import ONE_IN, chosen
 from seatrial.dataprep.kernel.parts import MOST_DOMAINS
 from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tasks.records import record_file
+from seatrial.dataprep.tasks.task_list import InputFile
 from seatrial.dataprep.tokenizers.backends import Encoded
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
@@ -288,3 +290,33 @@ def test_lengths_are_counted_by_powers_of_two(tmp_path: Path) -> None:
         sum(m.bit_length() == n.bit_length() for m in lengths) for n in lengths
     ]
     assert sum(ran.record.lengths) == 5
+
+
+def all_bad(tmp_path: Path, good: int = 0) -> InputFile:
+    """A plain file of some 5 MB of which every line lacks the text, after so many that have it."""
+    lines = [{"text": f"text {i}"} for i in range(good)]
+    lines += [{"content": f"line {i} {'x' * 80}"} for i in range(50_000)]
+    return written(tmp_path, "a.jsonl", jsonl(lines))
+
+
+def test_a_task_of_which_no_line_is_good_ends_early(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"none of the first \d+,\d+ lines") as raised:
+        run(listed([all_bad(tmp_path)]), tmp_path / "out")
+    (finding,) = raised.value.findings
+    assert finding.code == InputCode.BAD_SHARE
+    assert (finding.where.line, finding.where.file) == (1, str(tmp_path / "a.jsonl"))
+    assert "no-text-field" in finding.rule
+    assert '{"content": "line 0' in finding.rule
+    # Not after all of it, and nothing is left.
+    assert int(re.findall(r"first ([\d,]+)", finding.rule)[0].replace(",", "")) < 40_000
+    assert not list((tmp_path / "out").rglob("*.*"))
+
+
+@pytest.mark.parametrize(("good", "share"), [(1, 1e-4), (0, 0.9), (0, 1.0)])
+def test_no_task_ends_early_that_may_still_pass(tmp_path: Path, good: int, share: float) -> None:
+    tasks = listed([all_bad(tmp_path, good)], largest_bad_share=share)
+    if share == 1:
+        assert run(tasks, tmp_path / "out").record.counts.bad == {"no-text-field": 50_000}
+        return
+    with pytest.raises(BadInputError, match=rf"50,000 of {50_000 + good:,} lines"):
+        run(tasks, tmp_path / "out")
