@@ -117,6 +117,27 @@ def test_killed_on_ray(tmp_path: Path, ray_cluster: dict[str, str]) -> None:
     assert bench.kills["parent"] > 0
 
 
+def test_a_ray_of_its_own_leaves_another_cluster_alone(
+    tmp_path: Path, ray_cluster: dict[str, str]
+) -> None:
+    """Without RAY_ADDRESS, beside a cluster that runs on the same machine."""
+    alone = {name: value for name, value in ray_cluster.items() if name != "RAY_ADDRESS"}
+    bench = Bench(tmp_path, 0, alone)
+    process = bench.start("out", "ray")
+    seen = 0
+    while process.poll() is None:
+        busy = tasks_of_ray()
+        own = children(process.pid)
+        # One that has ended between the two looks is nobody's child any more.
+        seen += sum(pid in own for pid in busy)
+        strangers = [pid for pid in busy if pid not in own and Path(f"/proc/{pid}").exists()]
+        assert process.poll() is not None or not strangers
+        time.sleep(0.02)
+    assert process.returncode == 0, (tmp_path / "stderr").read_text()[-2000:]
+    assert seen > 0
+    bench.check("out")
+
+
 def kill_on_ray(bench: Bench, kills: int) -> None:
     """Kill parents, and processes of Ray that are at a task."""
     while bench.kills.total() < kills:

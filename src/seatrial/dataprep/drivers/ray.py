@@ -35,6 +35,9 @@ from seatrial.errors import MissingExtraError, SeatrialError
 
 ADDRESS = "RAY_ADDRESS"
 """Ray's own variable for the cluster to use."""
+_OWN = "local"
+"""Ray's word for a cluster that it starts for this process. Without an address at all, it would
+look for any cluster on this machine and join it, somebody else's too."""
 _AHEAD = 2
 """Tasks that are submitted for each CPU: one that runs, and one that need not wait for us."""
 
@@ -58,8 +61,8 @@ class RayDriver:
         """Run tasks; see Driver."""
         if not wanted:
             return
-        address = self.address or os.environ.get(ADDRESS)
-        ray = _ray(on_its_own=not address)
+        address = self.address or os.environ.get(ADDRESS) or _OWN
+        ray = _ray(on_its_own=address == _OWN)
         own = not ray.is_initialized()
         if own:
             self._connect(ray, address)
@@ -71,18 +74,18 @@ class RayDriver:
             if own:
                 ray.shutdown()
 
-    def _connect(self, ray: Any, address: str | None) -> None:
+    def _connect(self, ray: Any, address: str) -> None:
         """Connect to the running cluster, or start one on this machine."""
         began = time.monotonic()
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address == _OWN:
+            options |= {"num_cpus": self.workers, "include_dashboard": False}
         try:
-            if address:
-                ray.init(address=address, **quiet)
-            else:
-                ray.init(num_cpus=self.workers, include_dashboard=False, **quiet)
+            ray.init(address=address, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
+            place = "this machine" if address == _OWN else address
             raise RayError(
-                f"the Ray cluster at {address or 'this machine'} cannot be reached: "
+                f"the Ray cluster at {place} cannot be reached: "
                 f"{str(error).splitlines()[0].rstrip('.')}. Check {ADDRESS}, that its version is "
                 f"{ray.__version__} as here, and, if it asks for a token, RAY_AUTH_MODE=token with "
                 "RAY_AUTH_TOKEN_PATH."

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which cluster the Ray driver uses; tests/faults has what it does there, with a real one."""
+
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seatrial.dataprep.drivers.driver import Job, TaskFailedError
+from seatrial.dataprep.drivers.ray import ADDRESS, RayDriver
+from tests.unit.dataprep.drivers.test_local_driver import task_list
+
+
+@dataclass
+class FakeRay:
+    """A machine on which somebody's cluster runs already, with as much of Ray as is used."""
+
+    joined: list[str] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+    stopped: int = 0
+
+    def init(self, address: str | None = None, num_cpus: int | None = None, **_: Any) -> None:
+        """As Ray does: without an address the cluster that is found is joined."""
+        if address == "local":
+            self.started.append(num_cpus or 0)
+            return
+        if num_cpus is not None:
+            raise ValueError("When connecting to an existing cluster, num_cpus must not be given.")
+        self.joined.append(address or "somebody else's")
+
+    def module(self) -> ModuleType:
+        """Ray, of which every task comes back as bad input."""
+        answer = {"error": {"kind": "mend", "text": "seen"}}
+
+        def stop() -> None:
+            self.stopped += 1
+
+        ray: Any = ModuleType("ray")
+        ray.__spec__ = SimpleNamespace(name="ray")
+        ray.init = self.init
+        ray.shutdown = stop
+        ray.is_initialized = lambda: False
+        ray.cluster_resources = lambda: {"CPU": 2.0}
+        ray.remote = lambda **_: lambda function: SimpleNamespace(remote=lambda *_: object())
+        ray.wait = lambda references, num_returns: (references[:num_returns], [])
+        ray.get = lambda reference: answer
+        ray.cancel = lambda reference, force: None
+        ray.exceptions = SimpleNamespace(RayError=RuntimeError)
+        return ray  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    fake = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", fake.module())
+    monkeypatch.delenv(ADDRESS, raising=False)
+    for name in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
+        # What the driver sets for Ray is gone after the test.
+        monkeypatch.setenv(name, "0")
+    return fake
+
+
+def run(driver: RayDriver) -> None:
+    tasks = task_list("/absent")
+    with pytest.raises(TaskFailedError, match="seen"):
+        list(driver.run(lambda: Job.of(tasks, "/out", "b"), tasks, tasks.tasks))
+
+
+def test_without_an_address_it_starts_its_own_beside_another_cluster(ray: FakeRay) -> None:
+    run(RayDriver(3))
+    assert (ray.started, ray.joined, ray.stopped) == ([3], [], 1)
+
+
+def test_the_word_local_means_its_own_too(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ADDRESS, "local")
+    run(RayDriver(2))
+    assert (ray.started, ray.joined) == ([2], [])
+
+
+def test_a_cluster_that_is_named_is_joined(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ADDRESS, "head:6379")
+    run(RayDriver(2))
+    run(RayDriver(2, "other:6379"))
+    assert (ray.started, ray.joined) == ([], ["head:6379", "other:6379"])
