@@ -20,22 +20,30 @@ class ShortReadError(Exception):
 
 def read_exactly(stream: BinaryIO, size: int) -> bytes:
     """That many bytes; ShortReadError when there are fewer."""
-    data = bytearray()
-    while len(data) < size:
-        piece = stream.read(size - len(data))
-        if not piece:
-            raise ShortReadError
-        data += piece
+    data = bytearray(size)
+    _fill(stream, memoryview(data))
     return bytes(data)
+
+
+def _fill(stream: BinaryIO, buffer: memoryview) -> None:
+    """Read until a buffer is full."""
+    size = 0
+    while size < len(buffer):
+        count = stream.readinto(buffer[size:])  # type: ignore[attr-defined]
+        if not count:
+            raise ShortReadError
+        size += count
 
 
 def arrays(
     stream: BinaryIO, number: int, stored: DTypeLike, block: int, hasher: Hasher | None = None
 ) -> Iterator[Numbers]:
-    """That many numbers of a stream, in blocks, hashed on the way."""
-    width = np.dtype(stored).itemsize
+    """That many numbers of a stream, hashed on the way, in blocks that are good until the next."""
+    held = np.empty(min(block, number), stored)
     for begin in range(0, number, block):
-        data = read_exactly(stream, min(block, number - begin) * width)
+        numbers = held[: number - begin]
+        data = numbers.view(np.uint8).data
+        _fill(stream, data)
         if hasher is not None:
             hasher.update(data)
-        yield np.frombuffer(data, stored)
+        yield numbers
