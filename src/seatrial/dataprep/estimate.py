@@ -124,8 +124,9 @@ def estimate(plan: Plan, cores: int) -> Estimate:
         file = Path(directory) / "tokenizer"
         file.write_bytes(tokenizer)
         identity = tasks.settings.tokenizer
-        choice = choose_backend(identity, file, sample_texts(tasks, 1 << 18))
-        encoder = open_encoder(identity, file, choice.backend)
+        policy = tasks.settings.end_token_in_text
+        choice = choose_backend(identity, file, sample_texts(tasks, 1 << 18), policy)
+        encoder = open_encoder(identity, file, choice.backend, policy)
         sources = [_source(tasks, source, encoder) for source in tasks.settings.sources]
     tokens = _sum([source.tokens for source in sources])
     documents = _sum([source.documents for source in sources])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from seatrial.dataprep.blends.blend import BLEND_FILE
 from seatrial.dataprep.blends.blending import run_blend
-from seatrial.dataprep.drivers.driver import Again, Driver, Job
+from seatrial.dataprep.drivers.driver import Again, Driver, Job, PendingJob
 from seatrial.dataprep.inputs.access import list_inputs
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.inputs.sources import raw_sources, settings_of
@@ -170,14 +170,15 @@ class _Work:
             return ()
         backend = ""
 
-        def job() -> Job:
+        def choose() -> str:
             nonlocal backend
             self.tell(Progress(Phase.CHOOSING))
             backend = chosen_backend(self.store, self.tasks)
             tracker.progress.began = time.monotonic()
             self.tell(tracker.progress)
-            return Job.of(self.tasks, self.store.address, backend)
+            return backend
 
+        job = PendingJob(Job.of(self.tasks, self.store.address), choose)
         try:
             for event in self.driver.run(job, self.tasks, wanted):
                 tracker.hear(event)

@@ -13,7 +13,7 @@ from textwrap import dedent
 import zstandard
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from seatrial.dataprep.drivers.driver import Done, Event, MakeJob, line_of
+from seatrial.dataprep.drivers.driver import Done, Event, PendingJob, line_of
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import Task, TaskList
@@ -116,8 +116,8 @@ class InlineDriver:
         self.done: list[int] = []
         self.stop_after = stop_after
 
-    def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
-        bench = Bench(job())
+    def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+        bench = Bench(job.chosen())
         for task in wanted:
             if len(self.done) == self.stop_after:
                 raise KeyboardInterrupt

@@ -13,7 +13,7 @@ import pytest
 
 from seatrial.client import plan, prepare_data
 from seatrial.dataprep.blends.blend import BLEND_FILE
-from seatrial.dataprep.drivers.driver import Again, Done, Driver, Event, MakeJob, line_of
+from seatrial.dataprep.drivers.driver import Again, Done, Driver, Event, PendingJob, line_of
 from seatrial.dataprep.drivers.local import LocalDriver
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
@@ -219,7 +219,7 @@ def test_a_damaged_part_is_done_again(spec: Path, tmp_path: Path) -> None:
     class Vandal(InlineDriver):
         """Cuts a file of the first part short after all is done, once."""
 
-        def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+        def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
             first = not self.done
             yield from super().run(job, tasks, wanted)
             if first:
@@ -239,8 +239,8 @@ def test_a_backend_that_fails_its_audit_is_not_used_any_more(spec: Path, tmp_pat
     class Auditor:
         """Finds the fast backend out after it has done two tasks."""
 
-        def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
-            made = job()
+        def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+            made = job.chosen()
             backends.append((made.backend, [task.number for task in wanted]))
             bench = Bench(made)
             for task in wanted:
@@ -282,7 +282,7 @@ def test_a_rival_that_was_faster_is_as_good(spec: Path, tmp_path: Path) -> None:
     class Overtaken(InlineDriver):
         """Before its last task somebody else finishes everything."""
 
-        def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+        def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
             yield from super().run(job, tasks, wanted[:-1])
             prepare(plan(spec), InlineDriver())
 

@@ -8,7 +8,7 @@ because a task depends only on its line of the frozen list.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -41,11 +41,11 @@ class Job:
     """The first line of the frozen list: the settings."""
     digest: str
     """Digest of the whole list."""
-    backend: str
-    """The tokenizer backend that has proved exact."""
+    backend: str = ""
+    """The tokenizer backend that has proved exact; empty while none is chosen yet."""
 
     @classmethod
-    def of(cls, tasks: TaskList, address: str, backend: str) -> "Job":
+    def of(cls, tasks: TaskList, address: str, backend: str = "") -> "Job":
         """The job of a list."""
         head = freeze(tasks.settings, ()).decode().rstrip("\n")
         return cls(address, head, tasks.digest, backend)
@@ -60,8 +60,18 @@ class Job:
         return cls(**json.loads(text))
 
 
-MakeJob = Callable[[], Job]
-"""Gives the job. A backend has to be chosen for it, and meanwhile workers can start."""
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    """A job without its backend: choosing takes a moment, in which workers can start."""
+
+    draft: Job
+    """The job so far."""
+    choose: Callable[[], str]
+    """Chooses the backend."""
+
+    def chosen(self) -> Job:
+        """The job with its backend."""
+        return replace(self.draft, backend=self.choose())
 
 
 def line_of(tasks: TaskList, task: Task) -> str:
@@ -103,7 +113,7 @@ Event = Moved | Done | Again
 class Driver(Protocol):
     """Runs tasks somewhere."""
 
-    def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+    def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; every one ends in `Done`, or the whole in an error.
 
         Closing the iterator ends all that the driver has started.

@@ -22,7 +22,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-from seatrial.dataprep.drivers.driver import Again, Done, Event, MakeJob, Moved, failure, line_of
+from seatrial.dataprep.drivers.driver import (
+    Again,
+    Done,
+    Event,
+    Moved,
+    PendingJob,
+    failure,
+    line_of,
+)
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import Task, TaskList
 
@@ -106,7 +114,7 @@ class LocalDriver:
     replaced: int = field(default=0, init=False)
     """Workers that were replaced for their memory."""
 
-    def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+    def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; see Driver."""
         run = _Run(self, tasks, deque(wanted))
         try:
@@ -125,10 +133,12 @@ class _Run:
         self.busy: set[_Worker] = set()
         self.selector = selectors.DefaultSelector()
 
-    def events(self, job: MakeJob) -> Iterator[Event]:
+    def events(self, job: PendingJob) -> Iterator[Event]:
         """Hand out tasks until all are done."""
         first = [self.hire() for _ in range(min(self.driver.workers, len(self.waiting)))]
-        self.job = job().to_json()
+        for worker in first:
+            worker.tell(job.draft.to_json())
+        self.job = job.chosen().to_json()
         for worker in first:
             self.employ(worker)
         while self.busy:

@@ -23,7 +23,7 @@ from seatrial.dataprep.drivers.driver import (
     Done,
     Event,
     Job,
-    MakeJob,
+    PendingJob,
     failure,
     line_of,
 )
@@ -57,7 +57,7 @@ class RayDriver:
     start_seconds: float = field(default=0.0, init=False)
     """What connecting to Ray, or starting it, took."""
 
-    def run(self, job: MakeJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+    def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; see Driver."""
         if not wanted:
             return
@@ -67,7 +67,7 @@ class RayDriver:
         if own:
             self._connect(ray, address)
         try:
-            run = _Run(ray, job().to_json(), tasks, deque(wanted))
+            run = _Run(ray, job.chosen().to_json(), tasks, deque(wanted))
             with closing(run):
                 yield from run.events(self._limit(ray))
         finally:

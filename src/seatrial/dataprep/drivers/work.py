@@ -14,6 +14,7 @@ from seatrial.dataprep.stores.attempts import new_attempt
 from seatrial.dataprep.tasks.leftovers import files_of
 from seatrial.dataprep.tasks.records import PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
+from seatrial.dataprep.tokenizers.backends import LADDERS
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 from seatrial.errors import FindingsError, SeatrialError
@@ -27,6 +28,32 @@ class Bench:
         self.job = job
         self.store = store_at(job.address)
         self._encoder: Encoder | None = None
+
+    def get_ready(self, is_wanted: Callable[[], bool]) -> None:
+        """Load what tasks will most likely want, while the backend of the job is being chosen.
+
+        That is most often the fastest one; what is wrong with it is found by who chooses.
+
+        Args:
+            is_wanted: Says whether there is something else to do by now.
+        """
+        settings = thaw(f"{self.job.head}\n".encode()).settings
+        likely = LADDERS[settings.tokenizer.kind][0]
+        try:
+            self._encoder = self._opened(TaskList(settings, (), self.job.digest), likely)
+            if not is_wanted():
+                self._encoder.load_reference()
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException:
+            # A panic of a library in Rust is no Exception.
+            self._encoder = None
+
+    def take(self, job: Job) -> None:
+        """Go on with the job when its backend is chosen."""
+        if self._encoder is not None and self._encoder.name != job.backend:
+            self._encoder = None
+        self.job = job
 
     def attempt(self, line: str, read: Callable[[int], None] | None = None) -> dict[str, Any]:
         """Do the task of a line: `record` with its JSON, or `error` with its kind and its text."""
@@ -49,9 +76,14 @@ class Bench:
         except FileNotFoundError:
             pass
         if self._encoder is None:
-            file = tokenizer_path(self.store, tasks)
-            self._encoder = open_encoder(tasks.settings.tokenizer, file, self.job.backend)
+            self._encoder = self._opened(tasks, self.job.backend)
         return run_task(task, tasks, self.store, self._encoder, attempt, read)
+
+    def _opened(self, tasks: TaskList, backend: str) -> Encoder:
+        """The tokenizer of a list in a backend."""
+        settings = tasks.settings
+        file = tokenizer_path(self.store, tasks)
+        return open_encoder(settings.tokenizer, file, backend, settings.end_token_in_text)
 
 
 def _told(error: Exception) -> dict[str, Any]:

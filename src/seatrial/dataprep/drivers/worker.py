@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.dataprep.drivers.worker`: a process of the local driver.
 
-Reads a job and then lines of tasks from standard input, and writes messages to standard output,
-one JSON object a line. It ends when its input ends: so no worker outlives a parent that was killed.
+Reads a job, which comes again if its backend was not chosen yet, and then lines of tasks from
+standard input, and writes messages to standard output, one JSON object a line. It ends when its
+input ends: so no worker outlives a parent that was killed.
 """
 
 import json
@@ -35,6 +36,9 @@ def main() -> None:
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     _warm_up()
     bench = Bench(Job.from_json(lines.get()))
+    if not bench.job.backend:
+        bench.get_ready(lambda: not lines.empty())
+        bench.take(Job.from_json(lines.get()))
     while True:
         line = lines.get()
         answer = bench.attempt(line.decode(), _Reporter(output).read)

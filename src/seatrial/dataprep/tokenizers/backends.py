@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol
 
@@ -201,6 +202,16 @@ LADDERS: dict[TokenizerKind, tuple[str, ...]] = {
     TokenizerKind.SENTENCEPIECE: ("gigatoken", "sentencepiece"),
 }
 """What may tokenize with a kind of file, the fastest first and the reference last."""
+
+
+@lru_cache(maxsize=2)
+def reference_backend(model: Model) -> Backend:
+    """The reference for a tokenizer, loaded once in a process.
+
+    Loading takes as long as preparing some 10 MB of text does, and choosing a backend, the audit
+    and the verification all want it. What it keeps of texts is bounded.
+    """
+    return BACKENDS[LADDERS[model.kind][-1]](model)
 
 
 def version_of(name: str) -> str:

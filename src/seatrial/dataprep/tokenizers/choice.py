@@ -35,7 +35,10 @@ def chosen_backend(store: Store, tasks: TaskList) -> str:
     except (FileNotFoundError, ImportError):
         pass
     texts = sample_texts(tasks, SAMPLE_BYTES)
-    choice = choose_backend(tasks.settings.tokenizer, tokenizer_path(store, tasks), texts)
+    settings = tasks.settings
+    choice = choose_backend(
+        settings.tokenizer, tokenizer_path(store, tasks), texts, settings.end_token_in_text
+    )
     _keep(store, tasks, asdict(choice))
     return choice.backend
 

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.dataprep.tasks.task_list import Tokenizer
-from seatrial.dataprep.tokenizers.backends import BACKENDS, LADDERS, Encoded, Model, version_of
+from seatrial.dataprep.tokenizers.backends import (
+    BACKENDS,
+    LADDERS,
+    Backend,
+    Encoded,
+    Model,
+    reference_backend,
+    version_of,
+)
 from seatrial.dataprep.tokenizers.ending import narrowed, with_ends
 from seatrial.dataprep.tokenizers.identity import model_of
 from seatrial.spec.data import EndTokenInText
@@ -24,8 +32,8 @@ type Documents = tuple[NDArray[Any], NDArray[np.int64]]
 class Encoder:
     """Texts to tokens, without end-of-document tokens.
 
-    It is opened with the policy that the end token in a text becomes that token; `for_policy`
-    gives the one for another policy.
+    It is opened for one policy of what becomes of the end token in a text; `for_policy` gives the
+    one for another.
     """
 
     def __init__(self, tokenizer: Tokenizer, model: Model, backend: str) -> None:
@@ -39,8 +47,15 @@ class Encoder:
         self.rescued = 0
         """Texts that the backend gave up on and the reference tokenized instead."""
         self._model = model
-        self._library = BACKENDS[backend](model)
+        self._library = self._loaded()
         self._other: Encoder | None = None
+
+    def _loaded(self) -> Backend:
+        return (
+            reference_backend(self._model)
+            if self.is_reference
+            else BACKENDS[self.name](self._model)
+        )
 
     @property
     def end_text(self) -> str:
@@ -58,6 +73,10 @@ class Encoder:
         if self.is_reference:
             return self
         return Encoder(self.tokenizer, self._model, LADDERS[self.tokenizer.kind][-1])
+
+    def load_reference(self) -> None:
+        """Load the reference now and not when it is first wanted."""
+        reference_backend(self._model)
 
     def for_policy(self, policy: EndTokenInText) -> "Encoder":
         """The encoder that treats the end token in a text by a policy."""
@@ -86,10 +105,12 @@ class Encoder:
     def renew(self) -> None:
         """Load the tokenizer again, to give back what the library keeps of texts it has seen.
 
-        The cache of gigatoken 0.10 has no bound (marcelroed/gigatoken#36).
+        The cache of gigatoken 0.10 has no bound (marcelroed/gigatoken#36); that of
+        the references has one.
         """
-        del self._library
-        self._library = BACKENDS[self.name](self._model)
+        if not self.is_reference:
+            del self._library
+            self._library = self._loaded()
 
     @cached_property
     def _end_is_token(self) -> bool:
@@ -123,6 +144,11 @@ class Encoder:
         return self.reference._library.decode(ids)
 
 
-def open_encoder(tokenizer: Tokenizer, file: Path, backend: str) -> Encoder:
+def open_encoder(
+    tokenizer: Tokenizer,
+    file: Path,
+    backend: str,
+    policy: EndTokenInText = EndTokenInText.TOKEN,
+) -> Encoder:
     """Load a tokenizer's file into a backend, which is one of the names in `BACKENDS`."""
-    return Encoder(tokenizer, model_of(tokenizer, file.read_bytes()), backend)
+    return Encoder(tokenizer, model_of(tokenizer, file.read_bytes(), policy), backend)

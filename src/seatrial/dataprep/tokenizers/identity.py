@@ -17,6 +17,7 @@ from seatrial.dataprep.tokenizers.tiktoken_file import (
     known_encodings,
     looks_like_ranks,
 )
+from seatrial.spec.data import EndTokenInText
 
 _USUAL_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]")
 """What ends a document in most tokenizers; used if nothing beside the file says and one fits."""
@@ -113,8 +114,10 @@ def _sentencepiece(found: Found) -> tuple[int, int]:
     return int(processor.vocab_size()), int(processor.eos_id())
 
 
-def model_of(tokenizer: Tokenizer, data: bytes) -> Model:
-    """What a backend is made from, with the end token as a token."""
+def model_of(
+    tokenizer: Tokenizer, data: bytes, policy: EndTokenInText = EndTokenInText.TOKEN
+) -> Model:
+    """What a backend is made from."""
     name = encoding_name(tokenizer.address)
     match tokenizer.kind:
         case TokenizerKind.HUGGING_FACE:
@@ -126,4 +129,4 @@ def model_of(tokenizer: Tokenizer, data: bytes) -> Model:
             processor = importlib.import_module("sentencepiece").SentencePieceProcessor()
             processor.LoadFromSerializedProto(data)
             end = processor.IdToPiece(tokenizer.end_of_document)
-    return Model(tokenizer.kind, name, data, end, end_is_text=False)
+    return Model(tokenizer.kind, name, data, end, end_is_text=policy is EndTokenInText.TEXT)

@@ -8,7 +8,8 @@ edge cases, and is checked again while it runs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,12 @@ from seatrial.dataprep.tokenizers.backends import (
     LADDERS,
     Encoded,
     Model,
+    reference_backend,
     version_of,
 )
 from seatrial.dataprep.tokenizers.edge_cases import edge_cases
 from seatrial.dataprep.tokenizers.identity import model_of
+from seatrial.spec.data import EndTokenInText
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,23 @@ class Choice:
     """The faster ones, in order."""
 
 
-def choose_backend(tokenizer: Tokenizer, file: Path, sample: Sequence[str]) -> Choice:
+def choose_backend(
+    tokenizer: Tokenizer,
+    file: Path,
+    sample: Sequence[str],
+    policy: EndTokenInText = EndTokenInText.TOKEN,
+) -> Choice:
     """Try the backends from the fastest on.
 
     Args:
         tokenizer: The tokenizer.
         file: Its file.
         sample: Texts of the corpus. The reference tokenizes 2 MB a second, so a few MB will do.
+        policy: What becomes of the end token in a text; a backend has to be exact for this one.
     """
-    model = model_of(tokenizer, file.read_bytes())
+    model = model_of(tokenizer, file.read_bytes(), policy)
     *fast, last = LADDERS[tokenizer.kind]
-    trial = _Trial(model, last, sample)
+    trial = _Trial(model, sample)
     refused: list[Refusal] = []
     for name in fast:
         reason = trial.refusal(name)
@@ -79,23 +88,18 @@ def _label(name: str) -> str:
 class _Trial:
     """The texts, and the reference's tokens of them, made once for all backends."""
 
-    def __init__(self, model: Model, reference: str, sample: Sequence[str]) -> None:
-        edges = edge_cases(model.end_text)
-        as_text = replace(model, end_is_text=True)
-        self._sets = [
-            (model, "edge case", edges),
-            (as_text, "edge case with the end token as text", edges),
-            (model, "text of the sample", list(sample)),
-        ]
-        self._reference = reference
-        self._expected: list[Encoded] | None = None
-        self.texts = 2 * len(edges) + len(sample)
+    def __init__(self, model: Model, sample: Sequence[str]) -> None:
+        self._model = model
+        self._sets = {
+            "edge case": edge_cases(model.end_text),
+            "text of the sample": list(sample),
+        }
+        self.texts = sum(map(len, self._sets.values()))
 
+    @cached_property
     def _answers(self) -> list[Encoded]:
-        if self._expected is None:
-            opened = [(BACKENDS[self._reference](m), texts) for m, _, texts in self._sets]
-            self._expected = [backend.encode(texts) for backend, texts in opened]
-        return self._expected
+        reference = reference_backend(self._model)
+        return [reference.encode(texts) for texts in self._sets.values()]
 
     def refusal(self, name: str) -> str | None:
         """Why a backend may not be used, or None if it may."""
@@ -104,11 +108,8 @@ class _Trial:
         except ImportError:
             return "it is not installed."
         try:
-            backends = [BACKENDS[name](model) for model, _, _ in self._sets[:2]]
-            backends.append(backends[0])
-            for backend, (_, what, texts), answer in zip(
-                backends, self._sets, self._answers(), strict=True
-            ):
+            backend = BACKENDS[name](self._model)
+            for (what, texts), answer in zip(self._sets.items(), self._answers, strict=True):
                 differing = first_difference(backend.encode(texts), answer)
                 if differing is not None:
                     shown = ascii(texts[differing][:40])

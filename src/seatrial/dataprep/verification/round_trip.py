@@ -32,8 +32,8 @@ def check_round_trip(store: Store, record: DatasetRecord, file: Path, sample: in
     are a warning and not an error.
     """
     tokenizer = record.settings.tokenizer
-    opened = open_encoder(tokenizer, file, LADDERS[tokenizer.kind][-1])
-    encoder = opened.for_policy(record.settings.end_token_in_text)
+    reference = LADDERS[tokenizer.kind][-1]
+    encoder = open_encoder(tokenizer, file, reference, record.settings.end_token_in_text)
     lossless = all(encoder.decode(_ids(encoder, text)) == text for text in _PROBES)
     findings = []
     for data_file in record.files:

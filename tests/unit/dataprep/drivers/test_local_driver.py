@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from seatrial.dataprep.drivers.driver import Again, Done, Event, Job, TaskFailedError
+from seatrial.dataprep.drivers.driver import Again, Done, Event, Job, PendingJob, TaskFailedError
 from seatrial.dataprep.drivers.local import LocalDriver
 from seatrial.dataprep.tasks.task_list import (
     InputFile,
@@ -31,9 +31,12 @@ WORKER = dedent(
     """\
     import json, os, sys, time
     from pathlib import Path
-    sys.stdin.readline()
     home = Path(os.environ["FAKE"])
     for line in sys.stdin:
+        if line.startswith("{"):
+            with (home / "jobs").open("a") as file:
+                file.write(f"{os.getpid()} {json.loads(line)['backend']}\\n")
+            continue
         number, source, inputs = json.loads(line)
         with (home / "begun").open("a") as file:
             file.write(f"{number} {os.getpid()}\\n")
@@ -71,7 +74,12 @@ def run(tmp_path: Path, workers: int, *inputs: str) -> tuple[list[Event], LocalD
     (tmp_path / "worker.py").write_text(WORKER)
     driver = LocalDriver(workers, (sys.executable, str(tmp_path / "worker.py")))
     tasks = task_list(*inputs)
-    return list(driver.run(lambda: Job.of(tasks, "/x", "b"), tasks, tasks.tasks)), driver
+    return list(driver.run(pending(tasks), tasks, tasks.tasks)), driver
+
+
+def pending(tasks: TaskList) -> PendingJob:
+    """A job whose backend is b."""
+    return PendingJob(Job.of(tasks, "/x"), lambda: "b")
 
 
 def begun(tmp_path: Path) -> list[list[int]]:
@@ -137,11 +145,18 @@ def test_a_worker_that_holds_too_much_memory_is_replaced(tmp_path: Path) -> None
     assert first != second == third
 
 
+def test_workers_hear_of_the_job_while_the_backend_is_being_chosen(tmp_path: Path) -> None:
+    run(tmp_path, 1, "die-once", "good")
+    first, second = dict.fromkeys(pid for _, pid in begun(tmp_path))
+    # The one that replaces it need not wait for the choice.
+    assert (tmp_path / "jobs").read_text() == f"{first} \n{first} b\n{second} b\n"
+
+
 def test_closing_the_iterator_ends_the_workers(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     tasks = task_list("good", "hang")
     driver = LocalDriver(2, (sys.executable, str(tmp_path / "worker.py")))
-    events = driver.run(lambda: Job.of(tasks, "/x", "b"), tasks, tasks.tasks)
+    events = driver.run(pending(tasks), tasks, tasks.tasks)
     assert isinstance(next(events), Done)
     events.close()  # type: ignore[attr-defined]
     for _, pid in begun(tmp_path):

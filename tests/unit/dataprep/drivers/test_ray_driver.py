@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.dataprep.drivers.driver import Job, TaskFailedError
+from seatrial.dataprep.drivers.driver import Job, PendingJob, TaskFailedError
 from seatrial.dataprep.drivers.ray import ADDRESS, RayDriver
 from tests.unit.dataprep.drivers.test_local_driver import task_list
 
@@ -66,7 +66,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 def run(driver: RayDriver) -> None:
     tasks = task_list("/absent")
     with pytest.raises(TaskFailedError, match="seen"):
-        list(driver.run(lambda: Job.of(tasks, "/out", "b"), tasks, tasks.tasks))
+        list(driver.run(PendingJob(Job.of(tasks, "/out"), lambda: "b"), tasks, tasks.tasks))
 
 
 def test_without_an_address_it_starts_its_own_beside_another_cluster(ray: FakeRay) -> None:

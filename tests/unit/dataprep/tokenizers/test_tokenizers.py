@@ -197,7 +197,7 @@ def test_the_fastest_exact_backend_is_chosen(gpt2: Path) -> None:
     choice = choose_backend(tokenizer, gpt2, ["some text of the corpus"])
     assert (choice.backend, choice.refused) == ("gigatoken", ())
     assert choice.version == backends.version_of("gigatoken")
-    assert choice.compared == 2 * len(EDGES) + 1
+    assert choice.compared == len(EDGES) + 1
 
 
 def _breaking(kind: Callable[[backends.Model], backends.Backend], on: str) -> Any:
@@ -234,6 +234,41 @@ def test_backends_that_err_are_refused_with_the_text(
     assert first.backend.startswith("gigatoken ")
     assert f"edge case {EDGES.index(edge)}, {edge[:40]!a}" in first.reason
     assert "text of the sample 1, 'a rare text" in second.reason
+
+
+def test_a_backend_has_to_be_exact_for_the_policy_of_the_spec_alone(
+    gpt2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong_as_text(model: backends.Model) -> backends.Backend:
+        kind = _breaking(backends.Gigatoken, EDGES[-1]) if model.end_is_text else backends.Gigatoken
+        return kind(model)
+
+    module = seatrial.dataprep.tokenizers.selection
+    monkeypatch.setattr(module, "BACKENDS", backends.BACKENDS | {"gigatoken": wrong_as_text})
+    tokenizer, _ = describe(str(gpt2))
+    chosen = [
+        choose_backend(tokenizer, gpt2, [], policy).backend
+        for policy in (EndTokenInText.TOKEN, EndTokenInText.BAD, EndTokenInText.TEXT)
+    ]
+    assert chosen == ["gigatoken", "gigatoken", "fastokens"]
+
+
+def test_the_reference_is_loaded_once(gpt2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[bool] = []
+
+    def counted(model: backends.Model) -> backends.Backend:
+        loaded.append(model.end_is_text)
+        return backends.HuggingFace(model)
+
+    monkeypatch.setitem(backends.BACKENDS, "tokenizers", counted)
+    backends.reference_backend.cache_clear()
+    tokenizer, _ = describe(str(gpt2))
+    choice = choose_backend(tokenizer, gpt2, ["text"])
+    opened = open_encoder(tokenizer, gpt2, choice.backend)
+    assert opened.reference.encode(["text"])[1].tolist() == [1]
+    open_encoder(tokenizer, gpt2, "tokenizers").renew()
+    assert loaded == [False]
+    backends.reference_backend.cache_clear()
 
 
 def test_backends_that_fail_or_are_absent_are_refused(
