@@ -16,7 +16,12 @@ from seatrial.dataprep.drivers.driver import Again, Driver, Job, PendingJob
 from seatrial.dataprep.inputs.access import list_inputs
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.inputs.sources import raw_sources, settings_of
-from seatrial.dataprep.output.assemble import DamagedPartsError, assemble, forget_assembled
+from seatrial.dataprep.output.assemble import (
+    DamagedPartsError,
+    assemble,
+    damaged_parts,
+    forget_assembled,
+)
 from seatrial.dataprep.output.conservation import check_conserved
 from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord, summarize
 from seatrial.dataprep.output.finished import OtherDataError, finished_record, remove_work
@@ -227,7 +232,13 @@ class _Work:
         if has_errors(findings):
             # Else the next start would take the damaged files for finished.
             forget_assembled(self.store, self.tasks)
-            raise FindingsError(findings)
+            damaged = damaged_parts(
+                self.tasks,
+                records.values(),
+                self.store,
+                {f.where.file.removesuffix(".bin").removesuffix(".idx") for f in findings},
+            )
+            raise damaged or FindingsError(findings)
         return record
 
     def _blend(self, record: DatasetRecord) -> list[Finding]:

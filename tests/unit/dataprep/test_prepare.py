@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -212,20 +212,31 @@ def test_only_what_the_dead_left_is_removed(tmp_path: Path) -> None:
     assert found == [f"work/n/parts/000007.{dead}.0.tokens"]
 
 
-def test_a_damaged_part_is_done_again(spec: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ("lengths", lambda data: data[:-2]),
+        ("tokens", lambda data: data[:-2]),
+        # Of the same size, so that only reading it finds it.
+        ("tokens", lambda data: bytes([data[0] ^ 1]) + data[1:]),
+    ],
+)
+def test_a_damaged_part_is_done_again(
+    spec: Path, tmp_path: Path, kind: str, damage: Callable[[bytes], bytes]
+) -> None:
     run(spec)
     expected = contents(tmp_path / "out")
 
     class Vandal(InlineDriver):
-        """Cuts a file of the first part short after all is done, once."""
+        """Damages a file of the first part after all is done, once."""
 
         def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
             first = not self.done
             yield from super().run(job, tasks, wanted)
             if first:
                 parts = tmp_path / "other" / "work" / tasks.name / "parts"
-                victim = sorted(parts.iterdir())[0]
-                victim.write_bytes(victim.read_bytes()[:-2])
+                victim = min(parts.glob(f"*.{kind}"))
+                victim.write_bytes(damage(victim.read_bytes()))
 
     driver = Vandal()
     prepare(plan(spec), driver, to=str(tmp_path / "other"))

@@ -10,7 +10,7 @@ spares the work when assembling is interrupted and begins again.
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
@@ -20,7 +20,7 @@ import numpy as np
 
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.conservation import check_conserved
-from seatrial.dataprep.output.copying import DamagedError, Piece, copy_checked, read_checked
+from seatrial.dataprep.output.copying import DamagedError, Piece, copy_piece, read_checked
 from seatrial.dataprep.output.dataset import DataFile, Segment, data_file_from, data_file_to_json
 from seatrial.dataprep.output.file_names import file_stems
 from seatrial.dataprep.output.index_file import BLOCK, LARGEST_COUNT, Lengths, write_index
@@ -169,6 +169,9 @@ def assemble(
 ) -> tuple[DataFile, ...]:
     """Write all files of a data set; what an earlier call has finished is left as it is.
 
+    The files have to be verified: tokens that the kernel has copied were not read. Where verifying
+    finds damage, `damaged_parts` says whether it was in the parts already.
+
     Raises:
         DamagedPartsError: A file of a part is absent or not what its record says. Remove the
             records of its tasks, and they are done again.
@@ -182,13 +185,43 @@ def assemble(
         results = list(pool.map(work.assembled, planned))
     damaged = [error for result in results if isinstance(result, list) for error in result]
     if damaged:
-        findings = [_finding(error) for error in damaged]
-        raise DamagedPartsError(findings, [error.piece.task for error in damaged])
+        raise _damaged(damaged)
     files = tuple(result for result in results if isinstance(result, DataFile))
     lost = check_conserved(tasks, records, files)
     if lost:
         raise FindingsError(lost)
     return files
+
+
+def damaged_parts(
+    tasks: TaskList,
+    records: Iterable[PartRecord],
+    store: Store,
+    names: Collection[str],
+    file_bytes: int = FILE_BYTES,
+) -> DamagedPartsError | None:
+    """What is wrong with the parts of the files of these names; None when it is nothing."""
+    planned = planned_files(tasks, records, file_bytes)
+    found = [e for file in planned if file.name in names for e in _damage(store, file)]
+    return _damaged(found) if found else None
+
+
+def _damaged(errors: Sequence[DamagedError]) -> DamagedPartsError:
+    return DamagedPartsError(
+        [_finding(error) for error in errors], [error.piece.task for error in errors]
+    )
+
+
+def _damage(store: Store, file: PlannedFile) -> list[DamagedError]:
+    """Everything that is wrong with the parts of a file, found by reading all of them."""
+    found = []
+    for piece in (*file.length_pieces(), *file.pieces()):
+        try:
+            for _ in read_checked(store, piece):
+                pass
+        except DamagedError as error:
+            found.append(error)
+    return found
 
 
 def forget_assembled(store: Store, tasks: TaskList) -> None:
@@ -234,7 +267,7 @@ class _Work:
         try:
             described = self._written(file)
         except DamagedError as error:
-            return self._damage(file) or [error]
+            return _damage(self.store, file) or [error]
         self.store.create(self._record(file), data_file_to_json(described))
         return described
 
@@ -247,7 +280,7 @@ class _Work:
                     lengths.write(block)
             with self.store.open_writer(name.tokens_file) as out:
                 for piece in file.pieces():
-                    copy_checked(self.store, piece, out)
+                    copy_piece(self.store, piece, out)
                     self._tell(piece.size)
             with self.store.open_writer(name.index_file) as out:
                 sink = _Hashing(out)
@@ -263,17 +296,6 @@ class _Work:
         there = (self.sizes.get(known.tokens_file), self.sizes.get(known.index_file))
         whole = there == (known.tokens_size, known.header.size)
         return known if whole and known == file.described(known.index_digest) else None
-
-    def _damage(self, file: PlannedFile) -> list[DamagedError]:
-        """Everything that is wrong with the parts of a file, found by reading all of them."""
-        found = []
-        for piece in (*file.length_pieces(), *file.pieces()):
-            try:
-                for _ in read_checked(self.store, piece):
-                    pass
-            except DamagedError as error:
-                found.append(error)
-        return found
 
     def _record(self, file: PlannedFile, mark: str = "") -> str:
         """Where the small record of a file lies."""

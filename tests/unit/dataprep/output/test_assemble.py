@@ -14,6 +14,7 @@ from seatrial.dataprep.output import copying
 from seatrial.dataprep.output.assemble import (
     DamagedPartsError,
     assemble,
+    damaged_parts,
     forget_assembled,
     planned_files,
 )
@@ -24,6 +25,7 @@ from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.stores.store import Store, StoredFile
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList, Tokenizer
+from seatrial.dataprep.verification.tokens import check_tokens
 from seatrial.errors import FindingsError
 from tests.unit.dataprep.made_parts import END, task_list, tokenizer, write_part
 
@@ -225,13 +227,25 @@ def test_a_damaged_part_is_reported_with_its_task(store: Store, kind: str, chang
             }
             with store.open_writer(path) as out:
                 out.write(changed[change])
-    with pytest.raises(DamagedPartsError) as caught:
-        assemble(tasks, records, store)
-    assert caught.value.tasks == (2, 4)
-    assert all(
-        "prepare again" in f.fix and f"{kind}" in f.where.file for f in caught.value.findings
-    )
-    assert not any(path.startswith("web") for path in output(store))
+    error = found_damage(tasks, records, store)
+    assert error.tasks == (2, 4)
+    assert all("prepare again" in f.fix and f"{kind}" in f.where.file for f in error.findings)
+
+
+def found_damage(tasks: TaskList, records: Sequence[PartRecord], store: Store) -> DamagedPartsError:
+    """What assembling finds, or, of tokens that the kernel has copied, reading the parts."""
+    try:
+        files = assemble(tasks, records, store)
+    except DamagedPartsError as error:
+        assert not any(path.startswith("web") for path in output(store))
+        return error
+    assert isinstance(store, LocalStore)
+    damaged = {file.name for file in files if check_tokens(store, file, tasks.settings)}
+    assert damaged == {"web-00000"}
+    found = damaged_parts(tasks, records, store, damaged)
+    assert found is not None
+    assert damaged_parts(tasks, records, store, {file.name for file in files} - damaged) is None
+    return found
 
 
 class KilledError(BaseException):
