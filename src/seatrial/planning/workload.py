@@ -73,6 +73,12 @@ class Workload:
     """Bytes of a gradient; Megatron accumulates in fp32, older fp16 runs kept 2."""
     stack: str = "megatron-core"
     """The software whose constants hold, such as `megatron-core`."""
+    attention_weights: int = 0
+    """Weights of a layer's attention where they are not those of grouped queries (MLA); 0: are."""
+    attention_share: float = 1.0
+    """Share of the whole sequence that a token attends to, mean of layers; less with windows."""
+    moe_every: int = 1
+    """Every how many layers one has experts, after the leading dense ones."""
 
     @property
     def tokens_per_step(self) -> int:

@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long an optimizer step takes, part by part."""
+
+from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.formula import part_times, pieces
+from seatrial.planning.timing.parts import StepTime
+from seatrial.planning.timing.quantities import quantities
+from seatrial.planning.timing.traffic import stage_counts
+from seatrial.planning.workload import Workload
+
+
+def step_time(workload: Workload, constants: Constants) -> StepTime:
+    """The predicted time of one optimizer step of the workload."""
+    sizes = quantities(workload)
+    each = pieces(sizes, constants.rates)
+    scale = constants.scale
+    parts = {
+        part: scale * seconds for part, seconds in part_times(sizes, each, constants.rates).items()
+    }
+    stages = tuple(scale * each.stage(count) for count in stage_counts(workload))
+    return StepTime(parts, stages, sizes.model_flops, workload.layout.world_size)
