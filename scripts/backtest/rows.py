@@ -22,12 +22,17 @@ MEMORY_ONLY = "Megatron-LM CI golden values"
 NEMO_SOURCES = ("Megatron-Bridge", "NVIDIA dgxc", "NeMo perf", "MLPerf", "Megatron-LM README")
 UNFUSED = ("vTrain", "BigScience", "Megatron-LM SC21", "Korthikanti", "parallelism notes")
 """Sources from before flash attention, or that ran without it."""
+HALF_GRADIENTS = ("vTrain", "BigScience", "InternEvo")
+"""Sources that sum gradients in the format of the weights."""
 HARDWARE_FLOPS = ("BigScience", "Megatron-LM SC21")
 """Sources that count recomputed work: four forward passes."""
 FULL_ATTENTION = ("nanotron", "Llama 3", "NeMo perf")
 """Sources that count attention as if it were not causal."""
+UNKNOWN_CHUNKS = "VP listed NA"
+"""Said of a pipeline whose chunks its source does not state."""
 _KERNEL = re.compile(r"kernel: ([^;]*)")
 _RELEASE = re.compile(r"(?:NeMo container|tag|NeMo|date) (v?[\d.]+(?:-\d+)?)")
+_SHARD = re.compile(r"shard=(\d+)")
 _EXPERT_TP = re.compile(r"ETP (\d+)")
 _ACCUMULATED = re.compile(r"local batch (\d+) grad-accum (\d+)")
 
@@ -107,7 +112,7 @@ def read_row(row: dict[str, str], place: dict[str, str]) -> Row | None:
 def _workload(row: dict[str, str], model: PublishedModel) -> Workload | None:
     """What was run, or nothing where the layout or the batch is not stated."""
     known = ("seq_len", "n_gpus", "tp", "pp", "micro_batch", "global_batch", "gpu")
-    if not all(row[name] for name in known):
+    if not all(row[name] for name in known) or UNKNOWN_CHUNKS in row["notes"]:
         return None
     source = row["source"]
     gpus, tp, pp = int(row["n_gpus"]), int(row["tp"]), int(row["pp"])
@@ -150,6 +155,7 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | None:
         flash_attention=fused,
         gradient_bytes=_gradient_bytes(row, nemo=nemo),
         stack=source,
+        shard_size=_shard_size(row["sharding"]),
         attention_weights=model.attention_weights,
         attention_share=model.attention_share,
         moe_every=model.moe_every,
@@ -196,6 +202,12 @@ def _sharding(stated: str, *, nemo: bool) -> Sharding:
     return Sharding.NONE
 
 
+def _shard_size(stated: str) -> int:
+    """Ranks that share out what is shared out; 0 where all model copies do."""
+    found = _SHARD.search(stated)
+    return int(found[1]) if found else 0
+
+
 def _recompute(stated: str) -> Recompute:
     """What is computed again; parts other than attention are small and count as nothing."""
     if stated == "full":
@@ -206,10 +218,10 @@ def _recompute(stated: str) -> Recompute:
 
 
 def _gradient_bytes(row: dict[str, str], *, nemo: bool) -> int:
-    """Bytes of a gradient on its way: bf16 in NeMo and in pure mode, fp16 in older sources."""
+    """Bytes of a gradient on its way: two in NeMo, in pure mode and in some other sources."""
     if row["precision"] in ("amp_bf16/DEFAULT", "amp_fp8/DEFAULT"):
         return 4
-    if nemo or "PURE" in row["precision"] or row["source"].startswith(("vTrain", "BigScience")):
+    if nemo or "PURE" in row["precision"] or row["source"].startswith(HALF_GRADIENTS):
         return 2
     return 4
 

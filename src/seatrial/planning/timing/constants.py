@@ -4,12 +4,14 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.shapes import shape_of
+from seatrial.planning.workload import Workload
 from seatrial.spec.training import Precision
 
 DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
@@ -17,7 +19,7 @@ DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
 
 GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
-_PREFIXES = {"a10": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
+_PREFIXES = {"a10g": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
 _NARROW = {Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
 
 
@@ -26,7 +28,7 @@ class Constants:
     """Rates for one accelerator, precision and stack, and how far to trust them."""
 
     rates: Rates
-    """The fitted rates."""
+    """The fitted rates of models without experts."""
     error: float
     """Relative error to expect: the median on model sizes that were not fitted, or wider."""
     provenance: str
@@ -35,6 +37,26 @@ class Constants:
     """Version of the data file."""
     scale: float = 1.0
     """Measured over predicted time, from a calibration on the user's own steps."""
+    expert_rates: Rates | None = None
+    """The fitted rates of models with experts, where such were fitted."""
+    expert_error: float = 0.0
+    """The error of those."""
+    shapes: Mapping[str, float] = field(default_factory=dict)
+    """By shape of a layer: its time over what the rates say, where layers of it were measured."""
+
+    def rates_for(self, workload: Workload) -> Rates:
+        """The rates of a workload."""
+        rates = self.rates
+        if workload.model.moe is not None and self.expert_rates is not None:
+            rates = self.expert_rates
+        if self.shapes:
+            rates = replace(rates, layer=self.shapes.get(shape_of(workload), 1.0))
+        return rates
+
+    def error_for(self, workload: Workload) -> float:
+        """The relative error to expect of a workload."""
+        with_experts = workload.model.moe is not None and self.expert_rates is not None
+        return self.expert_error if with_experts else self.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +77,10 @@ class Fit:
     """Median relative error on model sizes that were not fitted."""
     rates: Rates
     """The fitted rates."""
+    experts: bool
+    """Whether it is of models with experts."""
+    shapes: Mapping[str, float]
+    """By shape of a layer: its time over what the rates say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +91,8 @@ class Table:
     """Version of the file."""
     unseen_error: float
     """Median relative error on a source that was not fitted at all."""
+    calibrated_error: float
+    """The same after a calibration on five of its rows."""
     fits: tuple[Fit, ...]
     """All entries."""
 
@@ -86,10 +114,12 @@ def read_table(content: Mapping[str, Any]) -> Table:
             sources=entry["sources"],
             error=entry["error"],
             rates=Rates(**entry["rates"]),
+            experts=entry["experts"],
+            shapes=entry.get("shapes", {}),
         )
         for entry in content["fit"]
     )
-    return Table(content["version"], content["unseen_error"], fits)
+    return Table(content["version"], content["unseen_error"], content["calibrated_error"], fits)
 
 
 @cache
@@ -100,16 +130,57 @@ def constants_for(accelerator: str, precision: Precision, stack: str) -> Constan
     nearest generation, then the nearest precision. The error is then that of an unseen source, at
     least, and the provenance says what was borrowed.
     """
-    found = min(table().fits, key=lambda fit: _distance(fit, accelerator, precision, stack))
-    provenance = f"{found.rows} rows of {found.sources}"
-    error = found.error
-    if (found.accelerator, found.precision, found.stack) != (accelerator, precision, stack):
-        provenance += (
-            f"; borrowed: nothing was fitted for {accelerator} in {precision} with {stack}, these "
-            f"are of {found.accelerator} in {found.precision} with {found.stack}"
-        )
-        error = max(error, table().unseen_error)
-    return Constants(found.rates, error, provenance, table().version)
+    dense = _nearest(accelerator, precision, stack, experts=False)
+    found = Constants(
+        rates=dense.rates,
+        error=_error(dense, accelerator, precision, stack),
+        provenance=_provenance(dense, accelerator, precision, stack),
+        version=table().version,
+        shapes=dense.shapes,
+    )
+    experts = _nearest(accelerator, precision, stack, experts=True)
+    if experts.stack != stack:
+        return found
+    return replace(
+        found,
+        expert_rates=experts.rates,
+        expert_error=_error(experts, accelerator, precision, stack),
+        provenance=f"{found.provenance}; with experts: "
+        + _provenance(experts, accelerator, precision, stack),
+    )
+
+
+def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: bool) -> Fit:
+    """The fit that is nearest to what is asked for."""
+    fits = [fit for fit in table().fits if fit.experts is experts]
+    return min(fits, key=lambda fit: _distance(fit, accelerator, precision, stack))
+
+
+def _is_exact(fit: Fit, accelerator: str, precision: Precision, stack: str) -> bool:
+    """Whether a fit is for what is asked for; half formats are one, and so are memory sizes."""
+    return (
+        fit.stack == stack
+        and fit.accelerator.split("-")[0] == accelerator.split("-")[0]
+        and _NARROW.get(fit.precision, 0) == _NARROW.get(precision, 0)
+    )
+
+
+def _error(fit: Fit, accelerator: str, precision: Precision, stack: str) -> float:
+    """The error to expect of a fit that may be borrowed."""
+    if _is_exact(fit, accelerator, precision, stack):
+        return fit.error
+    return max(fit.error, table().unseen_error)
+
+
+def _provenance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> str:
+    """Where a fit comes from, and that it is borrowed if it is."""
+    text = f"{fit.rows} rows of {fit.sources}"
+    if _is_exact(fit, accelerator, precision, stack):
+        return text
+    return (
+        f"{text}, borrowed from {fit.accelerator} in {fit.precision} with {fit.stack}: nothing was "
+        f"fitted for {accelerator} in {precision} with {stack}"
+    )
 
 
 def _distance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> tuple[int, ...]:

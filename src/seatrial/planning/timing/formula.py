@@ -66,7 +66,8 @@ def longer(one: float, other: float) -> float:
 def products(work: Work, peak: float, bandwidth: float, rates: Rates) -> float:
     """Seconds of the forward pass of products: arithmetic, and reading and writing matrices."""
     flops = work.flops + rates.waves * (work.rounded - work.flops)
-    return flops / (peak * rates.matrix) + 2 * work.elements / (bandwidth * rates.matrix_memory)
+    moved = work.elements / rates.matrix_memory + work.weights / rates.weight_memory
+    return flops / (peak * rates.matrix) + 2 * moved / bandwidth
 
 
 def pieces(q: Quantities, rates: Rates) -> Pieces:
@@ -74,12 +75,13 @@ def pieces(q: Quantities, rates: Rates) -> Pieces:
     stream = q.bandwidth * rates.elementwise
     attention = q.attention_flops / (q.peak_bf16 * rates.attention) + q.score_bytes / stream
     tensor = q.tensor.link / rates.tensor_link + q.tensor.network / rates.tensor_network
-    tensor = tensor + q.tensor_count * rates.tensor_latency
     context = (q.context.link + q.context.network) / rates.context
     dense = q.passes * (
         products(q.dense, q.peak, q.bandwidth, rates) + q.elementwise_bytes / stream
     )
+    latency = q.tensor_count * rates.tensor_latency
     host = q.passes * rates.launch
+    moe_host = host * rates.moe_launch + q.passes * q.local_experts * rates.expert_launch
     experts = products(q.experts, q.peak, q.bandwidth, rates) / rates.expert_matrix
     moe = q.passes * (
         products(q.moe, q.peak, q.bandwidth, rates)
@@ -91,20 +93,46 @@ def pieces(q: Quantities, rates: Rates) -> Pieces:
     exchange = exchange + q.exchange_count * rates.expert_latency
     transfer = (q.transfer.link + q.transfer.network) / rates.transfer
     return Pieces(
-        dense=_layer(dense, attention, tensor, context, 0.0, host),
-        moe=_layer(moe, attention, tensor / 2, context, exchange, host * rates.moe_launch),
-        head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates) + q.head_bytes / stream,
+        dense=_layer(rates.layer, dense, attention, tensor, context, 0.0, host, latency),
+        moe=_layer(
+            rates.layer,
+            moe,
+            attention,
+            q.moe_tensor * tensor,
+            context,
+            exchange,
+            moe_host,
+            q.moe_tensor * latency,
+        ),
+        head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates) + q.head_bytes / (q.bandwidth * rates.loss),
         transfer=transfer + q.transfer_count * rates.transfer_latency,
     )
 
 
 def _layer(
-    compute: float, attention: float, tensor: float, context: float, expert: float, host: float
+    factor: float,
+    compute: float,
+    attention: float,
+    tensor: float,
+    context: float,
+    expert: float,
+    host: float,
+    latency: float,
 ) -> LayerTime:
-    """A layer, which takes no less than the host needs to start its kernels."""
+    """A layer, which takes no less than the host needs to start its kernels.
+
+    Ranks wait for each other at every collective, whichever of the two holds them up.
+    """
     work = compute + attention + tensor + context + expert
-    total = longer(work, host)
-    return LayerTime(compute + total - work, attention, tensor, context, expert, total)
+    slower = longer(work, host)
+    return LayerTime(
+        factor * (compute + slower - work),
+        factor * attention,
+        factor * (tensor + latency),
+        factor * context,
+        factor * expert,
+        factor * (slower + latency),
+    )
 
 
 def slowest(q: Quantities, each: Pieces) -> StageCount:
@@ -129,10 +157,12 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
     stage = each.stage(count)
     batches = q.micro_batches
     whole = each.stage(q.whole) + (q.pp_size - 1) * each.transfer
-    gathered = q.gathered.link / rates.data_link + q.gathered.network / rates.data_network
-    reduced = q.data.link / rates.data_link + q.data.network / rates.data_network
+    network = rates.data_network / (1 + q.nodes / rates.data_nodes)
+    gathered = q.gathered.link / rates.data_link + q.gathered.network / network
+    reduced = q.gradients.link / rates.data_link + q.gradients.network / network
+    returned = q.weights.link / rates.data_link + q.weights.network / network
     hidden = reduced * stage / (longer(reduced, stage) + NEVER_ZERO)
-    exposed = reduced - rates.data_overlap * hidden
+    exposed = reduced - rates.data_overlap * hidden + (1 - rates.gather_overlap) * returned
     return {
         TimePart.COMPUTE: batches
         * (dense * each.dense.compute + moe * each.moe.compute + heads * each.head),

@@ -49,6 +49,8 @@ class StepTime:
     """
     gpus: int
     """GPUs of the run."""
+    error: float
+    """Relative error to expect, from published runs that were not fitted."""
 
     @property
     def total(self) -> float:

@@ -21,16 +21,21 @@ class Route:
     network: float = 0.0
     """Seconds on the network between nodes."""
 
+    def add(self, other: "Route") -> None:
+        """Add what goes another way."""
+        self.link += other.link
+        self.network += other.network
+
 
 class Placement:
     """Where the ranks of a layout sit on the machines."""
 
-    __slots__ = ("_domain", "_link", "_network", "layout")
+    __slots__ = ("_link", "_network", "domain", "layout")
 
     def __init__(self, layout: RankLayout, hardware: Hardware) -> None:
         """Take what counts of the hardware."""
         self.layout = layout
-        self._domain = max(hardware.link_domain_gpus, hardware.gpus_per_node)
+        self.domain = max(hardware.link_domain_gpus, hardware.gpus_per_node)
         self._link = hardware.link_bandwidth
         self._network = hardware.network_bandwidth
 
@@ -42,16 +47,16 @@ class Placement:
         """
         if members <= 1:
             return Route()
-        if members * stride <= self._domain:
+        if members * stride <= self.domain:
             return Route(link=moved / self._link)
-        together = max(1, self._domain // stride)
+        together = max(1, self.domain // stride)
         return Route(network=moved / (self._network * together))
 
     def exchange(self, moved: float, members: int, stride: int) -> Route:
         """An all-to-all: each member sends an equal share of `moved` bytes to every member."""
         if members <= 1:
             return Route()
-        inside = min(members, max(1, self._domain // stride))
+        inside = min(members, max(1, self.domain // stride))
         away = (members - inside) / members
         near = (inside - 1) / members
         return Route(moved * near / self._link, moved * away / self._network)
@@ -60,6 +65,6 @@ class Placement:
         """A transfer to the rank that is `stride` away; the whole chain has `members` of them."""
         if members <= 1:
             return Route()
-        if members * stride <= self._domain:
+        if members * stride <= self.domain:
             return Route(link=moved / self._link)
         return Route(network=moved / self._network)

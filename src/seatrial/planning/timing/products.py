@@ -24,7 +24,7 @@ def multiprocessors(accelerator: str) -> int:
 class Products:
     """Matrix products of the forward pass, on one rank, for one micro batch."""
 
-    __slots__ = ("elements", "flops", "rounded")
+    __slots__ = ("elements", "flops", "rounded", "weights")
 
     def __init__(self) -> None:
         """None yet."""
@@ -33,7 +33,9 @@ class Products:
         self.rounded = 0.0
         """The same with every output rounded up to whole waves, mean of the three passes."""
         self.elements = 0.0
-        """Elements of inputs, weights and outputs."""
+        """Elements of inputs and outputs."""
+        self.weights = 0.0
+        """Elements of weights."""
 
     def add(self, rows: float, inner: float, columns: float, units: int, count: int = 1) -> None:
         """Add `count` products of a rows × inner matrix with an inner × columns matrix."""
@@ -46,7 +48,8 @@ class Products:
         inputs = ceil(down * deep * count / units) * wave * columns
         weights = ceil(deep * across * count / units) * wave * rows
         self.rounded += (forward + inputs + weights) / 3
-        self.elements += count * (rows * inner + inner * columns + rows * columns)
+        self.elements += count * rows * (inner + columns)
+        self.weights += count * inner * columns
 
 
 @dataclass(slots=True)

@@ -28,9 +28,12 @@ OPTIMIZER_BYTES = 34
 """Adam, per parameter: reads gradient, master, two moments; writes these three and the weight."""
 FLASH_BACKWARD = 2.5
 """Products of flash attention's backward pass over those of its forward pass (arXiv 2307.08691)."""
+SOFTMAX_WIDTH = 43
+"""Width of a head whose products take as long as its softmax: what makes heads of 64 reach four
+fifths of the rate of heads of 128 (arXiv 2407.08608, figure 5)."""
 SCORE_TOUCHES = 6
 """Times that unfused attention reads or writes its scores in a pass: mask, softmax, dropout."""
-RESIDUAL_TOUCHES = 10
+RESIDUAL_TOUCHES = 6
 """Times that norms, dropout and residuals of a layer read or write its width in a pass."""
 
 
@@ -43,7 +46,9 @@ class Work:
     rounded: float
     """The same in whole waves."""
     elements: float
-    """Elements that they read and write."""
+    """Elements of inputs and outputs."""
+    weights: float
+    """Elements of weights."""
 
 
 @dataclass(slots=True)
@@ -81,9 +86,13 @@ class Quantities:
     tensor: Route
     """Collectives inside a layer, all passes."""
     tensor_count: float
-    """How many they are."""
+    """How many they are, times the members that each passes."""
     context: Route
     """Keys and values on their way around, all passes."""
+    moe_tensor: float
+    """Share of those collectives that a layer with experts has: half where experts are whole."""
+    local_experts: float
+    """Experts of a layer that a rank holds."""
     exchange: Route
     """Tokens on their way to experts and back, all passes."""
     exchange_count: float
@@ -108,8 +117,12 @@ class Quantities:
     """Micro batches of a step."""
     gathered: Route
     """Weights and gradients of fully sharded layers, per micro batch."""
-    data: Route
-    """Gradients and weights between model copies, per step."""
+    gradients: Route
+    """Gradients between model copies, per step."""
+    weights: Route
+    """Updated weights between model copies, per step."""
+    nodes: float
+    """Domains of the run beyond the first: what congests a network."""
     optimizer_bytes: float
     """Bytes that the update reads and writes, per step."""
     model_flops: float
@@ -137,8 +150,8 @@ def quantities(workload: Workload) -> Quantities:
     exchanges = 4.0 if model.moe and layout.ep_size > 1 else 0.0
     share = tp if workload.sequence_parallel else 1
     vocab = workload.padded_vocab_size / tp
-    head = Work(2.0 * tokens * hidden * vocab, 2.0 * tokens * hidden * vocab, 0.0)
-    head.elements = tokens * hidden + hidden * vocab + tokens * vocab
+    logits = 2.0 * tokens * hidden * vocab
+    head = Work(logits, logits, tokens * (hidden + vocab), hidden * vocab)
     attention, dense = products.attention, products.dense
     shared, experts = products.shared, products.experts
     forward = whole[0] * (attention.flops + dense.flops) + head.flops
@@ -146,6 +159,7 @@ def quantities(workload: Workload) -> Quantities:
     forward += (whole[0] + whole[1]) * square / 2
     elementwise, moe_bytes = _elementwise(workload, tokens, share)
     stride = tp * layout.cp_size * layout.dp_size
+    traffic = per_step(workload, place, own)
     return Quantities(
         peak=hardware.peak_flops,
         peak_bf16=hardware.peak_flops_bf16,
@@ -154,13 +168,15 @@ def quantities(workload: Workload) -> Quantities:
             attention.flops + dense.flops,
             attention.rounded + dense.rounded,
             attention.elements + dense.elements,
+            attention.weights + dense.weights,
         ),
         moe=Work(
             attention.flops + shared.flops,
             attention.rounded + shared.rounded,
             attention.elements + shared.elements,
+            attention.weights + shared.weights,
         ),
-        experts=Work(experts.flops, experts.rounded, experts.elements),
+        experts=Work(experts.flops, experts.rounded, experts.elements, experts.weights),
         head=head,
         head_bytes=16.0 * tokens * vocab,
         passes=4.0 if full else 3.0,
@@ -170,13 +186,15 @@ def quantities(workload: Workload) -> Quantities:
         moe_bytes=moe_bytes,
         routed_bytes=4.0 * HALF * tokens / tp * top_k * hidden,
         tensor=place.ring(ring * collectives, tp, 1),
-        tensor_count=collectives,
+        tensor_count=collectives * (tp - 1),
         context=place.ring(3.0 * (layout.cp_size - 1) * keys, layout.cp_size, tp),
+        moe_tensor=1.0 if layout.etp_size > 1 else 0.5,
+        local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
         exchange=place.exchange(
             exchanges * tokens / tp * top_k * hidden * HALF, layout.ep_size, layout.etp_size
         ),
         exchange_count=exchanges,
-        transfer=place.neighbour(hops * tokens * hidden * HALF / share, stride, layout.pp_size),
+        transfer=place.neighbour(hops * tokens * hidden * HALF / tp, stride, layout.pp_size),
         transfer_count=hops,
         first=counts[0],
         middle=max(counts[1:-1], default=counts[0], key=lambda count: count[0] + 2 * count[1]),
@@ -186,7 +204,9 @@ def quantities(workload: Workload) -> Quantities:
         vp_size=layout.vp_size,
         micro_batches=workload.micro_batches,
         gathered=per_micro_batch(workload, place, own),
-        data=per_step(workload, place, own),
+        gradients=traffic.gradients,
+        weights=traffic.weights,
+        nodes=stride * layout.pp_size / place.domain - 1.0 if stride * layout.pp_size > place.domain else 0.0,
         optimizer_bytes=OPTIMIZER_BYTES * updated_parameters(workload, own),
         model_flops=3.0 * forward * stride * workload.micro_batches,
     )
@@ -197,7 +217,8 @@ def _attention(workload: Workload, square: float, tokens: float) -> tuple[float,
     again = 0.0 if workload.recompute is Recompute.NONE else 1.0
     if workload.flash_attention:
         # A fused kernel leaves out what the causal mask hides: half of the square.
-        return square / 2 * (1 + FLASH_BACKWARD + again), 0.0
+        softmax = 1 + SOFTMAX_WIDTH / workload.model.head_dim
+        return square / 2 * softmax * (1 + FLASH_BACKWARD + again), 0.0
     heads = workload.model.heads / workload.layout.tp_size
     scores = tokens * workload.sequence_length * heads
     return square * (3 + again), SCORE_TOUCHES * HALF * scores * (3 + again)

@@ -12,11 +12,15 @@ from seatrial.planning.workload import Workload
 
 def step_time(workload: Workload, constants: Constants) -> StepTime:
     """The predicted time of one optimizer step of the workload."""
-    sizes = quantities(workload)
-    each = pieces(sizes, constants.rates)
+    sizes, rates = quantities(workload), constants.rates_for(workload)
+    each = pieces(sizes, rates)
     scale = constants.scale
-    parts = {
-        part: scale * seconds for part, seconds in part_times(sizes, each, constants.rates).items()
-    }
+    parts = {part: scale * seconds for part, seconds in part_times(sizes, each, rates).items()}
     stages = tuple(scale * each.stage(count) for count in stage_counts(workload))
-    return StepTime(parts, stages, sizes.model_flops, workload.layout.world_size)
+    return StepTime(
+        parts=parts,
+        stages=stages,
+        model_flops=sizes.model_flops,
+        gpus=workload.layout.world_size,
+        error=constants.error_for(workload),
+    )

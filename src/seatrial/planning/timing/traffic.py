@@ -71,31 +71,55 @@ def rank_parameters(workload: Workload, counts: list[StageCount]) -> RankParamet
     return RankParameters(most_dense, most_expert)
 
 
-def per_step(workload: Workload, place: Placement, own: RankParameters) -> Route:
+@dataclass(slots=True)
+class StepTraffic:
+    """What model copies exchange once a step."""
+
+    gradients: Route
+    """Gradients on their way to be summed; the backward pass may hide them."""
+    weights: Route
+    """Updated weights on their way back; the next forward pass may hide them."""
+
+
+def per_step(workload: Workload, place: Placement, own: RankParameters) -> StepTraffic:
     """Gradients summed over model copies, and weights gathered from their optimizer shards."""
+    traffic = StepTraffic(Route(), Route())
     if workload.sharding is Sharding.FSDP:
-        return Route()
+        return traffic
     layout = workload.layout
-    gradient = workload.gradient_bytes
-    bytes_each = gradient + WEIGHT_BYTES
-    if workload.sharding is not Sharding.OPTIMIZER:
-        bytes_each = 2 * gradient
-    route = Route()
     copies = layout.dp_size * layout.cp_size
-    for parameters, members, stride in (
-        (own.dense, copies, layout.tp_size),
-        (own.expert, layout.edp_size, layout.ep_size * layout.etp_size),
-    ):
-        moved = parameters * bytes_each * (members - 1) / members
-        part = place.ring(moved, members, stride)
-        route.link += part.link
-        route.network += part.network
+    _add_sum(traffic, workload, place, own.dense, copies, layout.tp_size)
+    stride = layout.ep_size * layout.etp_size
+    _add_sum(traffic, workload, place, own.expert, layout.edp_size, stride)
     if workload.model.tied_embeddings and layout.pp_size > 1:
         words = workload.padded_vocab_size * workload.model.hidden_size / layout.tp_size
-        part = place.neighbour(words * gradient, copies * layout.tp_size, layout.pp_size)
-        route.link += part.link
-        route.network += part.network
-    return route
+        moved = words * workload.gradient_bytes
+        traffic.gradients.add(place.neighbour(moved, copies * layout.tp_size, layout.pp_size))
+    return traffic
+
+
+def _add_sum(
+    traffic: StepTraffic,
+    workload: Workload,
+    place: Placement,
+    parameters: float,
+    members: int,
+    stride: int,
+) -> None:
+    """Add what the sum of some parameters' gradients over `members` copies moves."""
+    if members <= 1 or not parameters:
+        return
+    share = parameters * (members - 1) / members
+    gradient = workload.gradient_bytes
+    if workload.sharding is not Sharding.OPTIMIZER:
+        traffic.gradients.add(place.ring(2 * gradient * share, members, stride))
+        return
+    shards = min(workload.shard_size or members, members)
+    # Every shard needs the whole sum; where shards are several, it also goes between them.
+    sums = 1 if shards == members else 2
+    traffic.gradients.add(place.ring(sums * gradient * share, members, stride))
+    moved = WEIGHT_BYTES * parameters * (shards - 1) / shards
+    traffic.weights.add(place.ring(moved, shards, stride))
 
 
 def per_micro_batch(workload: Workload, place: Placement, own: RankParameters) -> Route:
