@@ -89,6 +89,10 @@ bench: $(ENV) worker-env corpus ## Measure data preparation beside what it repla
 	SEATRIAL_WORKER_PYTHON=$$(scripts/environment.sh path worker)/bin/python \
 	$(PYTHON) -m scripts.bench_data $(ARGS)
 
+.PHONY: backtest
+backtest: $(ENV) ## Predict published runs with constants that never saw them (some minutes)
+	$(PYTHON) -m scripts.backtest.report $(ARGS)
+
 .PHONY: reference
 reference: $(ENV) ## Write the reference documentation from the code
 	$(PYTHON) -m scripts.generate_reference

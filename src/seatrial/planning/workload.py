@@ -75,6 +75,14 @@ class Workload:
     """The software whose constants hold, such as `megatron-core`."""
     hidden_dropout: bool = False
     """Whether there is dropout on the residual stream, whose masks are kept."""
+    attention_weights: int = 0
+    """Weights of a layer's attention where they are not those of grouped queries (MLA); 0: are."""
+    attention_share: float = 1.0
+    """Share of the whole sequence that a token attends to, mean of layers; less with windows."""
+    shard_size: int = 0
+    """Ranks that share out what `sharding` says, next to each other; 0: all model copies do."""
+    moe_every: int = 1
+    """Every how many layers one has experts, after the leading dense ones."""
 
     @property
     def tokens_per_step(self) -> int:

@@ -1,0 +1,208 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the rates of the step-time model to rows.
+
+Least squares of the logarithm of predicted over measured time, with a loss that grows only
+linearly for outliers. Every rate is drawn towards a prior, so that one on which the rows say
+nothing keeps it: the priors are those of `Rates`, or a fit to other sources.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from scripts.backtest.rows import Row
+from seatrial.planning.timing.formula import part_times, pieces
+from seatrial.planning.timing.quantities import Quantities, quantities
+from seatrial.planning.timing.rates import Rates
+
+Array = NDArray[np.float64]
+
+NAMES = tuple(field.name for field in fields(Rates))
+SHARES = ("matrix", "waves", "data_overlap", "gather_overlap")
+"""Rates between 0 and 1; the others are only positive."""
+NOISE = 0.05
+"""Relative error of a row beyond which it counts as an outlier."""
+FREEDOM = 0.7
+"""How far a rate may be from its prior, as the standard deviation of its logarithm."""
+FREER = 1.5
+"""The same for rates of experts, whose defaults are guesses."""
+EXPERT_RATES = (
+    *("expert_matrix", "expert_launch", "expert_link", "expert_network", "expert_latency"),
+    *("moe_launch", "routing"),
+)
+"""The rates of experts."""
+FIXED = 1e-3
+"""The same for a factor that only variants have: there is nothing shared about it."""
+STEP = 1e-5
+"""How far a rate is moved to see what follows from it."""
+MOST_ROWS = 100
+"""Rows that a source counts for, at most, where several are fitted together."""
+VARIANT_FREEDOM = 0.4
+"""How far a variant (a precision, a kernel) may be from the rate that all share."""
+
+
+Keys = Mapping[str, Callable[[Row], str]]
+"""By the name of a rate: what tells rows apart that have a value of their own for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Fitted rates."""
+
+    shared: Rates
+    """What holds where no variant says else."""
+    offsets: Mapping[tuple[str, str], float]
+    """By rate and variant: how far the variant is from the shared rate, on the fit's scale."""
+    keys: Keys
+    """What tells variants apart."""
+
+    def of(self, row: Row) -> Rates:
+        """The rates of a row."""
+        changed = {}
+        for name, key in self.keys.items():
+            offset = self.offsets.get((name, key(row)), 0.0)
+            changed[name] = float(_outer(name, _inner(name, getattr(self.shared, name)) + offset))
+        return replace(self.shared, **changed)
+
+
+def stack(items: Sequence[Any]) -> Any:
+    """Many quantities as one, with an array in place of each number."""
+    first = items[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        return type(first)(
+            **{f.name: stack([getattr(item, f.name) for item in items]) for f in fields(first)}
+        )
+    if isinstance(first, tuple):
+        return tuple(stack([item[place] for item in items]) for place in range(len(first)))
+    return np.array(items, dtype=float)
+
+
+def stacked(rows: Iterable[Row]) -> Quantities:
+    """The quantities of many rows as one."""
+    return cast(Quantities, stack([quantities(row.workload) for row in rows]))
+
+
+def predict(sizes: Quantities, rates: Rates) -> Array:
+    """Seconds of a step of every row."""
+    each = pieces(sizes, rates)
+    return cast(Array, sum(part_times(sizes, each, rates).values()))
+
+
+def fit(
+    rows: Sequence[Row],
+    keys: Keys,
+    prior: Rates,
+    *,
+    freedom: float = FREEDOM,
+) -> Fitted:
+    """Rates fitted to rows."""
+    sizes, measured = stacked(rows), np.array([row.seconds for row in rows])
+    weights = source_weights(rows)
+    start = np.array([_inner(name, getattr(prior, name)) for name in NAMES])
+    spread = np.array([_spread(name, freedom) for name in NAMES])
+    places: dict[tuple[str, str], int] = {}
+    index: dict[str, NDArray[np.int64]] = {}
+    for name, key in keys.items():
+        found = [key(row) for row in rows]
+        if len(set(found)) > 1:
+            own = {variant: len(places) + n for n, variant in enumerate(sorted(set(found)))}
+            places |= {(name, variant): place for variant, place in own.items()}
+            index[name] = np.array([own[variant] for variant in found])
+
+    count = len(NAMES)
+
+    def logs(theta: Array) -> Array:
+        shared, offsets = theta[:count], theta[count:]
+        values = {
+            name: _outer(name, value + (offsets[index[name]] if name in index else 0.0))
+            for name, value in zip(NAMES, shared, strict=True)
+        }
+        return np.log(predict(sizes, Rates(**values)) / measured) * weights / NOISE
+
+    def residuals(theta: Array) -> Array:
+        shared, offsets = theta[:count], theta[count:]
+        return np.concatenate(
+            [logs(theta), (shared - start) / spread, offsets / VARIANT_FREEDOM]
+        )
+
+    def slopes(theta: Array) -> Array:
+        # A variant's own step changes its rows just as the shared one does.
+        base, rows_count = logs(theta), len(measured)
+        matrix = np.zeros((rows_count + len(theta), len(theta)))
+        for place, name in enumerate(NAMES):
+            moved = theta.copy()
+            moved[place] += STEP
+            column = (logs(moved) - base) / STEP
+            matrix[:rows_count, place] = column
+            if name in index:
+                matrix[np.arange(rows_count), count + index[name]] = column
+        every = np.arange(len(theta))
+        matrix[rows_count + every, every] = np.concatenate(
+            [1 / spread, np.full(len(places), 1 / VARIANT_FREEDOM)]
+        )
+        return matrix
+
+    begin = np.concatenate([start, np.zeros(len(places))])
+    loss = _loss(len(measured))
+    found = least_squares(residuals, begin, slopes, loss=loss, max_nfev=60, x_scale=0.3, ftol=1e-4)
+    values = zip(NAMES, found.x[: len(NAMES)], strict=True)
+    return Fitted(
+        Rates(**{name: float(_outer(name, value)) for name, value in values}),
+        {variant: float(found.x[len(NAMES) + place]) for variant, place in places.items()},
+        keys,
+    )
+
+
+def _spread(name: str, freedom: float) -> float:
+    """How far a rate may be from its prior."""
+    if name == "layer":
+        return FIXED
+    return freedom * FREER / FREEDOM if name in EXPERT_RATES else freedom
+
+
+def _loss(rows: int) -> Callable[[Array], Array]:
+    """Square near zero and linear far out for rows; always square for what draws rates back."""
+
+    def loss(squares: Array) -> Array:
+        rho = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+        root = np.sqrt(1 + squares[:rows])
+        rho[:, :rows] = 2 * (root - 1), 1 / root, -0.5 / root**3
+        return rho
+
+    return loss
+
+
+def source_weights(rows: Sequence[Row]) -> Array:
+    """The weight of every row: a source counts for no more than `MOST_ROWS` of its rows."""
+    counts = Counter(row.source for row in rows)
+    if len(counts) == 1:
+        return np.ones(len(rows))
+    return np.array([min(1.0, MOST_ROWS / counts[row.source]) ** 0.5 for row in rows])
+
+
+def _inner(name: str, rate: float) -> float:
+    """A rate on the scale that the fit moves on."""
+    if name in SHARES:
+        rate = min(max(rate, 0.01), 0.99)
+        return float(np.log(rate / (1 - rate)))
+    return float(np.log(rate))
+
+
+def _outer(name: str, value: Any) -> Any:
+    """A rate from the scale that the fit moves on."""
+    return 1 / (1 + np.exp(-value)) if name in SHARES else np.exp(value)
+
+
+def errors(rows: Sequence[Row], rates: Sequence[Rates]) -> Array:
+    """Predicted over measured time, less one, of every row with its own rates."""
+    whole = replace(
+        Rates(), **{name: np.array([getattr(r, name) for r in rates]) for name in NAMES}
+    )
+    measured = np.array([row.seconds for row in rows])
+    return cast(Array, predict(stacked(rows), whole) / measured - 1)

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Run the back-test, print its figures beside their bars and write them into the docs.
+
+    python -m scripts.backtest.report              # everything, some minutes
+    python -m scripts.backtest.report --recorded   # print and write what was found last
+
+Ends with 1 when a figure misses its bar, so that nobody overlooks it.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from scripts.backtest.figures import measure, read_figures, write_figures
+from scripts.backtest.line import Line
+from scripts.backtest.time_lines import time_lines
+
+PAGE = Path(__file__).parents[2] / "docs" / "backtest.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+MEMORY = "scripts.backtest.memory_report"
+
+
+def main() -> None:
+    """Measure unless told not to, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recorded", action="store_true", help="measure nothing")
+    if not parser.parse_args().recorded:
+        write_figures(measure())
+    lines = time_lines(read_figures())
+    if find_spec(MEMORY):
+        lines += import_module(MEMORY).memory_lines()
+    print(as_text(lines))
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{as_markdown(lines)}\n{END}{after}")
+    missed = [line.title for line in lines if not line.met]
+    if missed:
+        sys.exit("\n".join(["", "Not met:", *missed]))
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """The figures as a table for a terminal."""
+    wide = max(len(line.title) for line in lines)
+    long = max(len(line.measured) for line in lines)
+    return "\n".join(
+        f"{line.title:<{wide}}  {line.rows:>5}  {line.measured:<{long}}  {line.bar}"
+        + ("" if line.met else "   NOT MET")
+        for line in lines
+    )
+
+
+def as_markdown(lines: Sequence[Line]) -> str:
+    """The figures as a table for the docs."""
+    table = ["| what | rows | measured | bar |", "|---|---|---|---|"]
+    for line in lines:
+        bar = line.bar if line.met else f"{line.bar}: **not met**"
+        table.append(f"| {line.title.strip()} | {line.rows:,} | {line.measured} | {bar} |")
+    return "\n".join(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Calibration: one factor between predicted and measured step time, from a few steps of one's own.
+
+The factor stands for what the published runs cannot know: this cluster's clocks, cooling, network
+and software release. It is kept with the digest of what it was measured on, so that it is not used
+for other machines.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from seatrial.errors import UsageError
+from seatrial.hashing import digest
+from seatrial.planning.timing.constants import Constants, table
+
+FILE = "calibration.json"
+"""Name of the file, in the run's directory beside the spec."""
+FEWEST = 3
+"""Steps that a calibration needs after those that do not count are left out."""
+WARM_UP = 2
+"""Steps after a start that are slow for other reasons: compiling, allocating, connecting."""
+OUTLIER = 5.0
+"""Multiples of the median deviation beyond which a step is an outlier."""
+ALIKE = 0.02
+"""Relative difference below which steps are alike, however closely the others agree."""
+WIDEST = 20.0
+"""A factor beyond this, or below its inverse, is a mistake rather than a calibration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The steps that count, and how many do not."""
+
+    seconds: tuple[float, ...]
+    """Times of the steps that count."""
+    warm_up: int
+    """Steps left out because they came right after a start."""
+    outliers: int
+    """Steps left out because they took much longer, or much less, than the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """One factor between predicted and measured time, and where it comes from."""
+
+    scale: float
+    """Measured over predicted time."""
+    measured: float
+    """Median time of the steps that count, seconds."""
+    predicted: float
+    """Time that was predicted without calibration, seconds."""
+    steps: int
+    """Steps that count."""
+    warm_up: int
+    """Steps left out because they came right after a start."""
+    outliers: int
+    """Steps left out because they took much longer, or much less, than the others."""
+    spread: float
+    """Median relative deviation of the steps that count from their median."""
+    measured_on: Mapping[str, str]
+    """What it was measured on: accelerator, node type, engine, precision."""
+    digest: str
+    """Digest of what it was measured on."""
+    version: str
+    """Version of the constants that predicted."""
+
+    @property
+    def error_before(self) -> float:
+        """Relative error of the prediction without calibration."""
+        return self.predicted / self.measured - 1
+
+
+def choose_steps(starts: Sequence[Sequence[float]], warm_up: int = WARM_UP) -> Chosen:
+    """The steps that count, of the times of the steps after each start, in order.
+
+    Left out are the first of each start, as long as enough remain, and outliers.
+    """
+    early = 0
+    kept: list[float] = []
+    for times in starts:
+        skipped = min(warm_up, len(times))
+        early += skipped
+        kept.extend(times[skipped:])
+    if not kept:
+        return Chosen((), early, 0)
+    middle = median(kept)
+    deviation = median(abs(time - middle) for time in kept)
+    limit = max(OUTLIER * deviation, ALIKE * middle)
+    near = tuple(time for time in kept if abs(time - middle) <= limit)
+    return Chosen(near, early, len(kept) - len(near))
+
+
+def calibrate(
+    predicted: float, chosen: Chosen, measured_on: Mapping[str, str], version: str
+) -> Calibration:
+    """The calibration that the steps yield; refused where they cannot be this run's."""
+    if len(chosen.seconds) < FEWEST:
+        left = f" ({chosen.warm_up} after a start and {chosen.outliers} outliers do not count)"
+        raise UsageError(
+            f"a calibration needs {FEWEST} steps that count, and there are "
+            f"{len(chosen.seconds)}{left}. Let the run go on for a few steps and try again."
+        )
+    measured = median(chosen.seconds)
+    scale = measured / predicted
+    if not 1 / WIDEST <= scale <= WIDEST:
+        raise UsageError(
+            f"a step took {measured:.3g} s, and {predicted:.3g} s are predicted: too far apart for "
+            "a calibration. Check that the times are seconds and that the spec is this run's."
+        )
+    return Calibration(
+        scale=scale,
+        measured=measured,
+        predicted=predicted,
+        steps=len(chosen.seconds),
+        warm_up=chosen.warm_up,
+        outliers=chosen.outliers,
+        spread=median(abs(time / measured - 1) for time in chosen.seconds),
+        measured_on=dict(measured_on),
+        digest=digest(dict(measured_on)),
+        version=version,
+    )
+
+
+def calibrated(constants: Constants, calibration: Calibration) -> Constants:
+    """Constants with the factor applied, and the error that remains after a calibration."""
+    error = min(constants.error, table().calibrated_error)
+    return replace(
+        constants,
+        scale=calibration.scale,
+        error=max(error, calibration.spread),
+        provenance=f"{constants.provenance}; calibrated on {calibration.steps} steps of this run",
+    )
+
+
+def write_calibration(calibration: Calibration, directory: Path) -> Path:
+    """Keep a calibration in a run's directory; the path of the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    target = directory / FILE
+    fresh = target.with_suffix(".json.new")
+    fresh.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
+    fresh.replace(target)
+    return target
+
+
+def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibration | None:
+    """The calibration in a run's directory; nothing where there is none for these machines."""
+    target = directory / FILE
+    if not target.exists():
+        return None
+    try:
+        content: dict[str, Any] = json.loads(target.read_text())
+        found = Calibration(**content)
+        sound = 1 / WIDEST <= found.scale <= WIDEST and found.steps >= FEWEST
+    except (ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise UsageError(
+            f"{target} is not a calibration that Seatrial wrote. Remove it, and calibrate again "
+            "with: seatrial calibrate"
+        )
+    return found if found.digest == digest(dict(measured_on)) else None

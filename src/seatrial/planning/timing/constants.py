@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which fitted constants hold for an accelerator, a precision and a stack, and how well."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.shapes import shape_of
+from seatrial.planning.workload import Workload
+from seatrial.spec.training import Precision
+
+DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
+"""The constants; `scripts/backtest/fit_step_time.py` writes it."""
+
+GENERATIONS = ("ampere", "hopper", "blackwell")
+"""Generations of accelerators, in order."""
+_PREFIXES = {"a10g": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
+_NARROW = {Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Rates for one accelerator, precision and stack, and how far to trust them."""
+
+    rates: Rates
+    """The fitted rates of models without experts."""
+    error: float
+    """Relative error to expect: the median on model sizes that were not fitted, or wider."""
+    provenance: str
+    """Which sources they were fitted to, with the number of rows, and what was borrowed."""
+    version: str
+    """Version of the data file."""
+    scale: float = 1.0
+    """Measured over predicted time, from a calibration on the user's own steps."""
+    expert_rates: Rates | None = None
+    """The fitted rates of models with experts, where such were fitted."""
+    expert_error: float = 0.0
+    """The error of those."""
+    shapes: Mapping[str, float] = field(default_factory=dict)
+    """By shape of a layer: its time over what the rates say, where layers of it were measured."""
+
+    def rates_for(self, workload: Workload) -> Rates:
+        """The rates of a workload."""
+        rates = self.rates
+        if workload.model.moe is not None and self.expert_rates is not None:
+            rates = self.expert_rates
+        if self.shapes:
+            rates = replace(rates, layer=self.shapes.get(shape_of(workload), 1.0))
+        return rates
+
+    def error_for(self, workload: Workload) -> float:
+        """The relative error to expect of a workload."""
+        with_experts = workload.model.moe is not None and self.expert_rates is not None
+        return self.expert_error if with_experts else self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One entry of the data file."""
+
+    accelerator: str
+    """Name in the catalog."""
+    precision: Precision
+    """Number format of the matrix products."""
+    stack: str
+    """The software."""
+    rows: int
+    """Published rows of just this accelerator, precision and stack."""
+    sources: str
+    """Where the rows come from."""
+    error: float
+    """Median relative error on model sizes that were not fitted."""
+    rates: Rates
+    """The fitted rates."""
+    experts: bool
+    """Whether it is of models with experts."""
+    shapes: Mapping[str, float]
+    """By shape of a layer: its time over what the rates say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The data file."""
+
+    version: str
+    """Version of the file."""
+    unseen_error: float
+    """Median relative error on a source that was not fitted at all."""
+    calibrated_error: float
+    """The same after a calibration on five of its rows."""
+    fits: tuple[Fit, ...]
+    """All entries."""
+
+
+@cache
+def table() -> Table:
+    """The constants that come with Seatrial."""
+    return read_table(tomllib.loads(DATA.read_text()))
+
+
+def read_table(content: Mapping[str, Any]) -> Table:
+    """The table in a parsed data file."""
+    fits = tuple(
+        Fit(
+            accelerator=entry["accelerator"],
+            precision=Precision(entry["precision"]),
+            stack=entry["stack"],
+            rows=entry["rows"],
+            sources=entry["sources"],
+            error=entry["error"],
+            rates=Rates(**entry["rates"]),
+            experts=entry["experts"],
+            shapes=entry.get("shapes", {}),
+        )
+        for entry in content["fit"]
+    )
+    return Table(content["version"], content["unseen_error"], content["calibrated_error"], fits)
+
+
+@cache
+def constants_for(accelerator: str, precision: Precision, stack: str) -> Constants:
+    """The constants for an accelerator of the catalog, a precision and a stack.
+
+    Where nothing was fitted for them, the nearest is taken: the same stack first, then the
+    nearest generation, then the nearest precision. The error is then that of an unseen source, at
+    least, and the provenance says what was borrowed.
+    """
+    dense = _nearest(accelerator, precision, stack, experts=False)
+    found = Constants(
+        rates=dense.rates,
+        error=_error(dense, accelerator, precision, stack),
+        provenance=_provenance(dense, accelerator, precision, stack),
+        version=table().version,
+        shapes=dense.shapes,
+    )
+    experts = _nearest(accelerator, precision, stack, experts=True)
+    if experts.stack != stack:
+        return found
+    return replace(
+        found,
+        expert_rates=experts.rates,
+        expert_error=_error(experts, accelerator, precision, stack),
+        provenance=f"{found.provenance}; with experts: "
+        + _provenance(experts, accelerator, precision, stack),
+    )
+
+
+def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: bool) -> Fit:
+    """The fit that is nearest to what is asked for."""
+    fits = [fit for fit in table().fits if fit.experts is experts]
+    return min(fits, key=lambda fit: _distance(fit, accelerator, precision, stack))
+
+
+def _is_exact(fit: Fit, accelerator: str, precision: Precision, stack: str) -> bool:
+    """Whether a fit is for what is asked for; half formats are one, and so are memory sizes."""
+    return (
+        fit.stack == stack
+        and fit.accelerator.split("-")[0] == accelerator.split("-")[0]
+        and _NARROW.get(fit.precision, 0) == _NARROW.get(precision, 0)
+    )
+
+
+def _error(fit: Fit, accelerator: str, precision: Precision, stack: str) -> float:
+    """The error to expect of a fit that may be borrowed."""
+    if _is_exact(fit, accelerator, precision, stack):
+        return fit.error
+    return max(fit.error, table().unseen_error)
+
+
+def _provenance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> str:
+    """Where a fit comes from, and that it is borrowed if it is."""
+    text = f"{fit.rows} rows of {fit.sources}"
+    if _is_exact(fit, accelerator, precision, stack):
+        return text
+    return (
+        f"{text}, borrowed from {fit.accelerator} in {fit.precision} with {fit.stack}: nothing was "
+        f"fitted for {accelerator} in {precision} with {stack}"
+    )
+
+
+def _distance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> tuple[int, ...]:
+    """How far a fit is from what is asked for; the first difference counts most."""
+    return (
+        fit.stack != stack,
+        abs(generation(fit.accelerator) - generation(accelerator)),
+        abs(_NARROW.get(fit.precision, 0) - _NARROW.get(precision, 0)),
+        fit.accelerator != accelerator,
+        fit.precision is not precision,
+        -fit.rows,
+    )
+
+
+def generation(accelerator: str) -> int:
+    """The place of an accelerator's generation in `GENERATIONS`; unknown ones are the newest."""
+    return _PREFIXES.get(accelerator.split("-")[0], len(GENERATIONS) - 1)

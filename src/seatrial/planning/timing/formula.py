@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From quantities and rates to seconds.
+
+Only arithmetic that works on numbers and on arrays alike: the planner calls it with one workload,
+the fit with thousands of rows at once, so that what was fitted is what predicts.
+"""
+
+from dataclasses import dataclass
+
+from seatrial.planning.timing.parts import TimePart
+from seatrial.planning.timing.quantities import Quantities, Work
+from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.traffic import StageCount
+
+SHARPNESS = 4
+"""How sharply the longer of two overlapping times wins; 1 would add them."""
+NEVER_ZERO = 1e-12
+"""Seconds below which a time is of no account; keeps a division defined."""
+
+
+@dataclass(slots=True)
+class LayerTime:
+    """Seconds that one micro batch takes in a layer, forward and backward."""
+
+    compute: float
+    """Products outside attention, norms, activations; and waiting for the host."""
+    attention: float
+    """Attention."""
+    tensor: float
+    """Collectives."""
+    context: float
+    """Keys and values on their way."""
+    expert: float
+    """Tokens on their way to experts."""
+    total: float
+    """All of it."""
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Seconds that a micro batch takes in each piece of a stage."""
+
+    dense: LayerTime
+    """A dense layer."""
+    moe: LayerTime
+    """A layer with experts."""
+    head: float
+    """Logits and loss."""
+    transfer: float
+    """Transfers to and from the neighbours."""
+
+    def stage(self, count: StageCount) -> float:
+        """A whole stage."""
+        dense, moe, heads = count
+        layers = dense * self.dense.total + moe * self.moe.total
+        return layers + heads * self.head + self.transfer
+
+
+def longer(one: float, other: float) -> float:
+    """The longer of two times that overlap, and a little more where they are alike."""
+    total: float = (one**SHARPNESS + other**SHARPNESS) ** (1 / SHARPNESS)
+    return total
+
+
+def products(work: Work, peak: float, bandwidth: float, rates: Rates) -> float:
+    """Seconds of the forward pass of products: arithmetic, and reading and writing matrices."""
+    flops = work.flops + rates.waves * (work.rounded - work.flops)
+    moved = work.elements / rates.matrix_memory + work.weights / rates.weight_memory
+    return flops / (peak * rates.matrix) + 2 * moved / bandwidth
+
+
+def pieces(q: Quantities, rates: Rates) -> Pieces:
+    """What a micro batch takes in each piece of a stage."""
+    stream = q.bandwidth * rates.elementwise
+    attention = q.attention_flops / (q.peak_bf16 * rates.attention) + q.score_bytes / stream
+    tensor = q.tensor.link / rates.tensor_link + q.tensor.network / rates.tensor_network
+    context = (q.context.link + q.context.network) / rates.context
+    dense = q.passes * (
+        products(q.dense, q.peak, q.bandwidth, rates) + q.elementwise_bytes / stream
+    )
+    latency = q.tensor_count * rates.tensor_latency
+    host = q.passes * rates.launch
+    moe_host = host * rates.moe_launch + q.passes * q.local_experts * rates.expert_launch
+    experts = products(q.experts, q.peak, q.bandwidth, rates) / rates.expert_matrix
+    moe = q.passes * (
+        products(q.moe, q.peak, q.bandwidth, rates)
+        + experts
+        + q.moe_bytes / stream
+        + q.routed_bytes / (q.bandwidth * rates.routing)
+    )
+    exchange = q.exchange.link / rates.expert_link + q.exchange.network / rates.expert_network
+    exchange = exchange + q.exchange_count * rates.expert_latency
+    transfer = (q.transfer.link + q.transfer.network) / rates.transfer
+    return Pieces(
+        dense=_layer(rates.layer, dense, attention, tensor, context, 0.0, host, latency),
+        moe=_layer(
+            rates.layer,
+            moe,
+            attention,
+            q.moe_tensor * tensor,
+            context,
+            exchange,
+            moe_host,
+            q.moe_tensor * latency,
+        ),
+        head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates) + q.head_bytes / (q.bandwidth * rates.loss),
+        transfer=transfer + q.transfer_count * rates.transfer_latency,
+    )
+
+
+def _layer(
+    factor: float,
+    compute: float,
+    attention: float,
+    tensor: float,
+    context: float,
+    expert: float,
+    host: float,
+    latency: float,
+) -> LayerTime:
+    """A layer, which takes no less than the host needs to start its kernels.
+
+    Ranks wait for each other at every collective, whichever of the two holds them up.
+    """
+    work = compute + attention + tensor + context + expert
+    slower = longer(work, host)
+    return LayerTime(
+        factor * (compute + slower - work),
+        factor * attention,
+        factor * (tensor + latency),
+        factor * context,
+        factor * expert,
+        factor * (slower + latency),
+    )
+
+
+def slowest(q: Quantities, each: Pieces) -> StageCount:
+    """What the slowest stage holds."""
+    found, time = q.first, each.stage(q.first)
+    for count in (q.middle, q.last):
+        other = each.stage(count)
+        # Arithmetic instead of a branch: both may be arrays.
+        wins = (other > time) * 1.0
+        found = (
+            found[0] + wins * (count[0] - found[0]),
+            found[1] + wins * (count[1] - found[1]),
+            found[2] + wins * (count[2] - found[2]),
+        )
+        time = time + wins * (other - time)
+    return found
+
+
+def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, float]:
+    """Seconds of every part of a step."""
+    dense, moe, heads = count = slowest(q, each)
+    stage = each.stage(count)
+    batches = q.micro_batches
+    whole = each.stage(q.whole) + (q.pp_size - 1) * each.transfer
+    network = rates.data_network / (1 + q.nodes / rates.data_nodes)
+    gathered = q.gathered.link / rates.data_link + q.gathered.network / network
+    reduced = q.gradients.link / rates.data_link + q.gradients.network / network
+    returned = q.weights.link / rates.data_link + q.weights.network / network
+    hidden = reduced * stage / (longer(reduced, stage) + NEVER_ZERO)
+    exposed = reduced - rates.data_overlap * hidden + (1 - rates.gather_overlap) * returned
+    return {
+        TimePart.COMPUTE: batches
+        * (dense * each.dense.compute + moe * each.moe.compute + heads * each.head),
+        TimePart.ATTENTION: batches * (dense * each.dense.attention + moe * each.moe.attention),
+        TimePart.TENSOR_PARALLEL: batches * (dense * each.dense.tensor + moe * each.moe.tensor),
+        TimePart.CONTEXT_PARALLEL: batches * (dense * each.dense.context + moe * each.moe.context),
+        TimePart.EXPERT_PARALLEL: batches * (moe * each.moe.expert),
+        TimePart.PIPELINE_TRANSFER: batches * each.transfer,
+        TimePart.BUBBLE: (whole - stage) / q.vp_size,
+        TimePart.DATA_PARALLEL: batches * (longer(stage, gathered) - stage) + exposed,
+        TimePart.OPTIMIZER: q.optimizer_bytes / (q.bandwidth * rates.optimizer),
+        TimePart.OTHER: rates.step,
+    }

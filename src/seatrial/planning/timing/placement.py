@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Over what the traffic of each parallel axis runs: the link inside a domain, or the network.
+
+Ranks are numbered tp, cp, dp, pp, the first fastest (`planning/rank_layout.py`), so an axis stays
+inside a domain as long as the axes up to it fit into one.
+"""
+
+from dataclasses import dataclass
+
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.workload import Hardware
+
+
+@dataclass(slots=True)
+class Route:
+    """Seconds of traffic at the nominal rate, on the link inside a domain and on the network."""
+
+    link: float = 0.0
+    """Seconds on the link between GPUs."""
+    network: float = 0.0
+    """Seconds on the network between nodes."""
+
+    def add(self, other: "Route") -> None:
+        """Add what goes another way."""
+        self.link += other.link
+        self.network += other.network
+
+
+class Placement:
+    """Where the ranks of a layout sit on the machines."""
+
+    __slots__ = ("_link", "_network", "domain", "layout")
+
+    def __init__(self, layout: RankLayout, hardware: Hardware) -> None:
+        """Take what counts of the hardware."""
+        self.layout = layout
+        self.domain = max(hardware.link_domain_gpus, hardware.gpus_per_node)
+        self._link = hardware.link_bandwidth
+        self._network = hardware.network_bandwidth
+
+    def ring(self, moved: float, members: int, stride: int) -> Route:
+        """A collective whose members are `stride` ranks apart; `moved` bytes pass each of them.
+
+        Where the ring leaves the domain, the network carries it: the cards of all its members in
+        one domain together.
+        """
+        if members <= 1:
+            return Route()
+        if members * stride <= self.domain:
+            return Route(link=moved / self._link)
+        together = max(1, self.domain // stride)
+        return Route(network=moved / (self._network * together))
+
+    def exchange(self, moved: float, members: int, stride: int) -> Route:
+        """An all-to-all: each member sends an equal share of `moved` bytes to every member."""
+        if members <= 1:
+            return Route()
+        inside = min(members, max(1, self.domain // stride))
+        away = (members - inside) / members
+        near = (inside - 1) / members
+        return Route(moved * near / self._link, moved * away / self._network)
+
+    def neighbour(self, moved: float, stride: int, members: int) -> Route:
+        """A transfer to the rank that is `stride` away; the whole chain has `members` of them."""
+        if members <= 1:
+            return Route()
+        if members * stride <= self.domain:
+            return Route(link=moved / self._link)
+        return Route(network=moved / self._network)

@@ -1,0 +1,238 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a step has to compute and to move, before any constant is applied.
+
+Everything here follows from the workload and from data sheets alone. Volumes of collectives as in
+arXiv 2104.04473 and 2205.05198: four all-reduces a layer, six with full recompute.
+"""
+
+from dataclasses import dataclass
+
+from seatrial.planning.timing.placement import Placement, Route
+from seatrial.planning.timing.products import layer_products
+from seatrial.planning.timing.traffic import (
+    StageCount,
+    per_micro_batch,
+    per_step,
+    rank_parameters,
+    stage_counts,
+    updated_parameters,
+)
+from seatrial.planning.workload import Workload
+from seatrial.spec.architecture import Activation
+from seatrial.spec.parallelism import Recompute
+
+HALF = 2
+"""Bytes of an activation."""
+OPTIMIZER_BYTES = 34
+"""Adam, per parameter: reads gradient, master, two moments; writes these three and the weight."""
+FLASH_BACKWARD = 2.5
+"""Products of flash attention's backward pass over those of its forward pass (arXiv 2307.08691)."""
+SOFTMAX_WIDTH = 43
+"""Width of a head whose products take as long as its softmax: what makes heads of 64 reach four
+fifths of the rate of heads of 128 (arXiv 2407.08608, figure 5)."""
+SCORE_TOUCHES = 6
+"""Times that unfused attention reads or writes its scores in a pass: mask, softmax, dropout."""
+RESIDUAL_TOUCHES = 6
+"""Times that norms, dropout and residuals of a layer read or write its width in a pass."""
+
+
+@dataclass(slots=True)
+class Work:
+    """Products of one kind, forward, of one layer and micro batch."""
+
+    flops: float
+    """Multiplications and additions."""
+    rounded: float
+    """The same in whole waves."""
+    elements: float
+    """Elements of inputs and outputs."""
+    weights: float
+    """Elements of weights."""
+
+
+@dataclass(slots=True)
+class Quantities:
+    """What one step has to compute and to move; per layer and micro batch unless it says else."""
+
+    peak: float
+    """FLOP/s of matrix products."""
+    peak_bf16: float
+    """FLOP/s of attention and logits."""
+    bandwidth: float
+    """Of device memory, bytes/s."""
+    dense: Work
+    """Products of a dense layer."""
+    moe: Work
+    """Products of a layer with experts, the experts themselves left out."""
+    experts: Work
+    """Products of the experts of a rank."""
+    head: Work
+    """Products of the logits."""
+    head_bytes: float
+    """Bytes of logits that the loss reads and writes."""
+    passes: float
+    """Forward passes that a layer costs: forward, two for backward, one for full recompute."""
+    attention_flops: float
+    """Products of attention, all passes."""
+    score_bytes: float
+    """Bytes of scores that are read and written where attention is not fused, all passes."""
+    elementwise_bytes: float
+    """Bytes that norms, activations and residuals of a dense layer move, forward."""
+    moe_bytes: float
+    """The same of a layer with experts."""
+    routed_bytes: float
+    """Bytes moved within a rank to sort tokens by expert and back, forward."""
+    tensor: Route
+    """Collectives inside a layer, all passes."""
+    tensor_count: float
+    """How many they are, times the members that each passes."""
+    context: Route
+    """Keys and values on their way around, all passes."""
+    moe_tensor: float
+    """Share of those collectives that a layer with experts has: half where experts are whole."""
+    local_experts: float
+    """Experts of a layer that a rank holds."""
+    exchange: Route
+    """Tokens on their way to experts and back, all passes."""
+    exchange_count: float
+    """How many exchanges they are."""
+    transfer: Route
+    """Activations to the next stage and gradients to the previous, all chunks of a stage."""
+    transfer_count: float
+    """How many they are."""
+    first: StageCount
+    """What the first stage holds."""
+    middle: StageCount
+    """What the fullest stage between holds."""
+    last: StageCount
+    """What the last stage holds."""
+    whole: StageCount
+    """What all stages hold together."""
+    pp_size: float
+    """Pipeline stages."""
+    vp_size: float
+    """Chunks of a stage."""
+    micro_batches: float
+    """Micro batches of a step."""
+    gathered: Route
+    """Weights and gradients of fully sharded layers, per micro batch."""
+    gradients: Route
+    """Gradients between model copies, per step."""
+    weights: Route
+    """Updated weights between model copies, per step."""
+    nodes: float
+    """Domains of the run beyond the first: what congests a network."""
+    optimizer_bytes: float
+    """Bytes that the update reads and writes, per step."""
+    model_flops: float
+    """Products of a step over all GPUs, without recompute, attention causal."""
+
+
+def quantities(workload: Workload) -> Quantities:
+    """What a step of the workload has to compute and to move."""
+    model, layout, hardware = workload.model, workload.layout, workload.hardware
+    tp, hidden, sequence = layout.tp_size, model.hidden_size, workload.sequence_length
+    place = Placement(layout, hardware)
+    tokens = workload.micro_batch_size * sequence / layout.cp_size
+    products = layer_products(workload, tokens)
+    counts = stage_counts(workload)
+    own = rank_parameters(workload, counts)
+    whole = (sum(c[0] for c in counts), sum(c[1] for c in counts), 1.0)
+    full = workload.recompute is Recompute.FULL
+    square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share
+    attention_flops, score_bytes = _attention(workload, square, tokens)
+    collectives = (6.0 if full else 4.0) if tp > 1 else 0.0
+    ring = 2.0 * (tp - 1) / tp * tokens * hidden * HALF
+    keys = 2.0 * HALF * tokens * model.kv_heads * model.head_dim / tp
+    hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
+    top_k = model.moe.top_k if model.moe else 0
+    exchanges = 4.0 if model.moe and layout.ep_size > 1 else 0.0
+    share = tp if workload.sequence_parallel else 1
+    vocab = workload.padded_vocab_size / tp
+    logits = 2.0 * tokens * hidden * vocab
+    head = Work(logits, logits, tokens * (hidden + vocab), hidden * vocab)
+    attention, dense = products.attention, products.dense
+    shared, experts = products.shared, products.experts
+    forward = whole[0] * (attention.flops + dense.flops) + head.flops
+    forward += whole[1] * (attention.flops + shared.flops + experts.flops)
+    forward += (whole[0] + whole[1]) * square / 2
+    elementwise, moe_bytes = _elementwise(workload, tokens, share)
+    stride = tp * layout.cp_size * layout.dp_size
+    traffic = per_step(workload, place, own)
+    return Quantities(
+        peak=hardware.peak_flops,
+        peak_bf16=hardware.peak_flops_bf16,
+        bandwidth=hardware.memory_bandwidth,
+        dense=Work(
+            attention.flops + dense.flops,
+            attention.rounded + dense.rounded,
+            attention.elements + dense.elements,
+            attention.weights + dense.weights,
+        ),
+        moe=Work(
+            attention.flops + shared.flops,
+            attention.rounded + shared.rounded,
+            attention.elements + shared.elements,
+            attention.weights + shared.weights,
+        ),
+        experts=Work(experts.flops, experts.rounded, experts.elements, experts.weights),
+        head=head,
+        head_bytes=16.0 * tokens * vocab,
+        passes=4.0 if full else 3.0,
+        attention_flops=attention_flops,
+        score_bytes=score_bytes,
+        elementwise_bytes=elementwise,
+        moe_bytes=moe_bytes,
+        routed_bytes=4.0 * HALF * tokens / tp * top_k * hidden,
+        tensor=place.ring(ring * collectives, tp, 1),
+        tensor_count=collectives * (tp - 1),
+        context=place.ring(3.0 * (layout.cp_size - 1) * keys, layout.cp_size, tp),
+        moe_tensor=1.0 if layout.etp_size > 1 else 0.5,
+        local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
+        exchange=place.exchange(
+            exchanges * tokens / tp * top_k * hidden * HALF, layout.ep_size, layout.etp_size
+        ),
+        exchange_count=exchanges,
+        transfer=place.neighbour(hops * tokens * hidden * HALF / tp, stride, layout.pp_size),
+        transfer_count=hops,
+        first=counts[0],
+        middle=max(counts[1:-1], default=counts[0], key=lambda count: count[0] + 2 * count[1]),
+        last=counts[-1],
+        whole=whole,
+        pp_size=layout.pp_size,
+        vp_size=layout.vp_size,
+        micro_batches=workload.micro_batches,
+        gathered=per_micro_batch(workload, place, own),
+        gradients=traffic.gradients,
+        weights=traffic.weights,
+        nodes=stride * layout.pp_size / place.domain - 1.0 if stride * layout.pp_size > place.domain else 0.0,
+        optimizer_bytes=OPTIMIZER_BYTES * updated_parameters(workload, own),
+        model_flops=3.0 * forward * stride * workload.micro_batches,
+    )
+
+
+def _attention(workload: Workload, square: float, tokens: float) -> tuple[float, float]:
+    """Products of attention in all passes, and bytes of scores where it keeps them."""
+    again = 0.0 if workload.recompute is Recompute.NONE else 1.0
+    if workload.flash_attention:
+        # A fused kernel leaves out what the causal mask hides: half of the square.
+        softmax = 1 + SOFTMAX_WIDTH / workload.model.head_dim
+        return square / 2 * softmax * (1 + FLASH_BACKWARD + again), 0.0
+    heads = workload.model.heads / workload.layout.tp_size
+    scores = tokens * workload.sequence_length * heads
+    return square * (3 + again), SCORE_TOUCHES * HALF * scores * (3 + again)
+
+
+def _elementwise(workload: Workload, tokens: float, share: int) -> tuple[float, float]:
+    """Bytes that norms, residuals and activations of a dense layer and of one with experts move."""
+    model, tp = workload.model, workload.layout.tp_size
+    wide = 3 if model.activation is Activation.SWIGLU else 2
+    inner = (model.heads + 2 * model.kv_heads) * model.head_dim
+    residual = HALF * tokens * (RESIDUAL_TOUCHES * model.hidden_size / share + inner / tp)
+    dense = residual + HALF * tokens * wide * model.ffn_hidden_size / tp
+    if model.moe is None:
+        return dense, 0.0
+    width = model.moe.expert_ffn_hidden_size * model.moe.top_k
+    width += model.moe.shared_expert_ffn_hidden_size
+    return dense, residual + HALF * tokens * wide * width / tp
