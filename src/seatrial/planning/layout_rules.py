@@ -8,15 +8,31 @@ asked for.
 """
 
 from math import gcd
+from typing import Protocol
 
+from seatrial.findings import Finding
 from seatrial.planning.codes import PlanCode
 from seatrial.planning.degrees import Degrees
 from seatrial.planning.plan import Batch
 from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.report import Report
 from seatrial.planning.stages import Stage, Uneven, stage_sizes, stages_of
 from seatrial.spec.architecture import Architecture, Positions
 from seatrial.spec.parallelism import ParallelismSpec
+
+
+class Reporter(Protocol):
+    """Who is told of broken rules: the report of a spec, or a search that tries many layouts."""
+
+    findings: list[Finding]
+    """What was found so far."""
+
+    def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Take an error about a field of the spec."""
+        ...
+
+    def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Take a warning about a field of the spec."""
+        ...
 
 
 def choices(limit: int, total: int) -> str:
@@ -33,7 +49,7 @@ def nearby_multiples(number: int, step: int) -> str:
     return f"{lower} or {lower + step}" if lower else f"{step}"
 
 
-def check_world(report: Report, world_size: int, per_node: int, degrees: Degrees) -> None:
+def check_world(report: Reporter, world_size: int, per_node: int, degrees: Degrees) -> None:
     """All ranks must be shared out over tp x pp x cp."""
     if world_size % degrees.model_size == 0:
         return
@@ -54,7 +70,7 @@ def check_world(report: Report, world_size: int, per_node: int, degrees: Degrees
     )
 
 
-def check_tensor_parallel(report: Report, model: Architecture, degrees: Degrees) -> bool:
+def check_tensor_parallel(report: Reporter, model: Architecture, degrees: Degrees) -> bool:
     """Heads and inner widths must divide by the ranks that share them; whether they do."""
     before = len(report.findings)
     tp = degrees.tp
@@ -102,7 +118,7 @@ def _shared_widths(model: Architecture, degrees: Degrees) -> list[tuple[str, int
     ]
 
 
-def check_links(report: Report, degrees: Degrees, link_domain: int) -> None:
+def check_links(report: Reporter, degrees: Degrees, link_domain: int) -> None:
     """Tensor parallelism beyond NVLink works, slowly."""
     if link_domain and degrees.tp > link_domain:
         report.warning(
@@ -116,7 +132,7 @@ def check_links(report: Report, degrees: Degrees, link_domain: int) -> None:
 
 
 def check_stages(
-    report: Report, layers: int, pp: int, vp: int, spec: ParallelismSpec
+    report: Reporter, layers: int, pp: int, vp: int, spec: ParallelismSpec
 ) -> tuple[Stage, ...]:
     """Layers must divide over stages, and each stage's over its chunks."""
     if pp > layers:
@@ -155,7 +171,7 @@ def check_stages(
     return stages_of(sizes, vp)
 
 
-def check_experts(report: Report, model: Architecture, world_size: int, degrees: Degrees) -> None:
+def check_experts(report: Reporter, model: Architecture, world_size: int, degrees: Degrees) -> None:
     """Experts must divide over ep, and the ranks over the experts' own grid."""
     ep, etp = degrees.ep, degrees.etp
     if model.moe is None:
@@ -189,7 +205,7 @@ def check_experts(report: Report, model: Architecture, world_size: int, degrees:
     _check_expert_grid(report, experts, world_size, degrees)
 
 
-def _check_expert_grid(report: Report, experts: int, world_size: int, degrees: Degrees) -> None:
+def _check_expert_grid(report: Reporter, experts: int, world_size: int, degrees: Degrees) -> None:
     """The ranks of a stage must divide over etp x ep."""
     ep, etp, pp = degrees.ep, degrees.etp, degrees.pp
     # A pp that does not divide the world is reported with the dense grid.
@@ -209,7 +225,7 @@ def _check_expert_grid(report: Report, experts: int, world_size: int, degrees: D
 
 
 def check_sequence(
-    report: Report, model: Architecture, length: int, degrees: Degrees, *, split: bool
+    report: Reporter, model: Architecture, length: int, degrees: Degrees, *, split: bool
 ) -> None:
     """The sequence must fit the positions and divide over the ranks that share it."""
     tp, cp = degrees.tp, degrees.cp
@@ -240,7 +256,7 @@ def check_sequence(
         )
 
 
-def _check_positions(report: Report, model: Architecture, length: int) -> None:
+def _check_positions(report: Reporter, model: Architecture, length: int) -> None:
     """A table of positions ends; rotary ones go on, beyond what the model was made for."""
     if length <= model.max_positions:
         return
@@ -262,7 +278,7 @@ def _check_positions(report: Report, model: Architecture, length: int) -> None:
         )
 
 
-def check_batch(report: Report, micro: int, total: int, layout: RankLayout, length: int) -> Batch:
+def check_batch(report: Reporter, micro: int, total: int, layout: RankLayout, length: int) -> Batch:
     """The global batch must divide into micro batches over the data-parallel ranks."""
     step = micro * layout.dp_size
     micro_batches = total // step

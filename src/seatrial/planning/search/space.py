@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The legal layouts of a problem, by the rules that a written spec is checked by.
+
+What a rule says of two or three degrees is asked once for those, not for every layout.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
+
+from seatrial.planning import layout_rules
+from seatrial.planning.degrees import Degrees
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.search.candidate import Shape
+from seatrial.planning.search.probe import Probe, holds
+from seatrial.planning.search.problem import Problem
+from seatrial.planning.stages import Stage
+from seatrial.spec.engine import EngineName
+from seatrial.spec.parallelism import ParallelismSpec, Sharding
+from seatrial.spec.scalars import AUTO
+
+LARGEST_MICRO_BATCH = 64
+"""Sequences; no published run of the back-test has a larger micro batch."""
+Ends = tuple[int | None, int | None]
+
+
+def divisors(number: int, most: int) -> list[int]:
+    """The divisors of a number up to a limit."""
+    return [n for n in range(1, min(number, most) + 1) if number % n == 0]
+
+
+def _chosen(given: int | str, possible: list[int]) -> list[int]:
+    """The given value alone, or every possible one."""
+    return possible if given == AUTO else [int(given)]
+
+
+def shapes(problem: Problem, sharding: Sharding) -> Iterator[Shape]:
+    """Every legal shape with that sharding, chunks innermost, from the fewest to the most."""
+    for tp in tensor_parallel_sizes(problem):
+        for cp in _context_parallel_sizes(problem, tp):
+            split = _sequence_parallel(problem, tp, cp)
+            if split is None:
+                continue
+            for pp in _pipeline_sizes(problem, tp, cp, sharding):
+                for ep in _expert_parallel_sizes(problem, tp, cp, pp):
+                    layout = _layout(problem, Degrees(tp, pp, cp, ep, 1, problem.given.etp_size))
+                    yield from _staged(problem, layout, split=split, sharding=sharding)
+
+
+def tensor_parallel_sizes(problem: Problem) -> list[int]:
+    """The legal tp: within NVLink, and so that no group is cut by the end of a node."""
+    domain = problem.hardware.link_domain_gpus if problem.hardware else problem.per_node
+    inside = [
+        n
+        for n in range(1, max(domain, problem.per_node) + 1)
+        if problem.per_node % n == 0 or (n % problem.per_node == 0 and n <= domain)
+    ]
+    # LLM Foundry has no tensor parallelism: every rank is a data-parallel one.
+    possible = inside if problem.engine is EngineName.MEGATRON else [1]
+    found = []
+    for tp in _chosen(problem.given.tp_size, possible):
+        degrees = Degrees(tp, 1, 1, 1, 1, problem.given.etp_size)
+        if problem.world_size % tp == 0 and holds(
+            partial(layout_rules.check_tensor_parallel, model=problem.model, degrees=degrees)
+        ):
+            found.append(tp)
+    return found
+
+
+def _context_parallel_sizes(problem: Problem, tp: int) -> list[int]:
+    """The cp to try: powers of two, because a sequence is cut into twice as many chunks."""
+    ranks = problem.world_size // tp
+    whole = problem.engine is not EngineName.MEGATRON
+    powers = [1 << n for n in range(problem.sequence_length.bit_length())]
+    possible = [1] if whole else [n for n in powers if ranks % n == 0]
+    return [cp for cp in _chosen(problem.given.cp_size, possible) if ranks % cp == 0]
+
+
+def _sequence_parallel(problem: Problem, tp: int, cp: int) -> bool | None:
+    """Whether the sequence is split over tp; nothing when neither way is legal.
+
+    Splitting costs no time and saves memory, so it is left out only where it is illegal.
+    """
+    given = problem.given.sequence_parallel
+    ways = (tp > 1, False) if given == AUTO else (given is True and tp > 1,)
+    degrees = Degrees(tp, 1, cp, 1, 1, 1)
+    for split in dict.fromkeys(ways):
+        rule = partial(
+            layout_rules.check_sequence,
+            model=problem.model,
+            length=problem.sequence_length,
+            degrees=degrees,
+            split=split,
+        )
+        if holds(rule):
+            return split
+    return None
+
+
+def _pipeline_sizes(problem: Problem, tp: int, cp: int, sharding: Sharding) -> list[int]:
+    """The pp that share out the ranks; whether the layers go with it is asked per stage size."""
+    ranks = problem.world_size // (tp * cp)
+    # Of FSDP with pipeline stages there are no published measurements to price it by.
+    alone = problem.engine is not EngineName.MEGATRON or sharding is Sharding.FSDP
+    possible = [1] if alone else divisors(ranks, problem.model.layers)
+    found = []
+    for pp in _chosen(problem.given.pp_size, possible):
+        rule = partial(
+            layout_rules.check_world,
+            world_size=problem.world_size,
+            per_node=problem.per_node,
+            degrees=Degrees(tp, pp, cp, 1, 1, 1),
+        )
+        if holds(rule):
+            found.append(pp)
+    return found
+
+
+def _expert_parallel_sizes(problem: Problem, tp: int, cp: int, pp: int) -> list[int]:
+    """The ep that share out the experts and the ranks of a stage."""
+    experts = problem.model.moe.experts if problem.model.moe else 1
+    possible = divisors(experts, problem.world_size // pp)
+    found = []
+    for ep in _chosen(problem.given.ep_size, possible):
+        rule = partial(
+            layout_rules.check_experts,
+            model=problem.model,
+            world_size=problem.world_size,
+            degrees=Degrees(tp, pp, cp, ep, 1, problem.given.etp_size),
+        )
+        if holds(rule):
+            found.append(ep)
+    return found
+
+
+def _staged(
+    problem: Problem, layout: RankLayout, *, split: bool, sharding: Sharding
+) -> Iterator[Shape]:
+    """A layout with each way to share out its layers."""
+    given = problem.given
+    ends = (given.first_stage_layers, given.last_stage_layers)
+    # Ends that nobody asked for are chosen only where the number of stages is.
+    free = given.pp_size == AUTO and ends == (None, None)
+    for own, stages in _stagings(problem.model.layers, layout.pp_size, given.vp_size, ends, free):
+        chunked = replace(layout, vp_size=len(stages[0].chunks))
+        yield Shape(chunked, stages, *own, split, sharding)
+
+
+@cache
+def _stagings(
+    layers: int, pp: int, vp: int | str, ends: Ends, free: bool
+) -> list[tuple[Ends, tuple[Stage, ...]]]:
+    """Every legal way to share out layers over stages and chunks, the fewest chunks first."""
+    found = []
+    for own in _stage_ends(layers, pp) if free else [ends]:
+        spec = ParallelismSpec(first_stage_layers=own[0], last_stage_layers=own[1])
+        whole = layout_rules.check_stages(Probe(), layers, pp, 1, spec)
+        if not whole:
+            continue
+        share = min(len(stage.chunks[0]) for stage in whole)
+        for chunks in _chosen(vp, divisors(share, share) if pp > 1 else [1]):
+            stages = layout_rules.check_stages(Probe(), layers, pp, chunks, spec)
+            if stages:
+                found.append((own, stages))
+    return found
+
+
+def _stage_ends(layers: int, pp: int) -> list[Ends]:
+    """The sizes of the first and last stage to try: even ones, else smaller ends.
+
+    The ends also carry the embedding and the loss, so they get fewer layers than the rest.
+    """
+    if layers % pp == 0:
+        return [(None, None)]
+    share = -(-layers // pp)
+    tried: list[Ends] = []
+    last = layers - share * (pp - 1)
+    if last > 0:
+        tried.append((None, last))
+    both = layers - share * (pp - 2)
+    if pp > 2 and both > 1:
+        tried.append((both - both // 2, both // 2))
+    return tried
+
+
+def batches(problem: Problem, layout: RankLayout, tolerance: float) -> Iterator[tuple[int, int]]:
+    """The legal micro and global batches of a layout, the smallest micro batch first."""
+    powers = [1 << n for n in range(LARGEST_MICRO_BATCH.bit_length())]
+    for micro in _chosen(problem.micro_batch_size, powers):
+        total = _global_batch(problem, layout, micro)
+        if abs(total - problem.target_batch) > tolerance * problem.target_batch:
+            continue
+        rule = partial(
+            layout_rules.check_batch,
+            micro=micro,
+            total=total,
+            layout=layout,
+            length=problem.sequence_length,
+        )
+        if holds(rule):
+            yield micro, total
+
+
+def _global_batch(problem: Problem, layout: RankLayout, micro: int) -> int:
+    """The given global batch, or the one nearest to the target that divides evenly."""
+    if problem.global_batch_size != AUTO:
+        return int(problem.global_batch_size)
+    unit = micro * layout.dp_size * (layout.pp_size if layout.vp_size > 1 else 1)
+    return max(1, round(problem.target_batch / unit)) * unit
+
+
+def _layout(problem: Problem, degrees: Degrees) -> RankLayout:
+    """The grid, with the data-parallel size that is left."""
+    return RankLayout(
+        tp_size=degrees.tp,
+        cp_size=degrees.cp,
+        dp_size=problem.world_size // degrees.model_size,
+        pp_size=degrees.pp,
+        ep_size=degrees.ep,
+        etp_size=degrees.etp,
+    )
