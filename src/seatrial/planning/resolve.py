@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spec -> Plan: every value that a run needs, or every reason why it cannot be had."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -39,9 +40,33 @@ DEFAULT_PEAK_LEARNING_RATE = 3e-4
 is 2.5e-4, Llama 2's for 7B (arXiv 2307.09288, section 2.2) is 3e-4."""
 
 
-def resolve(loaded: LoadedSpec, catalog: Catalog) -> Plan:
-    """The plan of a spec; raises with every finding at once when there can be none."""
-    return _Resolution(loaded, catalog).plan()
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a layout is for: all that a plan needs before it."""
+
+    preset: tuple[str, ModelPreset] | None
+    """The preset by name, if one is named."""
+    architecture: Architecture
+    """Every dimension of the model."""
+    machines: Machines
+    """The machines of the run."""
+    sequence_length: int
+    """Tokens of one sequence."""
+
+
+def resolve(
+    loaded: LoadedSpec, catalog: Catalog, filled: Mapping[str, Origin] | None = None
+) -> Plan:
+    """The plan of a spec; raises with every finding at once when there can be none.
+
+    `filled` names the fields that were `auto` and have been filled in, with their origins.
+    """
+    return _Resolution(loaded, catalog, filled=filled or {}).plan()
+
+
+def basis(loaded: LoadedSpec, catalog: Catalog) -> Basis:
+    """What a layout is for; raises with every finding when names or machines are wrong."""
+    return _Resolution(loaded, catalog).basis()
 
 
 @dataclass
@@ -50,6 +75,7 @@ class _Resolution:
 
     loaded: LoadedSpec
     catalog: Catalog
+    filled: Mapping[str, Origin] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     autos: list[str] = field(default_factory=list)
 
@@ -59,10 +85,9 @@ class _Resolution:
 
     def plan(self) -> Plan:
         """Resolve part by part: names first, then the layout, then batch and length."""
-        preset, architecture = self.model()
-        machines = self.machines()
-        sequence_length = self.sequence_length(preset)
-        self.report.stop_if_errors()
+        found = self.basis()
+        preset, architecture, machines = found.preset, found.architecture, found.machines
+        sequence_length = found.sequence_length
         degrees = self.degrees(architecture)
         self.report_autos()
         self.report.stop_if_errors()
@@ -105,9 +130,17 @@ class _Resolution:
             save_every_steps=self.number("checkpoints.every_steps"),
             checkpoint_location=self.path("checkpoints.location", f"{home}/checkpoints"),
             data_location=self.path("data.location", f"{home}/data"),
-            origins=MappingProxyType(self.origins),
+            origins=MappingProxyType(self.origins | dict(self.filled)),
             findings=tuple(self.report.findings),
         )
+
+    def basis(self) -> Basis:
+        """Model, machines and sequence length."""
+        preset, architecture = self.model()
+        machines = self.machines()
+        sequence_length = self.sequence_length(preset)
+        self.report.stop_if_errors()
+        return Basis(preset, architecture, machines, sequence_length)
 
     def model(self) -> tuple[tuple[str, ModelPreset] | None, Architecture]:
         """The preset, if one is named, and the architecture."""
@@ -243,12 +276,16 @@ class _Resolution:
         for key in ("training.micro_batch_size", "training.global_batch_size"):
             self.number(key)
         self.number("checkpoints.every_steps")
+        for key in ("sharding", "recompute", "sequence_parallel"):
+            self.origins[f"parallelism.{key}"] = Origin.YOU
         if spec.sharding is Sharding.AUTO:
             self.refuse_auto("parallelism.sharding")
         if spec.recompute is Recompute.AUTO:
             self.refuse_auto("parallelism.recompute")
-        if spec.sequence_parallel == AUTO and sizes["tp"] > 1:
-            self.refuse_auto("parallelism.sequence_parallel")
+        if spec.sequence_parallel == AUTO:
+            self.origins["parallelism.sequence_parallel"] = Origin.DEFAULT
+            if sizes["tp"] > 1:
+                self.refuse_auto("parallelism.sequence_parallel")
         return Degrees(**sizes, etp=spec.etp_size)
 
     def check_layout(
@@ -361,7 +398,7 @@ class _Resolution:
         return int(value)
 
     def refuse_auto(self, field_name: str) -> None:
-        """Remember a field that nothing can fill yet."""
+        """Remember a field that the planner has to fill."""
         if field_name not in self.autos:
             self.autos.append(field_name)
 
@@ -374,9 +411,9 @@ class _Resolution:
         self.report.error(
             PlanCode.AUTO,
             self.autos[0],
-            f"{names} {verb} auto, and the planner that will choose is not part of this version.",
+            f"{names} {verb} auto: the planner chooses.",
             AUTO,
-            "Write the values; seatrial init proposes some.",
+            f"See what, and why: seatrial plan {self.loaded.root.file}.",
         )
 
 
@@ -394,6 +431,6 @@ def _layout(world_size: int, degrees: Degrees) -> RankLayout:
 
 
 def waits_for_planner(error: FindingsError) -> bool:
-    """Whether nothing but `auto` keeps the spec from becoming a plan."""
+    """Whether nothing but an `auto` keeps the spec from becoming a plan."""
     errors = (finding for finding in error.findings if finding.severity is Severity.ERROR)
     return all(finding.code == PlanCode.AUTO for finding in errors)

@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The search: legal layouts, pruned, and ranked by tokens per second and GPU.
+
+What is known before pricing keeps most layouts from being priced:
+
+- recomputing more saves memory and costs time, so of a layout and micro batch only the least
+  recomputing that fits is priced;
+- a larger micro batch needs more memory, so the first that does not fit ends the row;
+- chunks keep more micro batches in flight, so where one chunk a stage does not fit, none do.
+"""
+
+from dataclasses import dataclass, field
+
+from seatrial.planning.memory.estimate import memory
+from seatrial.planning.memory.parts import Fit, Memory
+from seatrial.planning.search.candidate import Candidate, Shape
+from seatrial.planning.search.outcome import Lacking, Outcome, Priced
+from seatrial.planning.search.problem import Problem
+from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.step_time import step_time
+from seatrial.planning.workload import Hardware, Workload
+from seatrial.spec.engine import EngineName
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import Precision
+
+BATCH_TOLERANCE = 1 / 8
+"""How far an `auto` global batch may be from its target, as long as some layout allows it."""
+ANY_BATCH = float("inf")
+Degrees = tuple[int, int, int, int]
+
+
+def search(problem: Problem, hardware: Hardware, constants: Constants) -> Outcome:
+    """The legal layouts that fit, the fastest first; what might fit only where nothing does."""
+    passes = []
+    for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
+        for shardings in _shardings(problem):
+            found = _Pass(problem, hardware, constants, tolerance)
+            found.run(shardings)
+            if found.fitting:
+                return found.outcome()
+            passes.append(found)
+    for found in passes:
+        if found.risky:
+            found.price_risky()
+            return found.outcome()
+    return next((found.outcome() for found in passes if found.lacking), passes[-1].outcome())
+
+
+def _shardings(problem: Problem) -> list[tuple[Sharding, ...]]:
+    """What to share out among data-parallel ranks: alternatives of which the first that fits wins.
+
+    Sharing out the optimizer costs Megatron no time and saves memory. Its FSDP cannot be rehearsed
+    on a CPU, and no published run prices it, so it is for what does not fit otherwise.
+    """
+    given = problem.given.sharding
+    if given is not Sharding.AUTO:
+        return [(given,)]
+    if problem.engine is EngineName.LLM_FOUNDRY:
+        return [(Sharding.NONE, Sharding.FSDP)]
+    if problem.precision is Precision.FP16:
+        # Megatron has no FSDP in fp16.
+        return [(Sharding.OPTIMIZER,)]
+    return [(Sharding.OPTIMIZER,), (Sharding.FSDP,)]
+
+
+def _recomputes(problem: Problem) -> tuple[Recompute, ...]:
+    """What to recompute, from the fastest to the one that needs least memory."""
+    given = problem.given.recompute
+    if given is not Recompute.AUTO:
+        return (given,)
+    if problem.engine is EngineName.LLM_FOUNDRY:
+        return (Recompute.NONE, Recompute.FULL)
+    return (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+
+
+@dataclass
+class _Pass:
+    """One walk through the legal layouts."""
+
+    problem: Problem
+    hardware: Hardware
+    constants: Constants
+    tolerance: float
+    fitting: dict[Degrees, Priced] = field(default_factory=dict)
+    risky: list[tuple[Candidate, Workload, Memory]] = field(default_factory=list)
+    lacking: dict[Degrees, Lacking] = field(default_factory=dict)
+    legal: int = 0
+    priced: int = 0
+
+    def run(self, shardings: tuple[Sharding, ...]) -> None:
+        """Look at every legal shape."""
+        for sharding in shardings:
+            hopeless: tuple[Degrees, int | None, int | None] | None = None
+            for shape in shapes(self.problem, sharding):
+                key = (shape.degrees, shape.first_stage_layers, shape.last_stage_layers)
+                if key != hopeless and not self.consider(shape):
+                    hopeless = key
+
+    def consider(self, shape: Shape) -> bool:
+        """Price what fits of a shape; false when it does not fit even in its smallest form."""
+        ways = _recomputes(self.problem)
+        smallest = True
+        for micro, total in batches(self.problem, shape.layout, self.tolerance):
+            self.legal += 1
+            if smallest and not self.can_fit(Candidate(shape, micro, total, ways[-1])):
+                return False
+            smallest = False
+            if not any(self.take(Candidate(shape, micro, total, way)) for way in ways):
+                break
+        return True
+
+    def can_fit(self, candidate: Candidate) -> bool:
+        """Whether the form that needs least memory fits, or might."""
+        need = memory(self.problem.workload(candidate, self.hardware))
+        if need.verdict is not Fit.DOES_NOT_FIT:
+            return True
+        degrees = candidate.shape.degrees
+        known = self.lacking.get(degrees)
+        if known is None or need.fullest.total < known.memory.fullest.total:
+            self.lacking[degrees] = Lacking(candidate, need)
+        return False
+
+    def take(self, candidate: Candidate) -> bool:
+        """Price a candidate if it fits; whether it does."""
+        workload = self.problem.workload(candidate, self.hardware)
+        need = memory(workload)
+        if need.verdict is Fit.RISKY:
+            self.risky.append((candidate, workload, need))
+        if need.verdict is not Fit.FITS:
+            return False
+        self.price(candidate, workload, need)
+        return True
+
+    def price(self, candidate: Candidate, workload: Workload, need: Memory) -> None:
+        """Compute the time, and keep the candidate if it is the best of its degrees."""
+        self.priced += 1
+        found = Priced(candidate, workload, need, step_time(workload, self.constants))
+        degrees = candidate.shape.degrees
+        known = self.fitting.get(degrees)
+        if known is None or found.rate > known.rate:
+            self.fitting[degrees] = found
+
+    def price_risky(self) -> None:
+        """Nothing fits for certain: take what might."""
+        for candidate, workload, need in self.risky:
+            self.price(candidate, workload, need)
+
+    def outcome(self) -> Outcome:
+        """What was found."""
+        ranked = sorted(self.fitting.values(), key=lambda found: -found.rate)
+        lacking = [found for degrees, found in self.lacking.items() if degrees not in self.fitting]
+        lacking.sort(key=lambda found: found.memory.fullest.total)
+        risky = bool(ranked) and ranked[0].memory.verdict is Fit.RISKY
+        return Outcome(tuple(ranked), tuple(lacking), risky, self.legal, self.priced)

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a spec and the catalog to the question that the search answers."""
+
+from seatrial.catalog.accelerators import Accelerator
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.models import ModelPreset
+from seatrial.catalog.node_types import NodeType
+from seatrial.planning.plan import Machines
+from seatrial.planning.resolve import Basis
+from seatrial.planning.search.problem import Problem
+from seatrial.planning.workload import Hardware
+from seatrial.spec.run import RunSpec
+from seatrial.spec.scalars import AUTO
+from seatrial.spec.training import Precision
+
+USUAL_TOKENS = 4 << 20
+"""Tokens of a step for a model whose authors published no batch: those of Llama 2
+(arXiv 2307.09288, table 1: 4M)."""
+GIB = 1 << 30
+
+
+def problem_of(spec: RunSpec, basis: Basis, catalog: Catalog) -> Problem:
+    """The search for the fields that a spec leaves to the planner."""
+    machines, training = basis.machines, spec.training
+    batch = training.global_batch_size
+    return Problem(
+        model=basis.architecture,
+        sequence_length=basis.sequence_length,
+        world_size=machines.world_size,
+        per_node=machines.processes_per_node,
+        given=spec.parallelism,
+        micro_batch_size=training.micro_batch_size,
+        global_batch_size=batch,
+        target_batch=target_batch(basis) if batch == AUTO else int(batch),
+        precision=training.precision,
+        engine=spec.engine.name,
+        hardware=hardware_of(machines, training.precision, catalog),
+    )
+
+
+def target_batch(basis: Basis) -> int:
+    """The global batch to come near to: as many tokens as published, or as is usual."""
+    tokens = published_tokens(basis.preset[1] if basis.preset else None) or USUAL_TOKENS
+    return max(1, round(tokens / basis.sequence_length))
+
+
+def published_tokens(preset: ModelPreset | None) -> int:
+    """Tokens of a step as the model's authors trained it; 0 when they do not say."""
+    if preset is None or preset.global_batch_size is None:
+        return 0
+    return preset.global_batch_size * preset.sequence_length
+
+
+def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> Hardware | None:
+    """The GPUs of a run and what joins them; nothing on a host without any."""
+    if not machines.accelerator:
+        return None
+    node = catalog.node_type(machines.node_type)
+    return hardware(machines.accelerator, catalog.accelerator(machines.accelerator), node, precision)
+
+
+def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) -> Hardware:
+    """The facts of the catalog in the units of the models."""
+    return Hardware(
+        accelerator=name,
+        memory_bytes=int(gpu.usable_memory_gib * GIB),
+        peak_flops=peak_tflops(gpu, precision) * 1e12,
+        peak_flops_bf16=gpu.peak_tflops.bf16 * 1e12,
+        memory_bandwidth=gpu.memory_bandwidth_gb_s * 1e9,
+        # The catalog adds both directions.
+        link_bandwidth=gpu.link_bandwidth_gb_s * 1e9 / 2,
+        link_domain_gpus=node.link_domain_gpus,
+        gpus_per_node=node.gpus,
+        network_bandwidth=node.network_gbit_s * 1e9 / 8 / node.gpus,
+    )
+
+
+def peak_tflops(gpu: Accelerator, precision: Precision) -> float:
+    """The peak rate of matrix products in a precision; that it exists was checked before."""
+    rates = gpu.peak_tflops
+    by_precision = {
+        Precision.FP32: rates.fp32,
+        Precision.FP16: rates.fp16,
+        Precision.BF16: rates.bf16,
+        Precision.FP8: rates.fp8,
+        Precision.MXFP8: rates.fp8,
+        Precision.NVFP4: rates.fp4,
+    }
+    return by_precision[precision] or rates.bf16
