@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from seatrial.dataprep.drivers.driver import Driver
     from seatrial.dataprep.estimate import Estimate
     from seatrial.dataprep.prepare import Outcome
-    from seatrial.dataprep.progress import Tell
+    from seatrial.dataprep.progress import Tell as TellProgress
+    from seatrial.runs.kept_plan import Tell
 
 PathOrText = str | PathLike[str]
 Overrides = Sequence[str] | Mapping[str, object]
@@ -58,20 +59,57 @@ def load_spec(path: PathOrText, overrides: Overrides = ()) -> RunSpec:
 
 def plan(path: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None) -> Plan:
     """The plan of a spec; raises FindingsError with every reason when there can be none."""
-    return load_plan(path, overrides, catalog or default_catalog())[1]
+    return load_plan(path, overrides, catalog or default_catalog(), keep=False)[1]
 
 
-def load_plan(path: PathOrText, overrides: Overrides, catalog: Catalog) -> tuple[LoadedSpec, Plan]:
-    """The spec with its places and its plan, for commands that go on from there."""
+def load_plan(
+    path: PathOrText,
+    overrides: Overrides,
+    catalog: Catalog,
+    *,
+    keep: bool = True,
+    tell: "Tell | None" = None,
+) -> tuple[LoadedSpec, Plan]:
+    """The spec with its places and its plan, for commands that go on from there.
+
+    Where fields are `auto`, the plan that is kept beside the spec is used as long as it follows
+    from the spec; else the planner makes a new one, which is kept unless there are overrides.
+
+    Args:
+        path: The spec.
+        overrides: Fields to set differently.
+        catalog: The facts.
+        keep: Whether a new plan is written beside the spec.
+        tell: Told why a kept plan was made anew.
+    """
+    loaded = load_checked(path, overrides)
+    try:
+        resolved = resolve(loaded, catalog)
+    except FindingsError as error:
+        if not waits_for_planner(error):
+            raise
+        # Loaded here because a spec without `auto` needs none of the planner.
+        from seatrial.runs.kept_plan import plan_of  # noqa: PLC0415
+
+        resolved = plan_of(loaded, catalog, Path(path), tell, keep=keep and not overrides)
+    refuse_unsupported(loaded, resolved)
+    return loaded, resolved
+
+
+def load_checked(path: PathOrText, overrides: Overrides = ()) -> LoadedSpec:
+    """The spec with its places, when its engine takes the options that it passes through."""
     loaded = load(Path(path), _texts(overrides))
     findings = option_findings(loaded)
     if has_errors(findings):
         raise FindingsError(findings)
-    resolved = resolve(loaded, catalog)
-    findings += plan_findings(loaded, resolved)
+    return loaded
+
+
+def refuse_unsupported(loaded: LoadedSpec, resolved: Plan) -> None:
+    """Raise when the engine cannot do what the plan says."""
+    findings = plan_findings(loaded, resolved)
     if has_errors(findings):
         raise FindingsError(findings)
-    return loaded, resolved
 
 
 def validate(
@@ -104,7 +142,7 @@ def prepare_data(
     to: str | None = None,
     driver: "str | Driver" = "local",
     workers: int | None = None,
-    tell: "Tell | None" = None,
+    tell: "TellProgress | None" = None,
 ) -> "Outcome":
     """Prepare the data of a spec: raw text to verified `.bin` and `.idx`; resumable.
 

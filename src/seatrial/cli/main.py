@@ -39,6 +39,7 @@ from seatrial.version import VERSION
 COMMANDS = {
     "init": "Write a commented run.yaml from a preset model and a cluster profile.",
     "validate": "Check specs and show what they resolve to.",
+    "plan": "Find the fastest layout that fits; show its memory, time, cost, and why.",
     "data": "Prepare, estimate, verify and inspect the data of a run.",
     "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
     "schema": "Print the JSON Schema of a spec, for editors.",
@@ -49,7 +50,7 @@ COMMANDS = {
 
 
 NOT_YET = (
-    *("plan", "check", "render", "launch", "watch", "diagnose", "checkpoints"),
+    *("check", "render", "launch", "watch", "diagnose", "checkpoints"),
     *("status", "logs", "calibrate", "report", "explain", "doctor"),
 )
 """Commands of the journey that this version does not have; asking for one says so."""

@@ -59,7 +59,7 @@ def command(
     """
     worker_python()
     catalog = default_catalog()
-    loaded, plan = load_plan(file, overrides or (), catalog)
+    loaded, plan = load_plan(file, overrides or (), catalog, tell=say_error)
     require_megatron(plan)
     _require_writable(file.parent)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")

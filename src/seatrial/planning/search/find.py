@@ -35,9 +35,9 @@ def search(problem: Problem, hardware: Hardware, constants: Constants) -> Outcom
     """The legal layouts that fit, the fastest first; what might fit only where nothing does."""
     passes = []
     for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
-        for shardings in _shardings(problem):
+        for options in shardings(problem):
             found = _Pass(problem, hardware, constants, tolerance)
-            found.run(shardings)
+            found.run(options)
             if found.fitting:
                 return found.outcome()
             passes.append(found)
@@ -48,7 +48,7 @@ def search(problem: Problem, hardware: Hardware, constants: Constants) -> Outcom
     return next((found.outcome() for found in passes if found.lacking), passes[-1].outcome())
 
 
-def _shardings(problem: Problem) -> list[tuple[Sharding, ...]]:
+def shardings(problem: Problem) -> list[tuple[Sharding, ...]]:
     """What to share out among data-parallel ranks: alternatives of which the first that fits wins.
 
     Sharing out the optimizer costs Megatron no time and saves memory. Its FSDP cannot be rehearsed
@@ -65,7 +65,7 @@ def _shardings(problem: Problem) -> list[tuple[Sharding, ...]]:
     return [(Sharding.OPTIMIZER,), (Sharding.FSDP,)]
 
 
-def _recomputes(problem: Problem) -> tuple[Recompute, ...]:
+def recomputes(problem: Problem) -> tuple[Recompute, ...]:
     """What to recompute, from the fastest to the one that needs least memory."""
     given = problem.given.recompute
     if given is not Recompute.AUTO:
@@ -89,9 +89,9 @@ class _Pass:
     legal: int = 0
     priced: int = 0
 
-    def run(self, shardings: tuple[Sharding, ...]) -> None:
+    def run(self, options: tuple[Sharding, ...]) -> None:
         """Look at every legal shape."""
-        for sharding in shardings:
+        for sharding in options:
             hopeless: tuple[Degrees, int | None, int | None] | None = None
             for shape in shapes(self.problem, sharding):
                 key = (shape.degrees, shape.first_stage_layers, shape.last_stage_layers)
@@ -100,7 +100,7 @@ class _Pass:
 
     def consider(self, shape: Shape) -> bool:
         """Price what fits of a shape; false when it does not fit even in its smallest form."""
-        ways = _recomputes(self.problem)
+        ways = recomputes(self.problem)
         smallest = True
         for micro, total in batches(self.problem, shape.layout, self.tolerance):
             self.legal += 1

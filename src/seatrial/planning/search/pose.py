@@ -36,6 +36,7 @@ def problem_of(spec: RunSpec, basis: Basis, catalog: Catalog) -> Problem:
         precision=training.precision,
         engine=spec.engine.name,
         hardware=hardware_of(machines, training.precision, catalog),
+        hidden_dropout=training.hidden_dropout > 0,
     )
 
 

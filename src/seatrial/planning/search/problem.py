@@ -44,6 +44,8 @@ class Problem:
     """The training engine."""
     hardware: Hardware | None
     """The GPUs and what joins them; nothing on a host without any."""
+    hidden_dropout: bool = False
+    """Whether there is dropout on the residual stream."""
 
     def padded_vocab(self, tp_size: int) -> int:
         """The vocabulary as the engine pads it; LLM Foundry takes it as it is."""
@@ -67,6 +69,7 @@ class Problem:
             precision=self.precision,
             hardware=hardware,
             stack=STACKS[self.engine],
+            hidden_dropout=self.hidden_dropout,
         )
 
 

@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial plan`: layout, memory, time, cost and checkpoints of a run, and why."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.cli.files import write_new
+from seatrial.cli.output import say, say_error, say_findings, say_json, say_text
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.cli.plan_data import page_data
+from seatrial.cli.plan_html import html_page
+from seatrial.cli.plan_page import Page, say_page
+from seatrial.cli.plan_sweep import (
+    Variant,
+    combinations,
+    cost_note,
+    refused,
+    say_variants,
+    variant_data,
+)
+from seatrial.client import load_checked, refuse_unsupported
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import ExitCode, FindingsError
+from seatrial.findings import has_errors
+from seatrial.planning.search.budget import budget_of
+from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.search.verdicts import verdicts
+from seatrial.runs.kept_plan import find, plan_file, write
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+Compare = Annotated[
+    list[Path] | None,
+    typer.Option("--compare", metavar="OTHER.YAML", help="Plan another spec beside it."),
+]
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--what-if",
+        metavar="KEY=V1,V2,...",
+        help="Plan once for each value, as a table; several of these are combined.",
+    ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write the plan with pictures as one HTML file."),
+]
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    compare: Compare = None,
+    what_if: WhatIf = None,
+    html: Html = None,
+    as_json: Json = False,
+) -> None:
+    """Find the fastest layout that fits; show its memory, time and cost, and why it won.
+
+    The plan is kept beside the spec, and later commands use it until the spec changes.
+    """
+    catalog, given = default_catalog(), overrides or []
+    if what_if or compare:
+        variants = [_variant(file, given, str(file), catalog)] if compare else []
+        variants += [_variant(other, given, str(other), catalog) for other in compare or ()]
+        for more in combinations(what_if) if what_if else ():
+            variants.append(_variant(file, [*given, *more], " ".join(more), catalog))
+        _say_table(variants, "spec" if compare else "what if", as_json=as_json)
+        return
+    page = _page(file, given, catalog)
+    if html is not None:
+        write_new(html, html_page(page), force=True)
+    if as_json:
+        say_json(page_data(page))
+    else:
+        say_page(page)
+        if html is not None:
+            say_text(str(html), "pictures  ")
+    if page.findings and not as_json:
+        say()
+        say_findings(page.findings)
+    if has_errors(page.findings):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _page(file: Path, overrides: Sequence[str], catalog: Catalog) -> Page:
+    """Plan the run; the plan is kept unless the call changes the spec."""
+    loaded = load_checked(file, overrides)
+    found = find(loaded, catalog, file)
+    run = plan_run(loaded, catalog, kept=found.choices)
+    refuse_unsupported(loaded, run.plan)
+    if found.news:
+        say_error(found.news)
+    place = plan_file(file, run.plan.spec.name)
+    kept = f"{place}, {run.plan.digest[:19]}"
+    if overrides:
+        kept = "not kept: overrides are for this call"
+    else:
+        kept = write(found.inputs, run, file) or kept
+    engine = ENGINES[run.plan.spec.engine.name]
+    return Page(
+        run,
+        budget_of(run, catalog),
+        f"{engine.name} {engine.version}",
+        kept,
+        f"seatrial rehearse {file}",
+        (*run.plan.findings, *verdicts(loaded, run)),
+    )
+
+
+def _variant(file: Path, overrides: Sequence[str], title: str, catalog: Catalog) -> Variant:
+    """One plan of several; a spec that cannot be planned takes its line all the same."""
+    try:
+        loaded = load_checked(file, overrides)
+        run: PlannedRun = plan_run(loaded, catalog)
+        refuse_unsupported(loaded, run.plan)
+    except FindingsError as error:
+        return refused(title, error)
+    return Variant(title, run, budget_of(run, catalog))
+
+
+def _say_table(variants: list[Variant], header: str, *, as_json: bool) -> None:
+    """Print several plans."""
+    if as_json:
+        say_json([variant_data(variant) for variant in variants])
+        return
+    say_variants(variants, header)
+    note = cost_note(variants)
+    if note:
+        say_text(note)

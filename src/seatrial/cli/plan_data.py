@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A planned run as plain data, for `--json`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from seatrial.cli.plan_page import Page
+from seatrial.planning.memory.parts import Memory
+from seatrial.planning.search.explain import named, why
+from seatrial.planning.search.outcome import Lacking, Priced
+
+
+def page_data(page: Page) -> dict[str, Any]:
+    """Everything that the page shows, and the whole plan."""
+    run, budget = page.run, page.budget
+    data: dict[str, Any] = {
+        "plan": run.plan.to_dict(),
+        "plan_digest": run.plan.digest,
+        "choices": dict(run.choices),
+        "estimate": None,
+        "length": {
+            "seconds": budget.seconds,
+            "relative_error": budget.error,
+            "node_hours": budget.node_hours,
+            "cost": asdict(budget.cost) if budget.cost else None,
+        },
+        "search": None,
+        "findings": [finding.to_dict() for finding in page.findings],
+    }
+    if run.chosen is not None and run.constants is not None:
+        data["estimate"] = estimate_data(run.chosen) | {
+            "step_relative_error": run.constants.error,
+            "constants": run.constants.provenance,
+            "constants_version": run.constants.version,
+        }
+    if run.chosen is not None and run.outcome is not None:
+        outcome = run.outcome
+        data["search"] = {
+            "chose": run.searched,
+            "legal": outcome.legal,
+            "priced": outcome.priced,
+            "risky": outcome.risky,
+            "why": why(run.chosen, outcome),
+            "ranked": [_alternative(found) for found in outcome.ranked],
+            "do_not_fit": [_lacking(found) for found in outcome.lacking],
+        }
+    return data
+
+
+def estimate_data(chosen: Priced) -> dict[str, Any]:
+    """Memory and time of a layout."""
+    time = chosen.time
+    return {
+        "memory": _memory(chosen.memory),
+        "step_seconds": time.total,
+        "step_parts_seconds": {str(part): seconds for part, seconds in time.parts.items()},
+        "stage_seconds": list(time.stages),
+        "model_flops": time.model_flops,
+        "flops_per_gpu": time.flops_per_gpu,
+        "tokens_per_second_per_gpu": chosen.rate,
+    }
+
+
+def _memory(need: Memory) -> dict[str, Any]:
+    """Memory of the stages, in bytes."""
+    return {
+        "verdict": need.verdict,
+        "headroom_bytes": need.headroom,
+        "relative_error": need.error,
+        "stages": [
+            {
+                "stage": stage.index,
+                "total_bytes": stage.total,
+                "parts_bytes": {str(part): size for part, size in stage.parts.items()},
+            }
+            for stage in need.stages
+        ],
+    }
+
+
+def _alternative(found: Priced) -> dict[str, Any]:
+    """A layout of the ranking, in short."""
+    candidate = found.candidate
+    return {
+        "layout": named(candidate),
+        "degrees": asdict(candidate.shape.layout),
+        "micro_batch_size": candidate.micro_batch_size,
+        "global_batch_size": candidate.global_batch_size,
+        "recompute": candidate.recompute,
+        "sharding": candidate.shape.sharding,
+        "step_seconds": found.time.total,
+        "tokens_per_second_per_gpu": found.rate,
+        "memory_bytes": found.memory.fullest.total,
+    }
+
+
+def _lacking(found: Lacking) -> dict[str, Any]:
+    """A layout that does not fit, in short."""
+    return {
+        "layout": named(found.candidate),
+        "recompute": found.candidate.recompute,
+        "memory_bytes": found.memory.fullest.total,
+        "lacks_bytes": -found.memory.headroom,
+    }

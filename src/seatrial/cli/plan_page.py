@@ -1,0 +1,192 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The page of `seatrial plan`: what a person reads in ten seconds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seatrial.cli.output import say, say_text
+from seatrial.cli.plan_picture import bar, caption, node_pictures
+from seatrial.cli.plan_words import (
+    GIB,
+    duration_with_error,
+    gib,
+    layout_words,
+    manner,
+    spread,
+    three,
+)
+from seatrial.findings import Finding
+from seatrial.planning.cost import Cost
+from seatrial.planning.memory.parts import StageMemory
+from seatrial.planning.plan import Origin
+from seatrial.planning.search.budget import Budget
+from seatrial.planning.search.explain import why
+from seatrial.planning.search.outcome import Priced
+from seatrial.planning.search.planner import PlannedRun
+from seatrial.planning.timing.parts import TimePart
+from seatrial.units import format_count
+
+LABEL = 10
+"""Characters of the column of labels."""
+MOST_STAGES = 4
+"""Stages whose memory is drawn; of more, the first, the fullest and the last."""
+SMALL_PART = 0.005
+"""Parts of a step below this share are not named."""
+TIME_WORDS = {
+    TimePart.TENSOR_PARALLEL: "tp",
+    TimePart.CONTEXT_PARALLEL: "cp",
+    TimePart.EXPERT_PARALLEL: "ep",
+    TimePart.PIPELINE_TRANSFER: "pp",
+    TimePart.DATA_PARALLEL: "dp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the page shows."""
+
+    run: PlannedRun
+    """The plan and what the planner thought of it."""
+    budget: Budget
+    """Time, cost and checkpoints."""
+    engine: str
+    """Engine and version."""
+    kept: str
+    """Where the plan is kept, in words."""
+    command: str
+    """The next command."""
+    findings: tuple[Finding, ...] = ()
+    """What speaks against the plan."""
+
+
+def say_page(page: Page) -> None:
+    """Print the page."""
+    say_text(head_words(page), rest="  ")
+    say()
+    for label, text in page_lines(page):
+        say_text(text, f"{label:<{LABEL}}")
+
+
+def head_words(page: Page) -> str:
+    """Name, model, machines, engine."""
+    plan = page.run.plan
+    model, machines = plan.model, plan.machines
+    size = f"{format_count(model.parameters)} parameters"
+    if model.active_parameters != model.parameters:
+        size += f" ({format_count(model.active_parameters)} active)"
+    ranks = f"{machines.world_size:,} × {machines.accelerator or 'process'}"
+    nodes = f"{machines.nodes:,} × {machines.node_type} = {ranks}"
+    return f"{plan.spec.name}   {model.name}, {size}   {nodes}   {page.engine}"
+
+
+def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]]:
+    """The lines of the page, with their labels; bars are drawn where pictures are wanted."""
+    run, plan = page.run, page.run.plan
+    origin = "planner" if run.searched else "you"
+    yield "layout", f"{layout_words(plan.layout)}, {manner(plan)}    ({origin})"
+    yield "", f"{'   '.join(node_pictures(plan.layout, plan.machines))}   {caption(plan.layout)}"
+    batch = plan.batch
+    where = plan.origins.get("training.global_batch_size", Origin.YOU)
+    yield (
+        "batch",
+        f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size:,} micro "
+        f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
+        f"{format_count(batch.tokens_per_step)} tokens a step    ({where})",
+    )
+    if run.chosen is not None and run.constants is not None:
+        yield from _memory(run.chosen, pictures=pictures)
+        yield from _step(run.chosen, run.constants.error)
+    yield "length", _length(page)
+    yield from _saves(page)
+    yield from _reasons(page)
+    yield "kept", page.kept
+    yield "next", page.command
+
+
+def _memory(chosen: Priced, *, pictures: bool) -> Iterator[tuple[str, str]]:
+    """A bar for each stage that matters, and the parts of the fullest."""
+    need = chosen.memory
+    room = need.headroom + need.fullest.total
+    many = len(need.stages)
+    shown = need.stages
+    if many > MOST_STAGES:
+        wanted = {0, need.fullest.index, many - 1}
+        shown = tuple(stage for stage in need.stages if stage.index in wanted)
+    for position, stage in enumerate(shown):
+        fullest = stage.index == need.fullest.index
+        words = f"   {need.verdict.replace('-', ' ')}" if fullest else ""
+        drawn = f"{bar(stage.total / room)}  " if pictures else ""
+        yield (
+            "" if position else "memory",
+            f"stage {stage.index} of {many}   {drawn}{gib(stage.total)} of "
+            f"{gib(room)} GiB ± {spread(stage.total * need.error / GIB)}{words}",
+        )
+    yield "", memory_parts(need.fullest)
+
+
+def memory_parts(stage: StageMemory) -> str:
+    """The parts of a stage's memory in GiB."""
+    return " · ".join(f"{part} {gib(size)}" for part, size in stage.parts.items() if size)
+
+
+def _step(chosen: Priced, error: float) -> Iterator[tuple[str, str]]:
+    """The time of a step, its parts, and what that means for a GPU."""
+    time = chosen.time
+    yield "step", f"{duration_with_error(time.total, error)}   {time_parts(chosen)}"
+    peak = chosen.workload.hardware.peak_flops
+    yield (
+        "",
+        f"{three(time.flops_per_gpu / 1e12)} TFLOP/s a GPU, {time.flops_per_gpu / peak:.0%} of "
+        f"peak · {three(chosen.rate)} tokens/s a GPU",
+    )
+
+
+def time_parts(chosen: Priced) -> str:
+    """The parts of a step as shares, the largest first."""
+    total = chosen.time.total
+    parts = sorted(chosen.time.parts.items(), key=lambda item: -item[1])
+    return " · ".join(
+        f"{TIME_WORDS.get(part, part)} {seconds / total:.0%}".replace("%", " %")
+        for part, seconds in parts
+        if seconds / total >= SMALL_PART
+    )
+
+
+def _length(page: Page) -> str:
+    """Steps, days, node-hours and dollars."""
+    plan, budget = page.run.plan, page.budget
+    parts = [f"{plan.length.steps:,} steps", f"{format_count(plan.length.tokens)} tokens"]
+    if budget.seconds is None:
+        return " · ".join([*parts, "no GPU: time and cost are not modelled"])
+    parts.append(duration_with_error(budget.seconds, budget.error))
+    parts.append(f"{three(budget.node_hours)} node-hours")
+    parts.append(cost_words(budget.cost, plan.machines.node_type))
+    return " · ".join(parts)
+
+
+def cost_words(cost: Cost | None, node_type: str) -> str:
+    """The cost with the date of its price."""
+    if cost is None:
+        return f"no list price for {node_type}: add yours to a catalog of your own"
+    return f"${three(cost.usd)} at list price of {cost.as_of:%Y-%m} ({cost.region})"
+
+
+def _saves(page: Page) -> Iterator[tuple[str, str]]:
+    """How often, how large, how long."""
+    yield "saves", f"every {page.run.plan.save_every_steps:,} steps"
+
+
+def _reasons(page: Page) -> Iterator[tuple[str, str]]:
+    """Why this layout, and how well the models were tested."""
+    run = page.run
+    if run.chosen is None or run.outcome is None or run.constants is None:
+        return
+    said = why(run.chosen, run.outcome)
+    if said:
+        yield "why", "; ".join(said) + "."
+    yield (
+        "tested",
+        f"step time {run.constants.error:.0%} off in the median ({run.constants.provenance}); "
+        f"memory within {run.chosen.memory.error:.0%} in nine of ten published runs",
+    )

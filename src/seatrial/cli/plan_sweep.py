@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Several plans beside each other: `--what-if` and `--compare`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from seatrial.cli.plan_page import cost_words
+from seatrial.cli.plan_words import GIB, duration, layout_words, three
+from seatrial.cli.tables import name, number, say_table, text
+from seatrial.errors import FindingsError, UsageError
+from seatrial.planning.search.budget import Budget
+from seatrial.planning.search.planner import PlannedRun
+
+MOST_PLANS = 64
+"""Plans of one sweep; more is a typing mistake, or a script's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One plan of a sweep, or why there is none."""
+
+    title: str
+    """What is different."""
+    run: PlannedRun | None
+    """The planned run."""
+    budget: Budget | None
+    """What it takes."""
+    refusal: str = ""
+    """Why there is no plan."""
+
+
+def refused(title: str, error: FindingsError) -> Variant:
+    """A variant that cannot be planned."""
+    return Variant(title, None, None, error.findings[0].rule)
+
+
+def combinations(what_if: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The overrides of each plan: one value of each key, in every combination."""
+    choices = []
+    for given in what_if:
+        key, equals, values = given.partition("=")
+        options = _split(values)
+        if not equals or not key or not options:
+            raise UsageError(
+                f"--what-if {given!r} does not vary a field. Write --what-if cluster.nodes=2,4,8."
+            )
+        choices.append([f"{key}={value}" for value in options])
+    total = 1
+    for options in choices:
+        total *= len(options)
+    if total > MOST_PLANS:
+        raise UsageError(f"--what-if asks for {total:,} plans; at most {MOST_PLANS} are made.")
+    yield from product(*choices)
+
+
+def _split(values: str) -> list[str]:
+    """The values between commas; those inside brackets do not part."""
+    found, depth, word = [], 0, ""
+    for letter in values:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            found.append(word)
+            word = ""
+        else:
+            word += letter
+    return [value.strip() for value in (*found, word) if value.strip()]
+
+
+def say_variants(variants: Sequence[Variant], header: str) -> None:
+    """Print plans as a table, one a line."""
+    columns = [
+        text(header),
+        name("layout"),
+        number("micro", rank=3),
+        name("recompute", rank=4),
+        number("GiB"),
+        name("fits", rank=2),
+        number("step"),
+        number("tokens/s/GPU"),
+        number("time"),
+        number("cost", rank=1),
+    ]
+    say_table(columns, [_row(variant) for variant in variants])
+
+
+def _row(variant: Variant) -> tuple[str, ...]:
+    """One line of the table."""
+    run, budget = variant.run, variant.budget
+    if run is None or budget is None:
+        return (variant.title, variant.refusal, *[""] * 8)
+    plan, chosen = run.plan, run.chosen
+    if chosen is None:
+        return (variant.title, layout_words(plan.layout), *[""] * 8)
+    return (
+        variant.title,
+        layout_words(plan.layout),
+        str(plan.batch.micro_batch_size),
+        str(plan.recompute),
+        f"{chosen.memory.fullest.total / GIB:.1f}",
+        chosen.memory.verdict.replace("-", " "),
+        duration(chosen.time.total),
+        three(chosen.rate),
+        duration(budget.seconds or 0.0),
+        f"${three(budget.cost.usd)}" if budget.cost else "no price",
+    )
+
+
+def variant_data(variant: Variant) -> dict[str, Any]:
+    """A plan of a sweep as plain data."""
+    run, budget = variant.run, variant.budget
+    if run is None or budget is None:
+        return {"variant": variant.title, "refusal": variant.refusal}
+    chosen = run.chosen
+    return {
+        "variant": variant.title,
+        "layout": layout_words(run.plan.layout),
+        "plan_digest": run.plan.digest,
+        "micro_batch_size": run.plan.batch.micro_batch_size,
+        "recompute": run.plan.recompute,
+        "memory_bytes": chosen.memory.fullest.total if chosen else None,
+        "verdict": chosen.memory.verdict if chosen else None,
+        "step_seconds": chosen.time.total if chosen else None,
+        "tokens_per_second_per_gpu": chosen.rate if chosen else None,
+        "seconds": budget.seconds,
+        "cost_usd": budget.cost.usd if budget.cost else None,
+    }
+
+
+def cost_note(variants: Sequence[Variant]) -> str:
+    """The date of the prices in a table."""
+    dates = {
+        cost_words(variant.budget.cost, "").partition(" at ")[2]
+        for variant in variants
+        if variant.budget is not None and variant.budget.cost is not None
+    }
+    return f"Costs: {'; '.join(sorted(dates))}." if dates else ""

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of a plan as people say them: days, dollars, shares, layouts."""
+
+from seatrial.planning.plan import Plan
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.spec.parallelism import Recompute, Sharding
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+GIB = 1 << 30
+
+SHARDING_WORDS = {
+    Sharding.NONE: "nothing shared out",
+    Sharding.OPTIMIZER: "distributed optimizer",
+    Sharding.FSDP: "fully sharded (fsdp)",
+}
+RECOMPUTE_WORDS = {
+    Recompute.NONE: "no recompute",
+    Recompute.SELECTIVE: "selective recompute",
+    Recompute.FULL: "full recompute",
+}
+
+
+def three(number: float) -> str:
+    """A number with three significant digits and separators: `37,300`, `4.28`."""
+    if number == 0:
+        return "0"
+    shown = float(f"{number:.3g}")
+    if abs(shown) >= 100:
+        return f"{shown:,.0f}"
+    return f"{shown:.1f}" if abs(shown) >= 10 else f"{shown:.2f}"
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit in which a duration is said, as seconds and word."""
+    for size, word in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "min"), (1.0, "s")):
+        if seconds >= 2 * size:
+            return size, word
+    return (1.0, "s") if seconds >= 0.1 else (1e-3, "ms")
+
+
+def duration(seconds: float) -> str:
+    """A duration: `35.4 days`, `95 min`, `0.42 s`."""
+    size, word = unit_of(seconds)
+    return f"{three(seconds / size)} {word}"
+
+
+def duration_with_error(seconds: float, error: float) -> str:
+    """A duration with its error bar in the same unit: `35.4 days ± 2.4`."""
+    size, word = unit_of(seconds)
+    return f"{three(seconds / size)} {word} ± {spread(seconds * error / size)}"
+
+
+def spread(number: float) -> str:
+    """An error bar, with two significant digits."""
+    shown = float(f"{number:.2g}")
+    return f"{shown:,.0f}" if shown >= 10 else f"{shown:.2g}"
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB, with one digit."""
+    return f"{size / GIB:,.1f}"
+
+
+def layout_words(layout: RankLayout) -> str:
+    """The parallel degrees: `tp 4 · pp 1 · dp 4`."""
+    sizes = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
+    more = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
+    more |= {"etp": layout.etp_size}
+    sizes |= {name: size for name, size in more.items() if size > 1}
+    return " · ".join(f"{name} {size:,}" for name, size in sizes.items())
+
+
+def manner(plan: Plan) -> str:
+    """What belongs to the degrees, in words."""
+    words = [SHARDING_WORDS[plan.sharding], RECOMPUTE_WORDS[plan.recompute]]
+    if plan.sequence_parallel:
+        words.insert(0, "sequence parallel")
+    given = plan.spec.parallelism
+    ends = (given.first_stage_layers, given.last_stage_layers)
+    if ends != (None, None):
+        sizes = [len(stage.layers) for stage in plan.stages]
+        words.append(f"layers {sizes[0]} | {sizes[len(sizes) // 2]} each | {sizes[-1]}")
+    return ", ".join(words)

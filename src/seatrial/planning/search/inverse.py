@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The planner's questions turned round: the fewest nodes for a model, the largest model for nodes."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from seatrial.planning.memory.estimate import memory
+from seatrial.planning.memory.parts import Fit
+from seatrial.planning.parameters import total_parameters
+from seatrial.planning.search.candidate import Candidate
+from seatrial.planning.search.find import ANY_BATCH, recomputes, shardings
+from seatrial.planning.search.problem import Problem
+from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.workload import Hardware
+from seatrial.spec.architecture import Architecture
+
+MOST_NODES = 1 << 14
+"""Nodes beyond which nobody is told to buy more."""
+FINEST = 64
+"""Steps of the scale of models between one and twice the parameters, cube-rooted."""
+HEAD_MULTIPLE = 8
+"""Heads of a scaled model are a multiple of this, so that tp within a node divides them."""
+LAYER_MULTIPLE = 4
+"""Layers of a scaled model are a multiple of this, so that pipeline stages divide them."""
+
+
+def fits(problem: Problem, hardware: Hardware) -> bool:
+    """Whether any legal layout fits for certain, in the form that needs least memory."""
+    recompute = recomputes(problem)[-1]
+    for options in shardings(problem):
+        for sharding in options:
+            for shape in shapes(problem, sharding):
+                if shape.layout.vp_size > 1 and problem.given.vp_size == "auto":
+                    continue
+                smallest = next(batches(problem, shape.layout, ANY_BATCH), None)
+                if smallest is None:
+                    continue
+                candidate = Candidate(shape, *smallest, recompute)
+                if memory(problem.workload(candidate, hardware)).verdict is Fit.FITS:
+                    return True
+    return False
+
+
+def fewest_nodes(problem: Problem, hardware: Hardware) -> int | None:
+    """The fewest nodes on which some layout fits; nothing when no reasonable number does."""
+    sizes = [1, *sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)]
+    if _fits_on(problem, hardware, 1):
+        return 1
+    for below, size in pairwise(sizes):
+        if not _fits_on(problem, hardware, size):
+            continue
+        # Between the round numbers there may be a smaller one that divides as well.
+        between = range(below + 1, size) if size <= 256 else ()
+        return next((n for n in between if _fits_on(problem, hardware, n)), size)
+    return None
+
+
+def _fits_on(problem: Problem, hardware: Hardware, nodes: int) -> bool:
+    """Whether the model fits that many nodes."""
+    return fits(replace(problem, world_size=nodes * problem.per_node), hardware)
+
+
+@dataclass(frozen=True, slots=True)
+class LargestModel:
+    """The largest model of a shape that fits the machines."""
+
+    architecture: Architecture
+    """Its dimensions."""
+    parameters: int
+    """Its parameters."""
+
+
+def largest_model(problem: Problem, hardware: Hardware) -> LargestModel | None:
+    """The largest model of the same shape that fits: layers and width grow by the same factor.
+
+    Width of a head, the ratio of the feed-forward block to the width, the ratio of query heads to
+    key heads, the number of experts and the vocabulary stay as they are.
+    """
+    largest = None
+    lower, upper = -12 * FINEST // 4, 16 * FINEST // 4
+    while lower < upper:
+        middle = (lower + upper + 1) // 2
+        model = scaled(problem.model, 2 ** (middle / FINEST))
+        if fits(replace(problem, model=model), hardware):
+            largest, lower = model, middle
+        else:
+            upper = middle - 1
+    if largest is None:
+        return None
+    return LargestModel(largest, total_parameters(largest, largest.vocab_size))
+
+
+def scaled(model: Architecture, factor: float) -> Architecture:
+    """The model with layers and width multiplied, rounded to what divides well."""
+    group = model.heads // model.kv_heads
+    heads = max(1, round(model.heads * factor / HEAD_MULTIPLE)) * HEAD_MULTIPLE
+    ratio = heads / model.heads
+    changes: dict[str, object] = {
+        "layers": max(1, round(model.layers * factor / LAYER_MULTIPLE)) * LAYER_MULTIPLE,
+        "heads": heads,
+        "kv_heads": max(1, heads // group),
+        "hidden_size": round(model.hidden_size * ratio),
+        "ffn_hidden_size": _rounded(model.ffn_hidden_size * ratio),
+    }
+    if model.moe is not None:
+        moe = model.moe.model_dump()
+        moe["expert_ffn_hidden_size"] = _rounded(moe["expert_ffn_hidden_size"] * ratio)
+        shared = moe["shared_expert_ffn_hidden_size"]
+        moe["shared_expert_ffn_hidden_size"] = _rounded(shared * ratio) if shared else 0
+        changes["moe"] = moe
+    return model.replace(**changes)
+
+
+def _rounded(width: float) -> int:
+    """A width that tp within a node divides."""
+    return max(1, round(width / 64)) * 64

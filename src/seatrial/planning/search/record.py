@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A kept plan: what the planner chose, for which spec, facts and constants, under a digest.
+
+A plan that is read back is not believed: the choices in it are resolved again by the same rules,
+and the result must have the digest that was kept.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.hashing import digest
+from seatrial.planning.memory.constants import constants as memory_constants
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import Basis
+from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES, STAGE_ENDS, Choices
+from seatrial.planning.search.problem import STACKS
+from seatrial.planning.timing.constants import table
+from seatrial.spec.run import RunSpec
+
+FORMAT = 1
+"""Version of the file's format."""
+_FIELDS = frozenset((*LAYOUT_FIELDS, *STAGE_ENDS, SAVES))
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Digests of all that a plan depends on; a plan is used until one of them changes."""
+
+    spec: str
+    """What was asked for."""
+    facts: str
+    """The entries of the catalog that it uses."""
+    constants: str
+    """The constants of memory and time."""
+    calibration: str
+    """The user's own measurements."""
+
+    def changed_since(self, earlier: "Inputs") -> list[str]:
+        """What is not as it was, in words."""
+        words = {
+            "spec": "the spec",
+            "facts": "facts of the catalog",
+            "constants": "the planner's constants",
+            "calibration": "the calibration",
+        }
+        pairs = [(words[f.name], f.name) for f in fields(self)]
+        return [word for word, name in pairs if getattr(self, name) != getattr(earlier, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan as it was kept."""
+
+    inputs: Inputs
+    """What it was made from."""
+    choices: Choices
+    """The fields that the planner filled."""
+    plan_digest: str
+    """The digest of the plan."""
+
+
+def inputs_of(spec: RunSpec, basis: Basis, catalog: Catalog, scale: float) -> Inputs:
+    """The digests of what a plan of the spec depends on."""
+    wanted = spec.model_dump(mode="json", by_alias=True)
+    # Words for people change no layout.
+    del wanted["description"]
+    machines = basis.machines
+    names = [(Kind.PROFILES, machines.profile), (Kind.NODE_TYPES, machines.node_type)]
+    if machines.accelerator:
+        names.append((Kind.ACCELERATORS, machines.accelerator))
+    if basis.preset is not None:
+        names.append((Kind.MODELS, basis.preset[0]))
+    if not machines.storage.startswith("claim/"):
+        names.append((Kind.STORAGE, machines.storage))
+    facts = {f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json") for kind, name in names}
+    stack = STACKS[spec.engine.name]
+    constants = {"time": table().version, "memory": asdict(memory_constants(stack))}
+    return Inputs(digest(wanted), digest(facts), digest(constants), digest(scale))
+
+
+def record_text(inputs: Inputs, choices: Choices, plan: Plan) -> str:
+    """The file of a kept plan."""
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "run": plan.spec.name,
+        "inputs": asdict(inputs),
+        "choices": dict(choices),
+        "plan_digest": plan.digest,
+        "plan": plan.to_dict(),
+    }
+    content["digest"] = digest(content)
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_record(text: str) -> KeptPlan | None:
+    """The kept plan in a file; nothing when it is not as it was written."""
+    try:
+        content = json.loads(text)
+        kept = content.pop("digest")
+        if content["format"] != FORMAT or digest(content) != kept:
+            return None
+        choices = _choices(content["choices"])
+        return KeptPlan(Inputs(**content["inputs"]), choices, content["plan_digest"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _choices(given: Mapping[str, Any]) -> Choices:
+    """The choices, refused when they name a field that the planner never fills."""
+    for field, value in given.items():
+        if field not in _FIELDS or not isinstance(value, int | str):
+            raise ValueError(field)
+    return dict(given)

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The plan that a run keeps beside its spec: made once, used by every command until it is stale."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.errors import FindingsError
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import basis
+from seatrial.planning.search.fill import Choices
+from seatrial.planning.search.planner import PlannedRun, plan_run, plan_with
+from seatrial.planning.search.record import Inputs, inputs_of, read_record, record_text
+from seatrial.spec.loader import LoadedSpec
+
+Tell = Callable[[str], None]
+"""Told what a person should know, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is kept beside a spec."""
+
+    inputs: Inputs
+    """What a plan of the spec depends on now."""
+    choices: Choices | None
+    """The choices that are kept, when they still hold."""
+    news: str
+    """Why they do not, in a sentence; empty when they do, or when nothing is kept."""
+
+
+def plan_file(spec_file: Path, name: str) -> Path:
+    """Where the plan of a run is kept."""
+    return spec_file.parent / ".seatrial" / name / "plan.json"
+
+
+def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path, scale: float = 1.0) -> Found:
+    """The kept choices of a spec, if nothing that they depend on has changed."""
+    inputs = inputs_of(loaded.spec, basis(loaded, catalog), catalog, scale)
+    file = plan_file(spec_file, loaded.spec.name)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    if not text:
+        return Found(inputs, None, "")
+    kept = read_record(text)
+    if kept is None:
+        return Found(inputs, None, f"Planned again: {file} is not as it was written.")
+    if kept.inputs != inputs:
+        changed = ", ".join(inputs.changed_since(kept.inputs))
+        return Found(inputs, None, f"Planned again: {changed} changed since {file} was written.")
+    if _digest(loaded, catalog, kept.choices) != kept.plan_digest:
+        return Found(inputs, None, f"Planned again: {file} does not follow from its spec.")
+    return Found(inputs, kept.choices, "")
+
+
+def _digest(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> str:
+    """The digest of the plan that choices lead to; empty when they lead to none."""
+    try:
+        return plan_with(loaded, catalog, choices).digest
+    except (FindingsError, ValueError, TypeError):
+        return ""
+
+
+def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
+    """Write the plan beside its spec; why not, in words, when that cannot be."""
+    file = plan_file(spec_file, run.plan.spec.name)
+    beside = file.with_name(f".plan.json.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(record_text(inputs, run.choices, run.plan), encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        return f"{file} cannot be written: {error.strerror}"
+    return ""
+
+
+def plan_of(
+    loaded: LoadedSpec, catalog: Catalog, spec_file: Path, tell: Tell | None, *, keep: bool
+) -> Plan:
+    """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
+    found = find(loaded, catalog, spec_file)
+    if found.choices is not None:
+        return plan_with(loaded, catalog, found.choices)
+    if found.news and tell is not None:
+        tell(found.news)
+    run = plan_run(loaded, catalog)
+    if keep:
+        write(found.inputs, run, spec_file)
+    return run.plan
