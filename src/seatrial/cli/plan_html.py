@@ -96,7 +96,9 @@ def _memory(chosen: Priced) -> str:
         )
         for stage in shown
     ]
-    picture = stacked(bars, names, room, f"{gib(room)} GiB of {chosen.workload.hardware.accelerator}")
+    picture = stacked(
+        bars, names, room, f"{gib(room)} GiB of {chosen.workload.hardware.accelerator}"
+    )
     left_out = len(need.stages) - len(shown)
     note = f'<p class="note">{left_out} stages between are not drawn.</p>' if left_out else ""
     return f"<h2>Memory of each stage: {need.verdict}</h2>{legend(names)}{picture}{note}"
@@ -116,7 +118,9 @@ def _step(chosen: Priced) -> str:
         for part, seconds in sorted(time.parts.items(), key=lambda item: -item[1])
         if seconds
     )
-    return f"<h2>Time of a step: {duration(time.total)}</h2>{legend(names)}{picture}<dl>{numbers}</dl>"
+    return (
+        f"<h2>Time of a step: {duration(time.total)}</h2>{legend(names)}{picture}<dl>{numbers}</dl>"
+    )
 
 
 def _schedule(chosen: Priced) -> str:

@@ -21,7 +21,7 @@ from seatrial.planning.cost import Cost
 from seatrial.planning.memory.parts import StageMemory
 from seatrial.planning.plan import Origin
 from seatrial.planning.search.budget import Budget
-from seatrial.planning.search.explain import why
+from seatrial.planning.search.explain import percent, why
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.timing.parts import TimePart
@@ -137,8 +137,8 @@ def _step(chosen: Priced, error: float) -> Iterator[tuple[str, str]]:
     peak = chosen.workload.hardware.peak_flops
     yield (
         "",
-        f"{three(time.flops_per_gpu / 1e12)} TFLOP/s a GPU, {time.flops_per_gpu / peak:.0%} of "
-        f"peak · {three(chosen.rate)} tokens/s a GPU",
+        f"{three(time.flops_per_gpu / 1e12)} TFLOP/s a GPU, {percent(time.flops_per_gpu / peak)} "
+        f"of peak · {three(chosen.rate)} tokens/s a GPU",
     )
 
 
@@ -147,7 +147,7 @@ def time_parts(chosen: Priced) -> str:
     total = chosen.time.total
     parts = sorted(chosen.time.parts.items(), key=lambda item: -item[1])
     return " · ".join(
-        f"{TIME_WORDS.get(part, part)} {seconds / total:.0%}".replace("%", " %")
+        f"{TIME_WORDS.get(part, part)} {percent(seconds / total)}"
         for part, seconds in parts
         if seconds / total >= SMALL_PART
     )
@@ -187,6 +187,7 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
         yield "why", "; ".join(said) + "."
     yield (
         "tested",
-        f"step time {run.constants.error:.0%} off in the median ({run.constants.provenance}); "
-        f"memory within {run.chosen.memory.error:.0%} in nine of ten published runs",
+        f"step time {percent(run.constants.error)} off in the median "
+        f"({run.constants.provenance}); memory within {percent(run.chosen.memory.error)} in nine "
+        "of ten published runs",
     )

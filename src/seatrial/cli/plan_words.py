@@ -5,6 +5,7 @@
 from seatrial.planning.plan import Plan
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.units import format_count
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 GIB = 1 << 30
@@ -22,9 +23,11 @@ RECOMPUTE_WORDS = {
 
 
 def three(number: float) -> str:
-    """A number with three significant digits and separators: `37,300`, `4.28`."""
+    """A number with three significant digits and separators: `37,300`, `4.28`, `12.3 M`."""
     if number == 0:
         return "0"
+    if number >= 1e6:
+        return format_count(round(number))
     shown = float(f"{number:.3g}")
     if abs(shown) >= 100:
         return f"{shown:,.0f}"

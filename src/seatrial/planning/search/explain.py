@@ -54,10 +54,14 @@ def loss(chosen: Priced, other: Priced) -> str:
     name = named(other.candidate)
     if abs(share) < WITHIN_NOISE:
         return f"{name} is as fast"
-    word, slower, faster = "loses", other, chosen
     if share > 0:
-        word, slower, faster = "gains", chosen, other
-    return f"{name} {word} {abs(share):.0%} {'to' if share < 0 else 'by less of'} {cause(slower, faster)}"
+        return f"{name} gains {percent(share)} by less of {cause(chosen, other)}"
+    return f"{name} loses {percent(-share)} to {cause(other, chosen)}"
+
+
+def percent(share: float) -> str:
+    """A share as people write it: `9 %`."""
+    return f"{100 * share:.0f} %"
 
 
 def cause(slower: Priced, faster: Priced) -> str:

@@ -98,5 +98,5 @@ def filled(loaded: LoadedSpec, choices: Choices) -> LoadedSpec:
 def _typed(key: str, value: Choice) -> Any:
     """The value in the type of its field; raises ValueError for a word that is none."""
     if key == "sharding":
-        return Sharding(value)
-    return Recompute(value) if key == "recompute" else value
+        return Sharding(str(value))
+    return Recompute(str(value)) if key == "recompute" else value

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The planner's questions turned round: the fewest nodes for a model, the largest model for nodes."""
+"""The questions turned round: the fewest nodes for a model, the largest model for the nodes."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -28,7 +28,6 @@ from seatrial.planning.search.refuse import refuse_illegal, refuse_too_large
 from seatrial.planning.search.saves import save_interval
 from seatrial.planning.timing.constants import Constants, constants_for
 from seatrial.planning.timing.step_time import step_time
-from seatrial.planning.workload import Hardware
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import ParallelismSpec
 from seatrial.spec.scalars import AUTO
@@ -90,12 +89,13 @@ def constants_of(problem: Problem, scale: float) -> Constants | None:
 
 def _searched(problem: Problem, constants: Constants | None, *, free: bool) -> Outcome | None:
     """The search; with every field `auto` where the spec leaves none to it."""
-    if problem.hardware is None or constants is None:
+    hardware = problem.hardware
+    if hardware is None or constants is None:
         return None
     if free:
         given = ParallelismSpec(etp_size=problem.given.etp_size)
         problem = replace(problem, given=given, micro_batch_size=AUTO)
-    return search(problem, problem.hardware, constants)
+    return search(problem, hardware, constants)
 
 
 def _chosen(

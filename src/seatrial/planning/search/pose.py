@@ -58,7 +58,9 @@ def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> H
     if not machines.accelerator:
         return None
     node = catalog.node_type(machines.node_type)
-    return hardware(machines.accelerator, catalog.accelerator(machines.accelerator), node, precision)
+    return hardware(
+        machines.accelerator, catalog.accelerator(machines.accelerator), node, precision
+    )
 
 
 def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) -> Hardware:

@@ -76,7 +76,9 @@ def inputs_of(spec: RunSpec, basis: Basis, catalog: Catalog, scale: float) -> In
         names.append((Kind.MODELS, basis.preset[0]))
     if not machines.storage.startswith("claim/"):
         names.append((Kind.STORAGE, machines.storage))
-    facts = {f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json") for kind, name in names}
+    facts = {
+        f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json") for kind, name in names
+    }
     stack = STACKS[spec.engine.name]
     constants = {"time": table().version, "memory": asdict(memory_constants(stack))}
     return Inputs(digest(wanted), digest(facts), digest(constants), digest(scale))

@@ -20,8 +20,10 @@ from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
 from seatrial.spec.scalars import AUTO
 
-LARGEST_MICRO_BATCH = 64
+LARGEST_MICRO_BATCH = 128
 """Sequences; no published run of the back-test has a larger micro batch."""
+LEAST_CONTEXT = 4096
+"""Tokens that a rank keeps of a cut sequence; no published timing has fewer to price it by."""
 Ends = tuple[int | None, int | None]
 
 
@@ -73,7 +75,8 @@ def _context_parallel_sizes(problem: Problem, tp: int) -> list[int]:
     ranks = problem.world_size // tp
     whole = problem.engine is not EngineName.MEGATRON
     powers = [1 << n for n in range(problem.sequence_length.bit_length())]
-    possible = [1] if whole else [n for n in powers if ranks % n == 0]
+    fine = [n for n in powers if n == 1 or problem.sequence_length // n >= LEAST_CONTEXT]
+    possible = [1] if whole else fine
     return [cp for cp in _chosen(problem.given.cp_size, possible) if ranks % cp == 0]
 
 
