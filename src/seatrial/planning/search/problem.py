@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from seatrial.planning.parameters import VOCAB_MULTIPLE, padded_vocab_size
+from seatrial.planning.parameters import VOCAB_MULTIPLE, active_parameters, padded_vocab_size
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.search.candidate import Candidate
 from seatrial.planning.workload import Hardware, Workload
@@ -46,6 +46,14 @@ class Problem:
     """The GPUs and what joins them; nothing on a host without any."""
     hidden_dropout: bool = False
     """Whether there is dropout on the residual stream."""
+
+    @property
+    def output_layers(self) -> float:
+        """How many layers cost as much as the logits, by their products."""
+        model = self.model
+        layer = active_parameters(model, 0) / model.layers
+        attention = self.sequence_length * model.heads * model.head_dim
+        return model.hidden_size * model.vocab_size / (layer + attention)
 
     def padded_vocab(self, tp_size: int) -> int:
         """The vocabulary as the engine pads it; LLM Foundry takes it as it is."""

@@ -142,49 +142,50 @@ def _staged(
 ) -> Iterator[Shape]:
     """A layout with each way to share out its layers."""
     given = problem.given
-    ends = (given.first_stage_layers, given.last_stage_layers)
+    ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
     # Ends that nobody asked for are chosen only where the number of stages is.
-    free = given.pp_size == AUTO and ends == (None, None)
-    for own, stages in _stagings(problem.model.layers, layout.pp_size, given.vp_size, ends, free):
-        chunked = replace(layout, vp_size=len(stages[0].chunks))
-        yield Shape(chunked, stages, *own, split, sharding)
+    if given.pp_size == AUTO and ends == [(None, None)]:
+        ends = stage_ends(problem.model.layers, layout.pp_size, problem.output_layers)
+    for own in ends:
+        for stages in _stagings(problem.model.layers, layout.pp_size, given.vp_size, own):
+            chunked = replace(layout, vp_size=len(stages[0].chunks))
+            yield Shape(chunked, stages, *own, split, sharding)
 
 
 @cache
-def _stagings(
-    layers: int, pp: int, vp: int | str, ends: Ends, free: bool
-) -> list[tuple[Ends, tuple[Stage, ...]]]:
-    """Every legal way to share out layers over stages and chunks, the fewest chunks first."""
-    found = []
-    for own in _stage_ends(layers, pp) if free else [ends]:
-        spec = ParallelismSpec(first_stage_layers=own[0], last_stage_layers=own[1])
-        whole = layout_rules.check_stages(Probe(), layers, pp, 1, spec)
-        if not whole:
-            continue
-        share = min(len(stage.chunks[0]) for stage in whole)
-        for chunks in _chosen(vp, divisors(share, share) if pp > 1 else [1]):
-            stages = layout_rules.check_stages(Probe(), layers, pp, chunks, spec)
-            if stages:
-                found.append((own, stages))
-    return found
+def _stagings(layers: int, pp: int, vp: int | str, ends: Ends) -> list[tuple[Stage, ...]]:
+    """Every legal way to cut stages into chunks, the fewest chunks first."""
+    spec = ParallelismSpec(first_stage_layers=ends[0], last_stage_layers=ends[1])
+    whole = layout_rules.check_stages(Probe(), layers, pp, 1, spec)
+    if not whole:
+        return []
+    share = min(len(stage.chunks[0]) for stage in whole)
+    cuts = _chosen(vp, divisors(share, share) if pp > 1 else [1])
+    cut = (layout_rules.check_stages(Probe(), layers, pp, chunks, spec) for chunks in cuts)
+    return [stages for stages in cut if stages]
 
 
-def _stage_ends(layers: int, pp: int) -> list[Ends]:
-    """The sizes of the first and last stage to try: even ones, else smaller ends.
+@cache
+def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
+    """The sizes of the first and last stage to try: even ones, and those that balance the output.
 
-    The ends also carry the embedding and the loss, so they get fewer layers than the rest.
+    The slowest stage sets the pace, and the last one also computes the logits, which cost as much
+    as `output_layers`. Of all sizes that leave equal stages between, the best balanced is tried
+    where it is better than even ones.
     """
-    if layers % pp == 0:
-        return [(None, None)]
-    share = -(-layers // pp)
-    tried: list[Ends] = []
-    last = layers - share * (pp - 1)
-    if last > 0:
-        tried.append((None, last))
-    both = layers - share * (pp - 2)
-    if pp > 2 and both > 1:
-        tried.append((both - both // 2, both // 2))
-    return tried
+    even: list[Ends] = [(None, None)] if layers % pp == 0 else []
+    if pp == 1:
+        return even
+    best, pace = None, layers / pp + output_layers if even else float("inf")
+    for middle in range(1, layers + 1) if pp > 2 else (0,):
+        both = layers - middle * (pp - 2)
+        if both < 2:
+            break
+        last = min(max(1, round((both - output_layers) / 2)), both - 1)
+        slowest = max(middle, both - last, last + output_layers)
+        if slowest < pace:
+            best, pace = (both - last, last), slowest
+    return [*even, best] if best else even
 
 
 def batches(problem: Problem, layout: RankLayout, tolerance: float) -> Iterator[tuple[int, int]]:
