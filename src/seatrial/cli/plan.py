@@ -3,6 +3,7 @@
 """`seatrial plan`: layout, memory, time, cost and checkpoints of a run, and why."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, FindingsError
 from seatrial.findings import has_errors
 from seatrial.planning.search.budget import budget_of
+from seatrial.planning.search.inverse import limits_of
 from seatrial.planning.search.planner import PlannedRun, plan_run
 from seatrial.planning.search.verdicts import verdicts
 from seatrial.runs.kept_plan import find, plan_file, write
@@ -50,6 +52,13 @@ Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Write the plan with pictures as one HTML file."),
 ]
+Limits = Annotated[
+    bool,
+    typer.Option("--limits", help="Also find the fewest nodes, and the largest model, that fit."),
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Search anew, though the kept plan still holds.")
+]
 
 
 @app.command()
@@ -59,6 +68,8 @@ def command(
     compare: Compare = None,
     what_if: WhatIf = None,
     html: Html = None,
+    limits: Limits = False,
+    again: Again = False,
     as_json: Json = False,
 ) -> None:
     """Find the fastest layout that fits; show its memory, time and cost, and why it won.
@@ -73,7 +84,9 @@ def command(
             variants.append(_variant(file, [*given, *more], " ".join(more), catalog))
         _say_table(variants, "spec" if compare else "what if", as_json=as_json)
         return
-    page = _page(file, given, catalog)
+    page = _page(file, given, catalog, again=again)
+    if limits and page.run.problem.hardware is not None:
+        page = replace(page, limits=limits_of(page.run.problem, page.run.problem.hardware))
     if html is not None:
         write_new(html, html_page(page), force=True)
     if as_json:
@@ -89,13 +102,13 @@ def command(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _page(file: Path, overrides: Sequence[str], catalog: Catalog) -> Page:
+def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool) -> Page:
     """Plan the run; the plan is kept unless the call changes the spec."""
     loaded = load_checked(file, overrides)
     found = find(loaded, catalog, file)
-    run = plan_run(loaded, catalog, kept=found.choices)
+    run = plan_run(loaded, catalog, kept=None if again else found.choices)
     refuse_unsupported(loaded, run.plan)
-    if found.news:
+    if found.news and not overrides:
         say_error(found.news)
     place = plan_file(file, run.plan.spec.name)
     kept = f"{place}, {run.plan.digest[:19]}"

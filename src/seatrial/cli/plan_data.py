@@ -8,7 +8,9 @@ from typing import Any
 from seatrial.cli.plan_page import Page
 from seatrial.planning.memory.parts import Memory
 from seatrial.planning.search.explain import named, why
+from seatrial.planning.search.inverse import Limits
 from seatrial.planning.search.outcome import Lacking, Priced
+from seatrial.planning.search.saves import Saves
 
 
 def page_data(page: Page) -> dict[str, Any]:
@@ -25,6 +27,8 @@ def page_data(page: Page) -> dict[str, Any]:
             "node_hours": budget.node_hours,
             "cost": asdict(budget.cost) if budget.cost else None,
         },
+        "saves": _saves(budget.saves) if budget.saves else None,
+        "limits": _limits(page.limits) if page.limits else None,
         "search": None,
         "findings": [finding.to_dict() for finding in page.findings],
     }
@@ -46,6 +50,31 @@ def page_data(page: Page) -> dict[str, Any]:
             "do_not_fit": [_lacking(found) for found in outcome.lacking],
         }
     return data
+
+
+def _saves(saves: Saves) -> dict[str, Any]:
+    """The checkpoints; times in seconds, sizes in bytes."""
+    return asdict(saves.budget) | {
+        "tier": saves.tier,
+        "tier_assumed": saves.assumed,
+        "write_seconds_by_tier": saves.write_seconds,
+        "seconds_between_failures": saves.between_failures,
+        "failure_rate": asdict(saves.rate),
+    }
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    """The fewest nodes and the largest model."""
+    largest = limits.largest_model
+    return {
+        "fewest_nodes": limits.fewest_nodes,
+        "largest_model": None
+        if largest is None
+        else {
+            "parameters": largest.parameters,
+            "dimensions": largest.architecture.model_dump(mode="json"),
+        },
+    }
 
 
 def estimate_data(chosen: Priced) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from seatrial.cli.output import say, say_text
 from seatrial.cli.plan_picture import bar, caption, node_pictures
 from seatrial.cli.plan_words import (
     GIB,
+    TIB,
+    duration,
     duration_with_error,
     gib,
     layout_words,
@@ -21,7 +23,8 @@ from seatrial.planning.cost import Cost
 from seatrial.planning.memory.parts import StageMemory
 from seatrial.planning.plan import Origin
 from seatrial.planning.search.budget import Budget
-from seatrial.planning.search.explain import percent, why
+from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
+from seatrial.planning.search.inverse import Limits
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.timing.parts import TimePart
@@ -58,6 +61,8 @@ class Page:
     """The next command."""
     findings: tuple[Finding, ...] = ()
     """What speaks against the plan."""
+    limits: Limits | None = None
+    """The fewest nodes and the largest model, where they were asked for."""
 
 
 def say_page(page: Page) -> None:
@@ -99,6 +104,8 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
         yield from _step(run.chosen, run.constants.error)
     yield "length", _length(page)
     yield from _saves(page)
+    if page.limits is not None:
+        yield "limits", limit_words(page)
     yield from _reasons(page)
     yield "kept", page.kept
     yield "next", page.command
@@ -142,6 +149,19 @@ def _step(chosen: Priced, error: float) -> Iterator[tuple[str, str]]:
     )
 
 
+def _better(page: Page, best: Priced) -> str:
+    """What the planner would choose over a layout that was given or kept."""
+    run = page.run
+    if run.chosen is None:
+        return ""
+    gain = percent(best.rate / run.chosen.rate - 1)
+    words = f"{named(best.candidate)}, micro batch {best.candidate.micro_batch_size}, recompute "
+    words += f"{best.candidate.recompute}"
+    if run.searched:
+        return f"Kept from an earlier plan; a new search prefers {words}: {gain} faster (--again)."
+    return f"Left to the planner (auto), it would be {words}: {gain} faster."
+
+
 def time_parts(chosen: Priced) -> str:
     """The parts of a step as shares, the largest first."""
     total = chosen.time.total
@@ -173,8 +193,54 @@ def cost_words(cost: Cost | None, node_type: str) -> str:
 
 
 def _saves(page: Page) -> Iterator[tuple[str, str]]:
-    """How often, how large, how long."""
-    yield "saves", f"every {page.run.plan.save_every_steps:,} steps"
+    """How often, how large, how long on each tier, and what is lost."""
+    every, saves = page.run.plan.save_every_steps, page.budget.saves
+    if saves is None or page.run.chosen is None:
+        yield "saves", f"every {every:,} steps"
+        return
+    budget = saves.budget
+    reason = f"one failure in {duration(saves.between_failures)}"
+    if page.run.plan.origins.get("checkpoints.every_steps") is Origin.PLANNER:
+        reason = f"best for {reason}"
+    parts = [f"every {duration(every * page.run.chosen.time.total)} ({every:,} steps; {reason})"]
+    parts.append(f"{three(budget.size / 1e9)} GB")
+    if budget.write_seconds is not None:
+        parts.append(f"{duration(budget.write_seconds)} to {saves.tier}")
+    if budget.lost is not None:
+        lost = percent_of(budget.lost.total)
+        parts.append(f"{lost} of the time lost to saves and failures")
+    parts.append(f"{three(budget.capacity / TIB)} TiB kept")
+    yield "saves", " · ".join(parts)
+    others = [
+        f"{tier} {duration(seconds)}"
+        for tier, seconds in saves.write_seconds.items()
+        if seconds is not None
+    ]
+    if others:
+        yield "", f"a save, on the smallest volume: {' · '.join(others)}"
+
+
+def percent_of(share: float) -> str:
+    """A small share with one digit: `0.4 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def limit_words(page: Page) -> str:
+    """The fewest nodes, and the largest model of the same shape."""
+    limits, machines = page.limits, page.run.plan.machines
+    if limits is None:
+        return ""
+    nodes = "no number of nodes fits"
+    if limits.fewest_nodes is not None:
+        nodes = f"fits {limits.fewest_nodes:,} × {machines.node_type} and more"
+    largest = limits.largest_model
+    if largest is None:
+        return nodes
+    shape = f"{largest.architecture.layers} layers × {largest.architecture.hidden_size:,}"
+    return (
+        f"{nodes}; on these {machines.nodes:,}, a model of this shape fits up to "
+        f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike)"
+    )
 
 
 def _reasons(page: Page) -> Iterator[tuple[str, str]]:
@@ -185,6 +251,9 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
     said = why(run.chosen, run.outcome)
     if said:
         yield "why", "; ".join(said) + "."
+    best = run.outcome.best
+    if best is not None and best.rate > run.chosen.rate * (1 + WITHIN_NOISE):
+        yield "", _better(page, best)
     yield (
         "tested",
         f"step time {percent(run.constants.error)} off in the median "

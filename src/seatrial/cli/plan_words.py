@@ -9,6 +9,7 @@ from seatrial.units import format_count
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 GIB = 1 << 30
+TIB = 1 << 40
 
 SHARDING_WORDS = {
     Sharding.NONE: "nothing shared out",

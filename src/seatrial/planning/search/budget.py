@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.cost import HOUR, Cost, cost_of
 from seatrial.planning.search.planner import PlannedRun
+from seatrial.planning.search.saves import Saves, saves_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Budget:
     """Hours of all nodes together."""
     cost: Cost | None
     """What they cost; nothing where no price is known."""
+    saves: Saves | None = None
+    """What its checkpoints take; nothing on a host without GPUs."""
 
 
 def budget_of(run: PlannedRun, catalog: Catalog) -> Budget:
@@ -31,4 +34,5 @@ def budget_of(run: PlannedRun, catalog: Catalog) -> Budget:
     seconds = run.chosen.time.total * run.plan.length.steps
     cost = cost_of(catalog.node_type(machines.node_type), machines.nodes, seconds)
     node_hours = seconds / HOUR * machines.nodes
-    return Budget(seconds, run.constants.error, node_hours, cost)
+    saves = saves_of(run.plan, run.chosen, catalog)
+    return Budget(seconds, run.constants.error, node_hours, cost, saves)

@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import lcm
 
 from seatrial.planning.memory.estimate import memory
 from seatrial.planning.memory.parts import Fit
@@ -14,11 +15,14 @@ from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.workload import Hardware
 from seatrial.spec.architecture import Architecture
+from seatrial.spec.scalars import AUTO
 
 MOST_NODES = 1 << 14
 """Nodes beyond which nobody is told to buy more."""
 FINEST = 64
-"""Steps of the scale of models between one and twice the parameters, cube-rooted."""
+"""Steps between a model and one of twice its width."""
+SMALLEST, LARGEST = -3, 4
+"""The models that are tried, as powers of two of the width."""
 HEAD_MULTIPLE = 8
 """Heads of a scaled model are a multiple of this, so that tp within a node divides them."""
 LAYER_MULTIPLE = 4
@@ -31,7 +35,7 @@ def fits(problem: Problem, hardware: Hardware) -> bool:
     for options in shardings(problem):
         for sharding in options:
             for shape in shapes(problem, sharding):
-                if shape.layout.vp_size > 1 and problem.given.vp_size == "auto":
+                if shape.layout.vp_size > 1 and problem.given.vp_size == AUTO:
                     continue
                 smallest = next(batches(problem, shape.layout, ANY_BATCH), None)
                 if smallest is None:
@@ -74,11 +78,11 @@ class LargestModel:
 def largest_model(problem: Problem, hardware: Hardware) -> LargestModel | None:
     """The largest model of the same shape that fits: layers and width grow by the same factor.
 
-    Width of a head, the ratio of the feed-forward block to the width, the ratio of query heads to
-    key heads, the number of experts and the vocabulary stay as they are.
+    Width of a head, the ratio of the feed-forward block to the width, key heads that queries
+    share, the number of experts and the vocabulary stay as they are.
     """
     largest = None
-    lower, upper = -12 * FINEST // 4, 16 * FINEST // 4
+    lower, upper = SMALLEST * FINEST, LARGEST * FINEST
     while lower < upper:
         middle = (lower + upper + 1) // 2
         model = scaled(problem.model, 2 ** (middle / FINEST))
@@ -91,15 +95,31 @@ def largest_model(problem: Problem, hardware: Hardware) -> LargestModel | None:
     return LargestModel(largest, total_parameters(largest, largest.vocab_size))
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What fits, seen from both sides."""
+
+    fewest_nodes: int | None
+    """The fewest nodes on which the model fits."""
+    largest_model: LargestModel | None
+    """The largest model of the same shape that fits the nodes."""
+
+
+def limits_of(problem: Problem, hardware: Hardware) -> Limits:
+    """The fewest nodes and the largest model, with the fields that are given kept."""
+    return Limits(fewest_nodes(problem, hardware), largest_model(problem, hardware))
+
+
 def scaled(model: Architecture, factor: float) -> Architecture:
     """The model with layers and width multiplied, rounded to what divides well."""
-    group = model.heads // model.kv_heads
-    heads = max(1, round(model.heads * factor / HEAD_MULTIPLE)) * HEAD_MULTIPLE
+    grouped = model.kv_heads < model.heads
+    unit = lcm(HEAD_MULTIPLE, model.kv_heads) if grouped else HEAD_MULTIPLE
+    heads = max(1, round(model.heads * factor / unit)) * unit
     ratio = heads / model.heads
     changes: dict[str, object] = {
         "layers": max(1, round(model.layers * factor / LAYER_MULTIPLE)) * LAYER_MULTIPLE,
         "heads": heads,
-        "kv_heads": max(1, heads // group),
+        "kv_heads": model.kv_heads if grouped else heads,
         "hidden_size": round(model.hidden_size * ratio),
         "ffn_hidden_size": _rounded(model.ffn_hidden_size * ratio),
     }

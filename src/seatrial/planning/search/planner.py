@@ -5,10 +5,9 @@
 from dataclasses import dataclass, replace
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.length import run_length
 from seatrial.planning.memory.estimate import every_stage
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import Basis, basis, resolve
+from seatrial.planning.resolve import basis, resolve
 from seatrial.planning.search.candidate import Candidate, Shape
 from seatrial.planning.search.fill import (
     LAYOUT_FIELDS,
@@ -72,7 +71,7 @@ def plan_run(
         choices = choices_of(candidate, loaded.spec)
     chosen_layout = filled(loaded, choices)
     if SAVES in auto_fields(chosen_layout.spec):
-        choices[SAVES] = _saves(chosen_layout, found, catalog, problem, constants)
+        choices[SAVES] = _saves(chosen_layout, catalog, problem, constants)
     plan = plan_with(loaded, catalog, choices)
     chosen = priced(plan, problem, constants)
     return PlannedRun(plan, choices, problem, chosen, constants, outcome, searched)
@@ -115,17 +114,11 @@ def _chosen(
 
 
 def _saves(
-    loaded: LoadedSpec,
-    found: Basis,
-    catalog: Catalog,
-    problem: Problem,
-    constants: Constants | None,
+    loaded: LoadedSpec, catalog: Catalog, problem: Problem, constants: Constants | None
 ) -> int:
     """Steps between saves, for a spec whose layout is decided."""
-    training = loaded.spec.training
-    length = run_length(training, int(training.global_batch_size), found.sequence_length)
-    # The plan needs some interval before the best one is known; a save at the end is always legal.
-    provisional = resolve(filled(loaded, {SAVES: max(1, length.steps)}), catalog)
+    # The plan needs some interval before the best one is known; 1 is always legal.
+    provisional = resolve(filled(loaded, {SAVES: 1}), catalog)
     return save_interval(provisional, priced(provisional, problem, constants), catalog)
 
 
