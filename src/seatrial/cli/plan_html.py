@@ -4,9 +4,9 @@
 
 from html import escape
 
-from seatrial.cli.plan_page import Page, head_words, page_lines
+from seatrial.cli.plan_page import Page, head_words, page_lines, percent_of
 from seatrial.cli.plan_svg import Bar, Box, Piece, legend, stacked, timeline
-from seatrial.cli.plan_words import duration, gib
+from seatrial.cli.plan_words import duration, duration_with_error, gib
 from seatrial.planning.memory.parts import MemoryPart
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.schedule import schedule
@@ -16,8 +16,11 @@ MOST_STAGES = 16
 """Stages that are drawn; of more, evenly spaced ones."""
 MOST_SCHEDULE_STAGES = 8
 """Rows of the schedule."""
-MOST_MICRO_BATCHES = 12
-"""Micro batches of the schedule, in plain stages; more would be too small to see."""
+MOST_ROUNDS = 2
+"""Micro batches of the schedule, in multiples of its stages; more would be too small to see."""
+
+SMALLEST_SHARE = 0.0005
+"""Parts of a step below this share are left out of the list."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --paper: #ffffff;
@@ -32,16 +35,18 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 900px; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.4em; margin-bottom: 0; } h2 { font-size: 1.05em; margin: 2em 0 .5em; }
 .head, .note { color: var(--soft); } dl { display: grid; grid-template-columns: 6em 1fr;
-  gap: .3em 1em; } dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+  gap: .3em 1em; } dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere;
+  white-space: pre-wrap; } .head { white-space: pre-wrap; }
 svg { width: 100%; height: auto; display: block; } text { font-size: 13px; fill: var(--ink); }
 text.note { fill: var(--soft); } text.end { text-anchor: end; }
 text.inside { text-anchor: middle; font-size: 11px; fill: var(--inside); }
+line.error { stroke: var(--ink); stroke-width: 1.5; }
 line.limit { stroke: var(--limit); stroke-width: 1.5; stroke-dasharray: 4 3; }
 rect.c0 { fill: var(--p0); } rect.c1 { fill: var(--p1); } rect.c2 { fill: var(--p2); }
 rect.c3 { fill: var(--p3); } rect.c4 { fill: var(--p4); } rect.c5 { fill: var(--p5); }
 rect.c6 { fill: var(--p6); } rect.c7 { fill: var(--p7); } rect.c8 { fill: var(--p8); }
 rect.c9 { fill: var(--p9); } rect.forward { fill: var(--forward); }
-rect.backward { fill: var(--backward); }
+rect.backward { fill: var(--backward); } rect.odd { opacity: .65; }
 .legend { display: flex; flex-wrap: wrap; gap: .2em 1.2em; margin: .5em 0; font-size: .9em; }
 .legend i { display: inline-block; width: .9em; height: .9em; margin-right: .4em;
   vertical-align: -.1em; }
@@ -61,11 +66,11 @@ def html_page(page: Page) -> str:
         f'<html lang="en"><head><meta charset="utf-8"><title>{name}: plan</title>',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{STYLE}</style></head><body>",
-        f'<h1>{name}</h1><p class="head">{escape(head_words(page))}</p>',
+        f'<h1>{name}</h1><p class="head">{escape(head_words(page, name=False))}</p>',
         _facts(page),
     ]
     if page.run.chosen is not None:
-        parts += [_memory(page.run.chosen), _step(page.run.chosen), _schedule(page.run.chosen)]
+        parts += [_memory(page.run.chosen), _step(page), _schedule(page.run.chosen)]
     return "\n".join([*parts, "</body></html>"]) + "\n"
 
 
@@ -93,6 +98,7 @@ def _memory(chosen: Priced) -> str:
                 for part, size in stage.parts.items()
             ],
             f"{gib(stage.total)} GiB ± {gib(stage.total * need.error)}",
+            stage.total * need.error,
         )
         for stage in shown
     ]
@@ -104,23 +110,28 @@ def _memory(chosen: Priced) -> str:
     return f"<h2>Memory of each stage: {need.verdict}</h2>{legend(names)}{picture}{note}"
 
 
-def _step(chosen: Priced) -> str:
+def _step(page: Page) -> str:
     """The parts of a step as one stacked bar, and as numbers."""
-    time = chosen.time
+    if page.run.chosen is None or page.run.constants is None:
+        return ""
+    time, error = page.run.chosen.time, page.run.constants.error
     names = [str(part) for part in TimePart]
     pieces = [
-        Piece(str(part), seconds, f"{part}: {duration(seconds)}, {seconds / time.total:.1%}")
+        Piece(
+            str(part), seconds, f"{part}: {duration(seconds)}, {percent_of(seconds / time.total)}"
+        )
         for part, seconds in time.parts.items()
     ]
-    picture = stacked([Bar("step", pieces, duration(time.total))], names, time.total)
+    words = duration_with_error(time.total, error)
+    bar = Bar("step", pieces, words, time.total * error)
+    picture = stacked([bar], names, time.total)
     numbers = "".join(
-        f"<dt>{seconds / time.total:.1%}</dt><dd>{escape(str(part))}, {duration(seconds)}</dd>"
+        f"<dt>{percent_of(seconds / time.total)}</dt>"
+        f"<dd>{escape(str(part))}, {duration(seconds)}</dd>"
         for part, seconds in sorted(time.parts.items(), key=lambda item: -item[1])
-        if seconds
+        if seconds >= SMALLEST_SHARE * time.total
     )
-    return (
-        f"<h2>Time of a step: {duration(time.total)}</h2>{legend(names)}{picture}<dl>{numbers}</dl>"
-    )
+    return f"<h2>Time of a step: {words}</h2>{legend(names)}{picture}<dl>{numbers}</dl>"
 
 
 def _schedule(chosen: Priced) -> str:
@@ -129,8 +140,7 @@ def _schedule(chosen: Priced) -> str:
     if layout.pp_size == 1:
         return ""
     stages = min(layout.pp_size, MOST_SCHEDULE_STAGES)
-    most = max(stages, MOST_MICRO_BATCHES // stages * stages)
-    count = min(chosen.workload.micro_batches, most)
+    count = min(chosen.workload.micro_batches, MOST_ROUNDS * stages)
     chunks = layout.vp_size if layout.vp_size * stages * count <= 512 else 1
     slots = schedule(time.stages[:stages], count, chunks)
     boxes = [
@@ -138,7 +148,7 @@ def _schedule(chosen: Priced) -> str:
             slot.stage,
             slot.begin,
             slot.end,
-            "forward" if slot.forward else "backward",
+            ("forward" if slot.forward else "backward") + (" odd" if slot.chunk % 2 else ""),
             str(slot.micro_batch),
             f"{'forward' if slot.forward else 'backward'} of micro batch {slot.micro_batch}, "
             f"chunk {slot.chunk}: {duration(slot.begin)} to {duration(slot.end)}",

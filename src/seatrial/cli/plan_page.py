@@ -73,8 +73,8 @@ def say_page(page: Page) -> None:
         say_text(text, f"{label:<{LABEL}}")
 
 
-def head_words(page: Page) -> str:
-    """Name, model, machines, engine."""
+def head_words(page: Page, *, name: bool = True) -> str:
+    """Name, where it is wanted, model, machines, engine."""
     plan = page.run.plan
     model, machines = plan.model, plan.machines
     size = f"{format_count(model.parameters)} parameters"
@@ -82,7 +82,8 @@ def head_words(page: Page) -> str:
         size += f" ({format_count(model.active_parameters)} active)"
     ranks = f"{machines.world_size:,} × {machines.accelerator or 'process'}"
     nodes = f"{machines.nodes:,} × {machines.node_type} = {ranks}"
-    return f"{plan.spec.name}   {model.name}, {size}   {nodes}   {page.engine}"
+    whose = f"{plan.spec.name}   " if name else ""
+    return f"{whose}{model.name}, {size}   {nodes}   {page.engine}"
 
 
 def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]]:

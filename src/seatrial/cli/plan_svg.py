@@ -34,12 +34,15 @@ class Bar:
     """Its parts, from the left."""
     note: str
     """What stands behind it."""
+    error: float = 0.0
+    """Half the length of its error bar."""
 
 
 def stacked(bars: Sequence[Bar], names: Sequence[str], limit: float, limit_label: str = "") -> str:
     """Stacked bars below each other; a line marks the limit, where there is one."""
     note_width = 170
-    scale = (WIDTH - LABEL - note_width) / max(limit, *(_length(bar) for bar in bars))
+    longest = max(limit, *(_length(bar) + bar.error for bar in bars))
+    scale = (WIDTH - LABEL - note_width) / longest
     top = 22 if limit_label else 0
     height = top + len(bars) * (ROW + GAP)
     parts = []
@@ -52,10 +55,12 @@ def stacked(bars: Sequence[Bar], names: Sequence[str], limit: float, limit_label
             colour = list(names).index(piece.name)
             parts.append(_rectangle(x, y, width, ROW, f"c{colour}", piece.tip))
             x += width
-        parts.append(_text(x + 8, y + ROW * 0.68, bar.note, "note"))
+        spread = bar.error * scale
+        parts.append(_line("error", (x - spread, y + ROW / 2), (x + spread, y + ROW / 2)))
+        parts.append(_text(x + spread + 8, y + ROW * 0.68, bar.note, "note"))
     if limit_label:
         x = LABEL + limit * scale
-        parts.append(f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="16" y2="{height - GAP}"/>')
+        parts.append(_line("limit", (x, 16), (x, height - GAP)))
         parts.append(_text(x, 12, limit_label, "note end"))
     return _svg(height, parts)
 
@@ -111,6 +116,12 @@ def _rectangle(x: float, y: float, width: float, height: float, style: str, tip:
         f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}">'
         f"<title>{escape(tip)}</title></rect>"
     )
+
+
+def _line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+    """A line between two points."""
+    (x1, y1), (x2, y2) = start, end
+    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def _text(x: float, y: float, words: str, style: str = "") -> str:
