@@ -5,7 +5,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seatrial.cli.output import say, say_text
+from seatrial.cli.output import columns, say, say_text, wrapped
 from seatrial.cli.plan_picture import bar, caption, node_pictures
 from seatrial.cli.plan_words import (
     GIB,
@@ -32,6 +32,12 @@ from seatrial.units import format_count
 
 LABEL = 10
 """Characters of the column of labels."""
+BETWEEN, APART = " · ", "   "
+"""What stands between the pieces of a line."""
+LONGEST_PIECE = 34
+"""Characters of a piece that is not broken."""
+WHOLE = "\u00a0"
+"""A blank at which no line is broken."""
 MOST_STAGES = 4
 """Stages whose memory is drawn; of more, the first, the fullest and the last."""
 SMALL_PART = 0.005
@@ -69,8 +75,21 @@ def say_page(page: Page) -> None:
     """Print the page."""
     say_text(head_words(page), rest="  ")
     say()
+    width = columns()
     for label, text in page_lines(page):
-        say_text(text, f"{label:<{LABEL}}")
+        first = f"{label:<{LABEL}}"
+        lines = wrapped(_in_pieces(text), width, first) if width else [first + text]
+        say("\n".join(lines).replace(WHOLE, " "))
+
+
+def _in_pieces(text: str) -> str:
+    """The text with blanks that do not break inside its short pieces, such as `dp 3 %`."""
+    for between in (BETWEEN, APART):
+        pieces = text.split(between)
+        text = between.join(
+            piece.replace(" ", WHOLE) if len(piece) <= LONGEST_PIECE else piece for piece in pieces
+        )
+    return text
 
 
 def head_words(page: Page, *, name: bool = True) -> str:
@@ -90,7 +109,7 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
     """The lines of the page, with their labels; bars are drawn where pictures are wanted."""
     run, plan = page.run, page.run.plan
     origin = "planner" if run.searched else "you"
-    yield "layout", f"{layout_words(plan.layout)}, {manner(plan)}    ({origin})"
+    yield "layout", f"{layout_words(plan.layout)}, {manner(plan)}   ({origin})"
     yield "", f"{'   '.join(node_pictures(plan.layout, plan.machines))}   {caption(plan.layout)}"
     batch = plan.batch
     where = plan.origins.get("training.global_batch_size", Origin.YOU)
@@ -98,7 +117,7 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
         "batch",
         f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size:,} micro "
         f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
-        f"{format_count(batch.tokens_per_step)} tokens a step    ({where})",
+        f"{format_count(batch.tokens_per_step)} tokens a step   ({where})",
     )
     if run.chosen is not None and run.constants is not None:
         yield from _memory(run.chosen, pictures=pictures)

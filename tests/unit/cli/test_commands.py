@@ -113,7 +113,8 @@ def test_auto_is_noted_and_valid(spec_file: Path) -> None:
         (("validat", "run.yaml"), "No such command 'validat'. Did you mean validate?"),
         (("catalog", "show", "models", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("catalog", "list", "model"), "Did you mean models?"),
-        (("plan", "run.yaml"), "the command plan is not part of version"),
+        (("check", "run.yaml"), "the command check is not part of version"),
+        (("plan", "absent.yaml"), "there is no such file"),
         (("doctor",), "the command doctor is not part of version"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
@@ -247,7 +248,7 @@ def test_the_schema_is_json(tmp_path: Path) -> None:
 
 def test_help_names_every_command_with_its_own_summary(tmp_path: Path) -> None:
     whole = " ".join(seatrial("--help", cwd=tmp_path).stdout.split())
-    for command in ("init", "validate", "schema", "catalog", "recipes"):
+    for command in ("init", "validate", "plan", "schema", "catalog", "recipes"):
         assert command in whole
         own = seatrial(command, "--help", cwd=tmp_path).stdout
         assert own.startswith(f"Usage: seatrial {command}")

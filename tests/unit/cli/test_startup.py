@@ -49,6 +49,7 @@ def loaded_by(*arguments: str, cwd: Path) -> set[str]:
         ("--help",),
         ("--version",),
         ("validate", "run.yaml"),
+        ("plan", "run.yaml"),
         ("schema",),
         ("recipes", "list"),
         ("catalog", "list"),
@@ -84,6 +85,8 @@ def test_help_loads_neither_the_spec_nor_tables(tmp_path: Path) -> None:
 def test_validate_loads_no_tables_and_no_starter(spec_file: Path) -> None:
     modules = loaded_by("validate", "run.yaml", cwd=spec_file.parent)
     assert not modules & {"rich", "seatrial.cli.tables", "seatrial.recipes.starter"}
+    planner = ("seatrial.planning.search", "seatrial.planning.memory", "seatrial.planning.timing")
+    assert not [module for module in modules if module.startswith((*planner, "seatrial.runs"))]
 
 
 def test_import_seatrial_loads_nothing_else() -> None:

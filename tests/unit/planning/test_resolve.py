@@ -95,11 +95,11 @@ def test_an_auto_with_one_possible_value_takes_it() -> None:
         "checkpoints.every_steps",
     ],
 )
-def test_auto_is_refused_by_name(field: str) -> None:
+def test_auto_waits_for_the_planner_by_name(field: str) -> None:
     (line,) = refusals(f"{field}=auto")
     assert line == (
-        f"ST-PLAN-001 {field}: {field} is auto, and the planner that will choose is not part of "
-        "this version. Write the values; seatrial init proposes some."
+        f"ST-PLAN-001 {field}: {field} is auto: the planner chooses. "
+        "See what, and why: seatrial plan run.yaml."
     )
 
 

@@ -42,12 +42,22 @@ def value_at(spec: RunSpec, field: str) -> Any:
     return getattr(getattr(spec, section), key)
 
 
-def auto_fields(spec: RunSpec) -> list[str]:
-    """The fields that a spec leaves to the planner."""
-    return [field for field in (*LAYOUT_FIELDS, SAVES) if value_at(spec, field) == AUTO]
+def open_fields(spec: RunSpec, model: Architecture) -> list[str]:
+    """The fields that a spec leaves to the planner; those with one possible value are not."""
+    given = spec.parallelism
+    forced = {
+        "parallelism.ep_size": model.moe is None,
+        "parallelism.vp_size": given.pp_size == 1,
+        "parallelism.sequence_parallel": given.tp_size == 1,
+    }
+    return [
+        field
+        for field in (*LAYOUT_FIELDS, SAVES)
+        if value_at(spec, field) == AUTO and not forced.get(field)
+    ]
 
 
-def choices_of(candidate: Candidate, spec: RunSpec) -> dict[str, Choice]:
+def choices_of(candidate: Candidate, spec: RunSpec, model: Architecture) -> dict[str, Choice]:
     """What a candidate says of the fields that are still open."""
     shape, layout = candidate.shape, candidate.shape.layout
     values: dict[str, Choice | None] = {
@@ -62,17 +72,16 @@ def choices_of(candidate: Candidate, spec: RunSpec) -> dict[str, Choice]:
         "training.micro_batch_size": candidate.micro_batch_size,
         BATCH: candidate.global_batch_size,
     }
-    open_fields = {field: values[field] for field in LAYOUT_FIELDS if value_at(spec, field) == AUTO}
+    chosen = {field: values[field] for field in open_fields(spec, model) if field in values}
     ends = dict(zip(STAGE_ENDS, (shape.first_stage_layers, shape.last_stage_layers), strict=True))
-    open_fields |= {field: size for field, size in ends.items() if value_at(spec, field) is None}
-    return {field: value for field, value in open_fields.items() if value is not None}
+    chosen |= {field: size for field, size in ends.items() if value_at(spec, field) is None}
+    return {field: value for field, value in chosen.items() if value is not None}
 
 
-def origins_of(choices: Choices, model: Architecture, published_batch: int) -> dict[str, Origin]:
+def origins_of(choices: Choices, published_batch: int) -> dict[str, Origin]:
     """Where filled values came from: some leave no choice, and some batches are published."""
     origins = dict.fromkeys(choices, Origin.PLANNER)
     forced = {
-        "parallelism.ep_size": model.moe is None,
         "parallelism.vp_size": choices.get("parallelism.pp_size") == 1,
         "parallelism.sequence_parallel": choices.get("parallelism.tp_size") == 1,
     }

@@ -13,9 +13,9 @@ from seatrial.planning.search.fill import (
     LAYOUT_FIELDS,
     SAVES,
     Choices,
-    auto_fields,
     choices_of,
     filled,
+    open_fields,
     origins_of,
 )
 from seatrial.planning.search.find import search
@@ -63,15 +63,15 @@ def plan_run(
     found = basis(loaded, catalog)
     problem = problem_of(loaded.spec, found, catalog)
     constants = constants_of(problem, scale)
-    searched = any(field in LAYOUT_FIELDS for field in auto_fields(loaded.spec))
+    wanted = open_fields(loaded.spec, found.architecture)
+    searched = any(field in LAYOUT_FIELDS for field in wanted)
     outcome = _searched(problem, constants, free=not searched)
     choices = dict(kept) if kept is not None else {}
     if searched and kept is None:
         candidate = _chosen(loaded, catalog, problem, outcome)
-        choices = choices_of(candidate, loaded.spec)
-    chosen_layout = filled(loaded, choices)
-    if SAVES in auto_fields(chosen_layout.spec):
-        choices[SAVES] = _saves(chosen_layout, catalog, problem, constants)
+        choices = choices_of(candidate, loaded.spec, found.architecture)
+    if SAVES in wanted and SAVES not in choices:
+        choices[SAVES] = _saves(filled(loaded, choices), catalog, problem, constants)
     plan = plan_with(loaded, catalog, choices)
     chosen = priced(plan, problem, constants)
     return PlannedRun(plan, choices, problem, chosen, constants, outcome, searched)
@@ -126,7 +126,7 @@ def plan_with(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> Plan:
     """The plan of a spec with choices for its open fields; raises where they break a rule."""
     found = basis(loaded, catalog)
     tokens = published_tokens(found.preset[1] if found.preset else None)
-    origins = origins_of(choices, found.architecture, tokens // found.sequence_length)
+    origins = origins_of(choices, tokens // found.sequence_length)
     return resolve(filled(loaded, choices), catalog, origins)
 
 

@@ -29,15 +29,15 @@ _LEAST: dict[str, Choice] = {
 
 def refuse_illegal(loaded: LoadedSpec, catalog: Catalog, problem: Problem) -> NoReturn:
     """Raise with the rules that the given values break."""
-    open_fields = [field for field in LAYOUT_FIELDS if value_at(loaded.spec, field) == AUTO]
-    choices = {field: _LEAST.get(field, 1) for field in open_fields}
+    left_open = [field for field in LAYOUT_FIELDS if value_at(loaded.spec, field) == AUTO]
+    choices = {field: _LEAST.get(field, 1) for field in left_open}
     if "training.global_batch_size" in choices:
         choices["training.global_batch_size"] = problem.world_size
     if value_at(loaded.spec, SAVES) == AUTO:
         choices[SAVES] = 1
     # Raises with the rule, in nearly every case: what is given is wrong whatever is chosen.
     resolve(filled(loaded, choices), catalog)
-    given = [field for field in LAYOUT_FIELDS if field not in open_fields]
+    given = [field for field in LAYOUT_FIELDS if field not in left_open]
     values = ", ".join(f"{field}={value_at(loaded.spec, field)}" for field in given)
     raise FindingsError(
         [

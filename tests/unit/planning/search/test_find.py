@@ -149,11 +149,14 @@ def test_uneven_ends_are_as_good_as_any(catalog: Catalog) -> None:
     ids=lambda overrides: "-".join(overrides) or "as it is",
 )
 def test_every_emitted_layout_keeps_the_rules(catalog: Catalog, overrides: tuple[str, ...]) -> None:
-    outcome = found(asked(catalog, *overrides))
+    problem = asked(catalog, *overrides)
+    outcome = found(problem)
     assert outcome.ranked
     for priced in outcome.ranked:
         loaded = opened(*overrides)
-        choices = choices_of(priced.candidate, loaded.spec) | {"checkpoints.every_steps": 1}
+        choices = choices_of(priced.candidate, loaded.spec, problem.model) | {
+            "checkpoints.every_steps": 1
+        }
         plan = resolve(filled(loaded, choices), catalog)
         assert plan.layout == priced.candidate.shape.layout
         assert plan.stages == priced.candidate.shape.stages

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial plan` as a user calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SPEC
+from tests.unit.cli.test_commands import seatrial
+from tests.unit.planning.search.asked import OPEN
+
+
+@pytest.fixture
+def open_file(tmp_path: Path) -> Path:
+    """A spec that leaves everything to the planner."""
+    file = tmp_path / "open.yaml"
+    file.write_text(OPEN)
+    return file
+
+
+def test_a_page_is_printed_and_the_plan_is_kept(open_file: Path) -> None:
+    done = seatrial("plan", "open.yaml", cwd=open_file.parent)
+    labels = [line.split()[0] for line in done.stdout.splitlines() if line[:1].strip()]
+    assert labels == [
+        *("open", "layout", "batch", "memory", "step", "length", "saves", "why", "tested"),
+        *("kept", "next"),
+    ]
+    kept = json.loads((open_file.parent / ".seatrial/open/plan.json").read_text())
+    assert kept["plan_digest"][:19] in done.stdout
+    again = seatrial("plan", "open.yaml", cwd=open_file.parent)
+    assert again.stdout == done.stdout
+    assert again.stderr == ""
+
+
+def test_a_changed_spec_is_said(open_file: Path) -> None:
+    seatrial("plan", "open.yaml", cwd=open_file.parent)
+    open_file.write_text(OPEN.replace("nodes: 2", "nodes: 4"))
+    done = seatrial("plan", "open.yaml", cwd=open_file.parent)
+    assert done.stderr.startswith("Planned again: the spec changed since ")
+
+
+def test_json_has_everything(open_file: Path) -> None:
+    done = seatrial("plan", "open.yaml", "--json", "--limits", cwd=open_file.parent)
+    data = json.loads(done.stdout)
+    assert data["plan_digest"].startswith("sha256:")
+    parts = data["estimate"]["step_parts_seconds"]
+    assert sum(parts.values()) == pytest.approx(data["estimate"]["step_seconds"])
+    for stage in data["estimate"]["memory"]["stages"]:
+        assert sum(stage["parts_bytes"].values()) == stage["total_bytes"]
+    assert data["search"]["ranked"][0]["tokens_per_second_per_gpu"] == pytest.approx(
+        data["estimate"]["tokens_per_second_per_gpu"]
+    )
+    assert data["length"]["cost"]["as_of"]
+    assert data["limits"]["fewest_nodes"] == 1
+    assert data["saves"]["write_seconds_by_tier"]
+
+
+def test_plans_stand_beside_each_other(open_file: Path) -> None:
+    (open_file.parent / "run.yaml").write_text(SPEC)
+    both = seatrial("plan", "open.yaml", "--compare", "run.yaml", cwd=open_file.parent).stdout
+    assert [line.split()[0] for line in both.splitlines()[:3]] == ["spec", "open.yaml", "run.yaml"]
+    swept = seatrial(
+        "plan",
+        "open.yaml",
+        "--what-if",
+        "cluster.nodes=2,4",
+        "--what-if",
+        "parallelism.tp_size=3,4",
+        "--json",
+        cwd=open_file.parent,
+    )
+    rows = json.loads(swept.stdout)
+    assert [row["variant"] for row in rows] == [
+        "cluster.nodes=2 parallelism.tp_size=3",
+        "cluster.nodes=2 parallelism.tp_size=4",
+        "cluster.nodes=4 parallelism.tp_size=3",
+        "cluster.nodes=4 parallelism.tp_size=4",
+    ]
+    assert "cannot be shared out over tp 3" in rows[0]["refusal"]
+    assert rows[1]["layout"].startswith("tp 4 ·")
+    assert not (open_file.parent / ".seatrial").exists()
+
+
+def test_html_is_written_and_replaced(open_file: Path) -> None:
+    for _ in range(2):
+        seatrial("plan", "open.yaml", "--html", "plan.html", cwd=open_file.parent)
+    assert (open_file.parent / "plan.html").read_text().startswith("<!doctype html>")
+    bad = seatrial("plan", "open.yaml", "--html", "no/plan.html", cwd=open_file.parent, code=2)
+    assert "no/plan.html cannot be written" in bad.stderr
+
+
+def test_nothing_fits(open_file: Path) -> None:
+    done = seatrial("plan", "open.yaml", "model.preset=gpt3-175b", cwd=open_file.parent, code=1)
+    assert "error   ST-PLAN-011" in done.stderr
+    assert "Use at least " in done.stderr
+    given = ("parallelism.tp_size=1", "parallelism.pp_size=1", "parallelism.sharding=none")
+    tight = seatrial("plan", "open.yaml", *given, cwd=open_file.parent, code=1)
+    assert "Leave parallelism and micro_batch_size to the planner (auto)" in " ".join(
+        tight.stderr.split()
+    )
+
+
+def test_overrides_are_not_kept(open_file: Path) -> None:
+    done = seatrial("plan", "open.yaml", "cluster.nodes=4", cwd=open_file.parent)
+    assert "not kept: overrides are for this call" in done.stdout
+    assert not (open_file.parent / ".seatrial").exists()

@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a plan, line by line, at two widths; and as HTML."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.cli.plan_html import html_page
+from seatrial.cli.plan_page import Page, cost_words, say_page
+from seatrial.cli.plan_picture import bar, node_pictures
+from seatrial.cli.plan_sweep import combinations
+from seatrial.cli.plan_words import duration, duration_with_error, three
+from seatrial.errors import UsageError
+from seatrial.planning.plan import Machines
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.search.budget import budget_of
+from seatrial.planning.search.inverse import LargestModel, Limits
+from seatrial.planning.search.planner import plan_run
+from seatrial.spec.cluster import Operator
+from tests.unit.cli.made_up_plan import made_up_page
+from tests.unit.planning.search.asked import opened
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "plan"
+
+
+def printed(page: Page, capsys: pytest.CaptureFixture[str]) -> str:
+    say_page(page)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_page_is_as_it_should_look(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = printed(made_up_page(), capsys)
+    assert text == (GOLDEN / f"page-{width}.txt").read_text(encoding="utf-8")
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_what_the_planner_would_choose_is_said_of_a_given_layout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = made_up_page(searched=False)
+    outcome = page.run.outcome
+    assert outcome is not None
+    assert page.run.chosen is not None
+    slow = replace(page.run.chosen, time=outcome.ranked[2].time)
+    text = printed(replace(page, run=replace(page.run, chosen=slow)), capsys)
+    assert "Left to the planner (auto), it would be tp 4 · pp 2 · dp 2" in text
+    assert "tp 8 · dp 2 gains 6 % by less of the bubble" in text
+    assert "(you)" in text
+
+
+def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    page = made_up_page()
+    largest = LargestModel(page.run.plan.model.architecture, 25_700_000_000)
+    text = printed(replace(page, limits=Limits(1, largest)), capsys)
+    assert (
+        "fits 1 × p4d.24xlarge and more; on these 2, a model of this shape fits up to 25.7 B"
+        in text
+    )
+    assert "no number of nodes fits" in printed(replace(page, limits=Limits(None, None)), capsys)
+
+
+def test_a_host_without_gpus_has_a_page_too(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = "cluster={profile: local, processes_per_node: 4}"
+    run = plan_run(opened("model.preset=gpt3-125m", local), catalog)
+    page = Page(run, budget_of(run, catalog), "megatron 0.19.2", "nowhere", "none")
+    text = printed(page, capsys)
+    assert "no GPU: time and cost are not modelled" in text
+    assert "memory" not in text.split("not modelled")[0]
+    assert html_page(page).count("<svg") == 0
+
+
+def test_no_price_says_what_to_do() -> None:
+    assert cost_words(None, "p9.huge") == (
+        "no list price for p9.huge: add yours to a catalog of your own"
+    )
+
+
+class _Tags(HTMLParser):
+    """Collects tags, what they load, and whether each is closed."""
+
+    void = ("meta", "line", "!doctype")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [f"{name}={value}" for name, value in attrs if name in ("src", "href")]
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_html_is_whole_and_fetches_nothing() -> None:
+    text = html_page(made_up_page())
+    tags = _Tags()
+    tags.feed(text)
+    assert tags.open == []
+    assert tags.loads == []
+    assert "<script" not in text
+    assert "url(" not in text
+    assert text.count("<svg") == 3
+    assert "prefers-color-scheme: dark" in text
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_the_html_draws_what_the_page_says() -> None:
+    text = html_page(made_up_page())
+    assert "stage 0, activations: 9.6 GiB" in text
+    assert "27.4 GiB ± 1.4" in text
+    assert "tensor-parallel: 5.14 s, 12.0 %" in text
+    assert "forward of micro batch 0, chunk 0" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(3.06e6, "35.4 days"), (5700, "95.0 min"), (42.8, "42.8 s"), (0.0042, "4.20 ms")],
+)
+def test_durations_are_said_in_a_fitting_unit(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+    assert duration_with_error(seconds, 0.1).startswith(f"{words} ± ")
+
+
+def test_numbers_have_three_digits() -> None:
+    assert [three(n) for n in (37_312, 4.284, 0.0, 12_345_678, 99.96)] == [
+        "37,300",
+        "4.28",
+        "0",
+        "12.3 M",
+        "100",
+    ]
+
+
+def machines(nodes: int, per_node: int = 8) -> Machines:
+    return Machines("eks", Operator.PYTORCHJOB, "p4d", nodes, per_node, "a100", "efa", "", "fsx")
+
+
+@pytest.mark.parametrize(
+    ("layout", "nodes", "drawn"),
+    [
+        (
+            RankLayout(tp_size=4, cp_size=1, dp_size=4, pp_size=1),
+            2,
+            ["node 0  ▕0 0 0 0│1 1 1 1▏", "node 1  ▕2 2 2 2│3 3 3 3▏"],
+        ),
+        (
+            RankLayout(tp_size=8, cp_size=1, dp_size=64, pp_size=1),
+            64,
+            [
+                *("node 0  ▕0 0 0 0 0 0 0 0▏", "node 1  ▕1 1 1 1 1 1 1 1▏", "…"),
+                "node 63  ▕63 63 63 63 63 63 63 63▏",
+            ],
+        ),
+        (RankLayout(tp_size=2, cp_size=1, dp_size=1, pp_size=4), 1, ["node 0  ▕0 0│1 1│2 2│3 3▏"]),
+        (
+            RankLayout(tp_size=8, cp_size=1, dp_size=4, pp_size=4),
+            16,
+            [
+                *("nodes 0–3  ▕0 0 0 0 0 0 0 0▏", "nodes 4–7  ▕1 1 1 1 1 1 1 1▏", "…"),
+                "nodes 12–15  ▕3 3 3 3 3 3 3 3▏",
+            ],
+        ),
+    ],
+)
+def test_a_layout_is_drawn_as_nodes(layout: RankLayout, nodes: int, drawn: list[str]) -> None:
+    assert node_pictures(layout, machines(nodes)) == drawn
+
+
+def test_bars_are_filled_by_their_share() -> None:
+    assert bar(0.5) == "█" * 10 + "░" * 10
+    assert bar(1.7) == "█" * 20
+
+
+def test_what_if_combines_values_and_keeps_brackets_whole() -> None:
+    assert list(combinations(["a=1,2", "b={c: 1, d: 2},x"])) == [
+        ("a=1", "b={c: 1, d: 2}"),
+        ("a=1", "b=x"),
+        ("a=2", "b={c: 1, d: 2}"),
+        ("a=2", "b=x"),
+    ]
+    for wrong in ("nodes", "nodes=", "=1"):
+        with pytest.raises(UsageError, match="Write --what-if"):
+            list(combinations([wrong]))
+    with pytest.raises(UsageError, match="at most 64"):
+        list(combinations(["a=" + ",".join(str(n) for n in range(65))]))

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fewest nodes and the largest model are at the edge: a little more does not fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.planning.parameters import total_parameters
+from seatrial.planning.search.inverse import FINEST, fewest_nodes, fits, largest_model, scaled
+from tests.unit.planning.search.asked import SMALL_MOE, asked
+
+
+@pytest.mark.parametrize("model", ["gpt3-39.1b", "llama3-70b", "mixtral-8x7b"])
+def test_one_node_fewer_does_not_fit(catalog: Catalog, model: str) -> None:
+    problem = asked(catalog, f"model.preset={model}")
+    assert problem.hardware is not None
+    nodes = fewest_nodes(problem, problem.hardware)
+    assert nodes is not None
+    assert nodes > 1
+    assert fits(replace(problem, world_size=nodes * 8), problem.hardware)
+    assert not fits(replace(problem, world_size=(nodes - 1) * 8), problem.hardware)
+
+
+@pytest.mark.parametrize("model", ["model.preset=gpt3-7.5b", "model.preset=llama3-8b", SMALL_MOE])
+def test_a_larger_model_does_not_fit(catalog: Catalog, model: str) -> None:
+    problem = asked(catalog, model)
+    assert problem.hardware is not None
+    largest = largest_model(problem, problem.hardware)
+    assert largest is not None
+    assert largest.parameters > total_parameters(problem.model, problem.model.vocab_size)
+    assert fits(replace(problem, model=largest.architecture), problem.hardware)
+    grown = scaled(largest.architecture, 2 ** (8 / FINEST) * 1.1)
+    assert not fits(replace(problem, model=grown), problem.hardware)
+
+
+@pytest.mark.parametrize("name", Catalog().names(Kind.MODELS))
+@pytest.mark.parametrize("factor", [0.3, 1.0, 1.7])
+def test_a_scaled_model_keeps_its_shape(catalog: Catalog, name: str, factor: float) -> None:
+    model = catalog.model(name).architecture
+    other = scaled(model, factor)
+    assert other.head_dim == model.head_dim
+    grouped = model.kv_heads < model.heads
+    assert other.kv_heads == (model.kv_heads if grouped else other.heads)
+    assert other.hidden_size / model.hidden_size == pytest.approx(other.heads / model.heads)
+    widths = other.ffn_hidden_size / model.ffn_hidden_size
+    assert widths == pytest.approx(other.heads / model.heads, rel=0.05)
+
+
+def test_nothing_is_said_of_a_model_that_fits_nowhere(catalog: Catalog) -> None:
+    problem = asked(catalog)
+    assert problem.hardware is not None
+    tiny = replace(problem.hardware, memory_bytes=1 << 30)
+    assert fewest_nodes(problem, tiny) is None
+    assert largest_model(problem, tiny) is None

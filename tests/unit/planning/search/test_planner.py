@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Filling what is auto: where values come from, what is said when nothing fits."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.errors import FindingsError
+from seatrial.planning.memory.parts import Fit
+from seatrial.planning.plan import Origin
+from seatrial.planning.resolve import resolve
+from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES
+from seatrial.planning.search.planner import plan_run, plan_with
+from seatrial.planning.search.verdicts import verdicts
+from seatrial.recipes.shipped import recipe, recipe_names
+from seatrial.spec.loader import load
+from seatrial.spec.parallelism import Sharding
+from tests.conftest import loaded as written
+from tests.unit.planning.search.asked import opened
+
+
+def refusals(catalog: Catalog, *overrides: str) -> list[str]:
+    """What is said of an open spec that cannot be planned."""
+    with pytest.raises(FindingsError) as caught:
+        plan_run(opened(*overrides), catalog)
+    return [f"{f.code} {f.where.field}: {f.rule} {f.fix}" for f in caught.value.findings]
+
+
+def test_every_open_field_is_filled_and_says_by_whom(catalog: Catalog) -> None:
+    run = plan_run(opened(), catalog)
+    assert {*LAYOUT_FIELDS, SAVES} - set(run.choices) == {"parallelism.ep_size"}
+    origins = run.plan.origins
+    assert origins["parallelism.tp_size"] is Origin.PLANNER
+    assert origins["parallelism.recompute"] is Origin.PLANNER
+    assert origins["checkpoints.every_steps"] is Origin.PLANNER
+    assert origins["parallelism.ep_size"] is Origin.DEFAULT
+    assert origins["training.global_batch_size"] is Origin.CATALOG
+    assert run.plan.batch.global_batch_size == 512
+    assert run.chosen is not None
+    assert run.chosen.memory.verdict is Fit.FITS
+
+
+def test_a_filled_plan_is_the_plan_of_the_numbers_written_out(catalog: Catalog) -> None:
+    run = plan_run(opened(), catalog)
+    numbers = [f"{field}={str(value).lower()}" for field, value in run.choices.items()]
+    assert resolve(opened(*numbers), catalog).digest == run.plan.digest
+
+
+def test_a_spec_without_auto_resolves_as_before(catalog: Catalog) -> None:
+    run = plan_run(written(), catalog)
+    assert run.choices == {}
+    assert run.plan == resolve(written(), catalog)
+    assert not run.searched
+    assert run.outcome is not None
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipes_can_be_planned(catalog: Catalog, name: str) -> None:
+    path = recipe(name).path
+    run = plan_run(load(path), catalog)
+    assert run.plan == resolve(load(path), catalog)
+    assert (run.chosen is None) == (run.plan.machines.accelerator == "")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipes_can_be_left_to_the_planner(catalog: Catalog, name: str) -> None:
+    loaded = load(recipe(name).path, ("parallelism={}", "training.micro_batch_size=auto"))
+    run = plan_run(loaded, catalog)
+    if run.chosen is not None:
+        assert run.chosen.memory.verdict is not Fit.DOES_NOT_FIT
+
+
+def test_azures_defaults_are_refused_with_the_reason(catalog: Catalog) -> None:
+    lines = refusals(
+        catalog, "model.preset=175b", "parallelism.tp_size=8", "parallelism.pp_size=16"
+    )
+    assert lines == [
+        "ST-LAYOUT-001 cluster.nodes: 16 ranks cannot be shared out: tp 8 × pp 16 = 128. "
+        "Use nodes in multiples of 16, or parallelism.pp_size=2."
+    ]
+
+
+def test_a_given_value_that_no_layout_keeps_is_named(catalog: Catalog) -> None:
+    assert refusals(catalog, "parallelism.tp_size=3")[0].startswith(
+        "ST-LAYOUT-003 parallelism.tp_size: 32 attention heads cannot be shared out over tp 3."
+    )
+    assert refusals(catalog, "training.global_batch_size=7", "parallelism.pp_size=1")[0].startswith(
+        "ST-BATCH-002 training.global_batch_size: 7 sequences cannot be split evenly"
+    )
+
+
+def test_what_does_not_fit_says_what_is_nearest_and_what_would(catalog: Catalog) -> None:
+    (line,) = refusals(catalog, "model.preset=gpt3-175b")
+    assert line.startswith("ST-PLAN-011 cluster.nodes: no layout fits 16 × a100-40gb: the nearest,")
+    nodes = int(line.split("Use at least ")[1].split()[0])
+    fitting = plan_run(opened("model.preset=gpt3-175b", f"cluster.nodes={nodes}"), catalog)
+    assert fitting.chosen is not None
+    assert fitting.chosen.memory.verdict is Fit.FITS
+    # One fewer is refused, or is said to be a risk.
+    fewer = opened("model.preset=gpt3-175b", f"cluster.nodes={nodes - 1}")
+    try:
+        codes = [finding.code for finding in verdicts(fewer, plan_run(fewer, catalog))]
+    except FindingsError as error:
+        codes = [finding.code for finding in error.findings]
+    assert codes in (["ST-PLAN-011"], ["ST-PLAN-012"])
+
+
+def test_a_given_layout_that_does_not_fit_is_an_error_with_a_way_out(catalog: Catalog) -> None:
+    given = written("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
+    (finding,) = verdicts(given, plan_run(given, catalog))
+    assert finding.code == "ST-PLAN-011"
+    assert finding.rule.startswith("the layout does not fit: stage 0 needs ")
+    assert finding.fix == (
+        "Leave parallelism and micro_batch_size to the planner (auto): then it fits."
+    )
+
+
+def test_the_batch_keeps_the_published_tokens(catalog: Catalog) -> None:
+    run = plan_run(opened("model.preset=llama2-7b", "training.sequence_length=2048"), catalog)
+    assert run.plan.batch.tokens_per_step == 1024 * 4096
+    odd = plan_run(opened("model.preset=llama2-7b", "cluster.nodes=3"), catalog)
+    assert odd.plan.batch.global_batch_size == pytest.approx(1024, rel=1 / 8)
+    assert odd.plan.origins["training.global_batch_size"] is not Origin.YOU
+
+
+def test_a_host_without_gpus_divides_as_little_as_it_can(catalog: Catalog) -> None:
+    local = "cluster={profile: local, processes_per_node: 4}"
+    run = plan_run(opened("model.preset=gpt3-125m", local), catalog)
+    assert (run.plan.layout.dp_size, run.plan.layout.world_size) == (4, 4)
+    assert run.chosen is None
+    assert run.outcome is None
+    divided = plan_run(opened("model.preset=gpt3-125m", local, "parallelism.tp_size=2"), catalog)
+    assert (divided.plan.layout.tp_size, divided.plan.layout.dp_size) == (2, 2)
+
+
+def test_llm_foundry_is_not_cut(catalog: Catalog) -> None:
+    run = plan_run(opened("model.preset=mpt-7b", "engine.name=llm-foundry"), catalog)
+    assert run.plan.layout.dp_size == run.plan.layout.world_size
+    assert run.plan.sharding in (Sharding.NONE, Sharding.FSDP)
+
+
+def test_saves_divide_what_is_kept_for_good(catalog: Catalog) -> None:
+    run = plan_run(opened("checkpoints.keep_every_steps=5000"), catalog)
+    assert 5000 % run.plan.save_every_steps == 0
+
+
+def test_choices_of_another_spec_are_not_taken(catalog: Catalog) -> None:
+    with pytest.raises(FindingsError):
+        plan_with(opened(), catalog, plan_run(opened("cluster.nodes=3"), catalog).choices)
+
+
+@pytest.mark.parametrize("name", Catalog().names(Kind.MODELS))
+def test_every_model_fits_somewhere(catalog: Catalog, name: str) -> None:
+    engine = f"engine.name={catalog.model(name).engine}"
+    overrides = (f"model.preset={name}", engine, "cluster.node_type=p5.48xlarge")
+    run = plan_run(opened(*overrides, "cluster.nodes=64"), catalog)
+    assert run.chosen is not None
+    assert run.chosen.memory.verdict is not Fit.DOES_NOT_FIT

@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A kept plan is used until something changes, and is never believed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.client import load_plan
+from seatrial.hashing import digest
+from seatrial.planning.search import planner
+from seatrial.runs import kept_plan
+from seatrial.runs.kept_plan import find, plan_file
+from seatrial.spec.loader import load
+from tests.unit.planning.search.asked import OPEN
+
+
+@pytest.fixture
+def open_spec(tmp_path: Path) -> Path:
+    """A spec that leaves everything to the planner, planned once."""
+    file = tmp_path / "run.yaml"
+    file.write_text(OPEN)
+    load_plan(file, (), Catalog())
+    return file
+
+
+def changed(file: Path, **changes: Any) -> None:
+    """Change a kept plan and put a fitting digest on it, as somebody who means to would."""
+    content = json.loads(file.read_text())
+    del content["digest"]
+    content |= changes
+    file.write_text(json.dumps(content | {"digest": digest(content)}))
+
+
+def test_a_kept_plan_is_used_without_a_search(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load_plan(open_spec, (), catalog)[1]
+
+    def no_search(*_: object, **__: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(planner, "search", no_search)
+    assert load_plan(open_spec, (), catalog)[1] == first
+
+
+def test_a_changed_spec_is_planned_again_and_said(open_spec: Path, catalog: Catalog) -> None:
+    open_spec.write_text(OPEN.replace("nodes: 2", "nodes: 4"))
+    said: list[str] = []
+    plan = load_plan(open_spec, (), catalog, tell=said.append)[1]
+    assert plan.machines.nodes == 4
+    assert said == [
+        f"Planned again: the spec changed since {plan_file(open_spec, 'open')} was written."
+    ]
+    assert load_plan(open_spec, (), catalog, tell=said.append)[1] == plan
+    assert len(said) == 1
+
+
+def test_words_for_people_change_no_plan(open_spec: Path, catalog: Catalog) -> None:
+    open_spec.write_text(f"{OPEN}description: other words\n")
+    assert find(load(open_spec), catalog, open_spec).choices is not None
+
+
+def test_changed_facts_and_calibration_are_noticed(
+    open_spec: Path, catalog: Catalog, tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "accelerators.toml").write_text("[a100-40gb]\nusable_memory_gib = 38.0\n")
+    other = find(load(open_spec), Catalog([tmp_path / "own"]), open_spec)
+    assert other.choices is None
+    assert "facts of the catalog changed" in other.news
+    calibrated = find(load(open_spec), catalog, open_spec, 1.1)
+    assert "the calibration changed" in calibrated.news
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', "null"])
+def test_a_damaged_file_is_planned_again(open_spec: Path, catalog: Catalog, damage: str) -> None:
+    file = plan_file(open_spec, "open")
+    good = file.read_text()
+    file.write_text(damage)
+    found = find(load(open_spec), catalog, open_spec)
+    assert found.choices is None
+    assert found.news == (f"Planned again: {file} is not as it was written." if damage else "")
+    load_plan(open_spec, (), catalog)
+    assert file.read_text() == good
+
+
+def test_a_file_changed_by_hand_is_not_believed(open_spec: Path, catalog: Catalog) -> None:
+    file = plan_file(open_spec, "open")
+    content = json.loads(file.read_text())
+    content["choices"]["parallelism.tp_size"] = 1
+    file.write_text(json.dumps(content))
+    assert find(load(open_spec), catalog, open_spec).choices is None
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"parallelism.tp_size": 3},
+        {"parallelism.tp_size": 1},
+        {"cluster.nodes": 9},
+        {"parallelism.sharding": "everything"},
+        {"training.micro_batch_size": [1]},
+        {},
+    ],
+)
+def test_a_file_with_a_new_digest_must_still_follow_from_the_spec(
+    open_spec: Path, catalog: Catalog, choices: dict[str, Any]
+) -> None:
+    file = plan_file(open_spec, "open")
+    kept = json.loads(file.read_text())["choices"]
+    changed(file, choices=kept | choices if choices else {})
+    found = find(load(open_spec), catalog, open_spec)
+    assert found.choices is None
+    assert found.news.startswith("Planned again: ")
+
+
+def test_overrides_leave_the_kept_plan_alone(open_spec: Path, catalog: Catalog) -> None:
+    before = plan_file(open_spec, "open").read_bytes()
+    assert load_plan(open_spec, ("cluster.nodes=4",), catalog)[1].machines.nodes == 4
+    assert plan_file(open_spec, "open").read_bytes() == before
+
+
+def test_a_directory_that_cannot_be_written_keeps_nobody_from_planning(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_plan, "plan_file", lambda *_: Path("/proc/none/plan.json"))
+    assert load_plan(open_spec, (), catalog)[1].layout.world_size == 16
