@@ -30,7 +30,7 @@ from seatrial.errors import ExitCode, FindingsError
 from seatrial.findings import has_errors
 from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.inverse import limits_of
-from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.verdicts import verdicts
 from seatrial.runs.kept_plan import find, plan_file, write
 
@@ -106,7 +106,8 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
     """Plan the run; the plan is kept unless the call changes the spec."""
     loaded = load_checked(file, overrides)
     found = find(loaded, catalog, file)
-    run = plan_run(loaded, catalog, kept=None if again else found.choices)
+    kept_choices = None if again else found.choices
+    run = plan_run(loaded, catalog, calibration=found.calibration, kept=kept_choices)
     refuse_unsupported(loaded, run.plan)
     if found.news and not overrides:
         say_error(found.news)
@@ -131,7 +132,8 @@ def _variant(file: Path, overrides: Sequence[str], title: str, catalog: Catalog)
     """One plan of several; a spec that cannot be planned takes its line all the same."""
     try:
         loaded = load_checked(file, overrides)
-        run: PlannedRun = plan_run(loaded, catalog)
+        found = find(loaded, catalog, file)
+        run = plan_run(loaded, catalog, calibration=found.calibration)
         refuse_unsupported(loaded, run.plan)
     except FindingsError as error:
         return refused(title, error)

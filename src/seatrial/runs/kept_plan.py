@@ -9,10 +9,12 @@ from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
+from seatrial.planning.calibration import Calibration, read_calibration
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import basis
 from seatrial.planning.search.fill import Choices
 from seatrial.planning.search.planner import PlannedRun, plan_run, plan_with
+from seatrial.planning.search.pose import measured_on
 from seatrial.planning.search.record import Inputs, inputs_of, read_record, record_text
 from seatrial.spec.loader import LoadedSpec
 
@@ -26,6 +28,8 @@ class Found:
 
     inputs: Inputs
     """What a plan of the spec depends on now."""
+    calibration: Calibration | None
+    """The user's own measurements, when there are any for these machines."""
     choices: Choices | None
     """The choices that are kept, when they still hold."""
     news: str
@@ -37,25 +41,35 @@ def plan_file(spec_file: Path, name: str) -> Path:
     return spec_file.parent / ".seatrial" / name / "plan.json"
 
 
-def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path, scale: float = 1.0) -> Found:
+def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> Found:
     """The kept choices of a spec, if nothing that they depend on has changed."""
-    inputs = inputs_of(loaded.spec, basis(loaded, catalog), catalog, scale)
+    known = basis(loaded, catalog)
     file = plan_file(spec_file, loaded.spec.name)
+    calibration = read_calibration(file.parent, measured_on(loaded.spec, known))
+    inputs = inputs_of(loaded.spec, known, catalog, calibration)
+    choices, trouble = _still_valid(loaded, catalog, file, inputs)
+    return Found(inputs, calibration, choices, f"Planned again: {trouble}." if trouble else "")
+
+
+def _still_valid(
+    loaded: LoadedSpec, catalog: Catalog, file: Path, inputs: Inputs
+) -> tuple[Choices | None, str]:
+    """The choices in a file if they still hold, and why they do not, if there are any."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
     if not text:
-        return Found(inputs, None, "")
+        return None, ""
     kept = read_record(text)
     if kept is None:
-        return Found(inputs, None, f"Planned again: {file} is not as it was written.")
+        return None, f"{file} is not as it was written"
     if kept.inputs != inputs:
         changed = ", ".join(inputs.changed_since(kept.inputs))
-        return Found(inputs, None, f"Planned again: {changed} changed since {file} was written.")
+        return None, f"{changed} changed since {file} was written"
     if _digest(loaded, catalog, kept.choices) != kept.plan_digest:
-        return Found(inputs, None, f"Planned again: {file} does not follow from its spec.")
-    return Found(inputs, kept.choices, "")
+        return None, f"{file} does not follow from its spec"
+    return kept.choices, ""
 
 
 def _digest(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> str:
@@ -88,7 +102,7 @@ def plan_of(
         return plan_with(loaded, catalog, found.choices)
     if found.news and tell is not None:
         tell(found.news)
-    run = plan_run(loaded, catalog)
+    run = plan_run(loaded, catalog, calibration=found.calibration)
     if keep:
         write(found.inputs, run, spec_file)
     return run.plan

@@ -121,7 +121,7 @@ def _budget() -> Budget:
         usd_per_month=None,
     )
     rate = FailureRate("made up", 419, 16384, 1296, "nowhere at all")
-    times = {"fsx-lustre-250": 21.0, "fsx-lustre-500": 10.5}
+    times: dict[str, float | None] = {"fsx-lustre-250": 21.0, "fsx-lustre-500": 10.5}
     cost = Cost(37_312.0, 21.96, date(2026, 10, 1), "us-east-1", "nowhere at all")
     return Budget(
         35.4 * DAY,

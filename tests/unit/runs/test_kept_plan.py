@@ -11,7 +11,11 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.client import load_plan
 from seatrial.hashing import digest
+from seatrial.planning.calibration import Chosen, calibrate, write_calibration
+from seatrial.planning.resolve import basis
 from seatrial.planning.search import planner
+from seatrial.planning.search.planner import plan_run
+from seatrial.planning.search.pose import measured_on
 from seatrial.runs import kept_plan
 from seatrial.runs.kept_plan import find, plan_file
 from seatrial.spec.loader import load
@@ -64,16 +68,27 @@ def test_words_for_people_change_no_plan(open_spec: Path, catalog: Catalog) -> N
     assert find(load(open_spec), catalog, open_spec).choices is not None
 
 
-def test_changed_facts_and_calibration_are_noticed(
-    open_spec: Path, catalog: Catalog, tmp_path: Path
-) -> None:
+def test_changed_facts_are_noticed(open_spec: Path, catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "accelerators.toml").write_text("[a100-40gb]\nusable_memory_gib = 38.0\n")
     other = find(load(open_spec), Catalog([tmp_path / "own"]), open_spec)
     assert other.choices is None
     assert "facts of the catalog changed" in other.news
-    calibrated = find(load(open_spec), catalog, open_spec, 1.1)
-    assert "the calibration changed" in calibrated.news
+
+
+def test_a_calibration_is_used_and_noticed(open_spec: Path, catalog: Catalog) -> None:
+    loaded = load(open_spec)
+    before = find(loaded, catalog, open_spec)
+    where = measured_on(loaded.spec, basis(loaded, catalog))
+    measured = calibrate(10.0, Chosen((12.0, 12.0, 12.0), 2, 0), where, "1")
+    write_calibration(measured, plan_file(open_spec, "open").parent)
+    after = find(loaded, catalog, open_spec)
+    assert "the calibration changed" in after.news
+    plain = plan_run(loaded, catalog, kept=before.choices)
+    calibrated = plan_run(loaded, catalog, calibration=after.calibration, kept=before.choices)
+    assert plain.chosen is not None
+    assert calibrated.chosen is not None
+    assert calibrated.chosen.time.total == pytest.approx(1.2 * plain.chosen.time.total)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', "null"])

@@ -7,7 +7,9 @@ What is known before pricing keeps most layouts from being priced:
 - recomputing more saves memory and costs time, so of a layout and micro batch only the least
   recomputing that fits is priced;
 - a larger micro batch needs more memory, so the first that does not fit ends the row;
-- chunks keep more micro batches in flight, so where one chunk a stage does not fit, none do.
+- chunks keep more micro batches in flight, so where one chunk a stage does not fit, none do;
+- chunks shorten the bubble and nothing else, so where the plain schedule has less of it than they
+  would have to save, they are not priced.
 """
 
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from seatrial.planning.search.outcome import Lacking, Outcome, Priced
 from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.parts import TimePart
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.engine import EngineName
@@ -86,6 +89,7 @@ class _Pass:
     fitting: dict[Degrees, Priced] = field(default_factory=dict)
     risky: list[tuple[Candidate, Workload, Memory]] = field(default_factory=list)
     lacking: dict[Degrees, Lacking] = field(default_factory=dict)
+    plain: dict[tuple[int, int], Priced] = field(default_factory=dict)
     legal: int = 0
     priced: int = 0
 
@@ -95,6 +99,8 @@ class _Pass:
             hopeless: tuple[Degrees, int | None, int | None] | None = None
             for shape in shapes(self.problem, sharding):
                 key = (shape.degrees, shape.first_stage_layers, shape.last_stage_layers)
+                if shape.layout.vp_size == 1:
+                    self.plain.clear()
                 if key != hopeless and not self.consider(shape):
                     hopeless = key
 
@@ -104,15 +110,26 @@ class _Pass:
         smallest = True
         for micro, total in batches(self.problem, shape.layout, self.tolerance):
             self.legal += 1
-            if smallest and not self.can_fit(Candidate(shape, micro, total, ways[-1])):
-                return False
-            smallest = False
+            if self.cannot_win(shape, micro, total):
+                continue
             if not any(self.take(Candidate(shape, micro, total, way)) for way in ways):
-                break
+                least = Candidate(shape, micro, total, ways[-1])
+                return not smallest or self.might_fit(least)
+            smallest = False
         return True
 
-    def can_fit(self, candidate: Candidate) -> bool:
-        """Whether the form that needs least memory fits, or might."""
+    def cannot_win(self, shape: Shape, micro: int, total: int) -> bool:
+        """Whether chunks could not make up for what the plain schedule lacks on the best."""
+        plain = self.plain.get((micro, total))
+        chunks = shape.layout.vp_size
+        if plain is None or chunks == 1:
+            return False
+        saved = plain.time.parts.get(TimePart.BUBBLE, 0.0) * (1 - 1 / chunks)
+        best = self.fitting[shape.degrees].rate
+        return plain.rate * plain.time.total <= best * (plain.time.total - saved)
+
+    def might_fit(self, candidate: Candidate) -> bool:
+        """Whether the form that needs least memory might fit; what it lacks is kept if not."""
         need = memory(self.problem.workload(candidate, self.hardware))
         if need.verdict is not Fit.DOES_NOT_FIT:
             return True
@@ -137,6 +154,8 @@ class _Pass:
         """Compute the time, and keep the candidate if it is the best of its degrees."""
         self.priced += 1
         found = Priced(candidate, workload, need, step_time(workload, self.constants))
+        if candidate.shape.layout.vp_size == 1:
+            self.plain[candidate.micro_batch_size, candidate.global_batch_size] = found
         degrees = candidate.shape.degrees
         known = self.fitting.get(degrees)
         if known is None or found.rate > known.rate:

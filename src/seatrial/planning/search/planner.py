@@ -5,6 +5,7 @@
 from dataclasses import dataclass, replace
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.planning.calibration import Calibration, calibrated
 from seatrial.planning.memory.estimate import every_stage
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import basis, resolve
@@ -53,16 +54,20 @@ class PlannedRun:
 
 
 def plan_run(
-    loaded: LoadedSpec, catalog: Catalog, *, scale: float = 1.0, kept: Choices | None = None
+    loaded: LoadedSpec,
+    catalog: Catalog,
+    *,
+    calibration: Calibration | None = None,
+    kept: Choices | None = None,
 ) -> PlannedRun:
     """Plan a run; raises with every finding when there can be no plan.
 
-    `scale` is measured over predicted time, from a calibration. `kept` are the choices of an
-    earlier plan of the same spec, which are used again.
+    `calibration` comes from the user's own steps. `kept` are the choices of an earlier plan of
+    the same spec, which are used again.
     """
     found = basis(loaded, catalog)
     problem = problem_of(loaded.spec, found, catalog)
-    constants = constants_of(problem, scale)
+    constants = constants_of(problem, calibration)
     wanted = open_fields(loaded.spec, found.architecture)
     searched = any(field in LAYOUT_FIELDS for field in wanted)
     outcome = _searched(problem, constants, free=not searched)
@@ -77,13 +82,13 @@ def plan_run(
     return PlannedRun(plan, choices, problem, chosen, constants, outcome, searched)
 
 
-def constants_of(problem: Problem, scale: float) -> Constants | None:
+def constants_of(problem: Problem, calibration: Calibration | None = None) -> Constants | None:
     """The constants of the problem's GPUs, calibrated; nothing where there are none."""
     if problem.hardware is None:
         return None
     stack = STACKS[problem.engine]
     known = constants_for(problem.hardware.accelerator, problem.precision, stack)
-    return replace(known, scale=scale)
+    return calibrated(known, calibration) if calibration is not None else known
 
 
 def _searched(problem: Problem, constants: Constants | None, *, free: bool) -> Outcome | None:

@@ -40,6 +40,18 @@ def problem_of(spec: RunSpec, basis: Basis, catalog: Catalog) -> Problem:
     )
 
 
+def measured_on(spec: RunSpec, basis: Basis) -> dict[str, str]:
+    """What a measured step time depends on beside the layout: for what a calibration holds."""
+    machines = basis.machines
+    return {
+        "accelerator": machines.accelerator,
+        "node_type": machines.node_type,
+        "fabric": machines.fabric,
+        "engine": str(spec.engine.name),
+        "precision": str(spec.training.precision),
+    }
+
+
 def target_batch(basis: Basis) -> int:
     """The global batch to come near to: as many tokens as published, or as is usual."""
     tokens = published_tokens(basis.preset[1] if basis.preset else None) or USUAL_TOKENS

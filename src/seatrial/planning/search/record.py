@@ -13,6 +13,7 @@ from typing import Any
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.hashing import digest
+from seatrial.planning.calibration import Calibration
 from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
@@ -63,7 +64,9 @@ class KeptPlan:
     """The digest of the plan."""
 
 
-def inputs_of(spec: RunSpec, basis: Basis, catalog: Catalog, scale: float) -> Inputs:
+def inputs_of(
+    spec: RunSpec, basis: Basis, catalog: Catalog, calibration: Calibration | None
+) -> Inputs:
     """The digests of what a plan of the spec depends on."""
     wanted = spec.model_dump(mode="json", by_alias=True)
     # Words for people change no layout.
@@ -81,7 +84,8 @@ def inputs_of(spec: RunSpec, basis: Basis, catalog: Catalog, scale: float) -> In
     }
     stack = STACKS[spec.engine.name]
     constants = {"time": table().version, "memory": asdict(memory_constants(stack))}
-    return Inputs(digest(wanted), digest(facts), digest(constants), digest(scale))
+    measured = asdict(calibration) if calibration is not None else None
+    return Inputs(digest(wanted), digest(facts), digest(constants), digest(measured))
 
 
 def record_text(inputs: Inputs, choices: Choices, plan: Plan) -> str:

@@ -28,7 +28,7 @@ Sizes = tuple[int, ...]
 
 def found(problem: Problem) -> Outcome:
     """The answer of the search."""
-    constants = constants_of(problem, 1.0)
+    constants = constants_of(problem)
     assert problem.hardware is not None
     assert constants is not None
     return search(problem, problem.hardware, constants)
@@ -64,7 +64,7 @@ def best_of_all(
     catalog: Catalog, problem: Problem, overrides: tuple[str, ...], eps: Sizes
 ) -> Priced:
     """The fastest of all legal plans that fit, with every way to shard and to recompute."""
-    constants = constants_of(problem, 1.0)
+    constants = constants_of(problem)
     assert problem.hardware is not None
     assert constants is not None
     best: Priced | None = None
