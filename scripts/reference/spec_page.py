@@ -69,8 +69,8 @@ BREAKING: list[tuple[str, ...]] = [
 INTRODUCTION = """\
 A spec is one YAML file. It says what is wanted; what can be derived is not written. Unknown keys
 are errors. In the tables, *required* means that there is no default, and *absent* that nothing is
-set. `auto` is for a planner that is not there yet: `seatrial validate` accepts it with a note, and
-there is no plan until you write a value."""
+set. `auto` leaves a value to the planner: `seatrial plan` shows its choice and the reasons,
+`seatrial validate` accepts it with a note."""
 
 DERIVED = """\
 Of these fields, the family and the sizes supply what is left out: `kv_heads` is `heads`,

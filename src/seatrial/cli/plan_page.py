@@ -32,9 +32,9 @@ from seatrial.units import format_count
 
 LABEL = 10
 """Characters of the column of labels."""
-BETWEEN, APART = " · ", "   "
+CLAUSES, BETWEEN, APART = "; ", " · ", "   "
 """What stands between the pieces of a line."""
-LONGEST_PIECE = 34
+LONGEST_PIECE = 44
 """Characters of a piece that is not broken."""
 WHOLE = "\u00a0"
 """A blank at which no line is broken."""
@@ -84,7 +84,7 @@ def say_page(page: Page) -> None:
 
 def _in_pieces(text: str) -> str:
     """The text with blanks that do not break inside its short pieces, such as `dp 3 %`."""
-    for between in (BETWEEN, APART):
+    for between in (CLAUSES, BETWEEN, APART):
         pieces = text.split(between)
         text = between.join(
             piece.replace(" ", WHOLE) if len(piece) <= LONGEST_PIECE else piece for piece in pieces
