@@ -5,7 +5,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seatrial.cli.output import columns, say, say_text, wrapped
+from seatrial.cli.output import columns, counted, say, say_text, wrapped
 from seatrial.cli.plan_picture import bar, caption, node_pictures
 from seatrial.cli.plan_words import (
     GIB,
@@ -99,7 +99,9 @@ def head_words(page: Page, *, name: bool = True) -> str:
     size = f"{format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         size += f" ({format_count(model.active_parameters)} active)"
-    ranks = f"{machines.world_size:,} × {machines.accelerator or 'process'}"
+    ranks = f"{machines.world_size:,} × {machines.accelerator}"
+    if not machines.accelerator:
+        ranks = counted(machines.world_size, "process", "processes")
     nodes = f"{machines.nodes:,} × {machines.node_type} = {ranks}"
     whose = f"{plan.spec.name}   " if name else ""
     return f"{whose}{model.name}, {size}   {nodes}   {page.engine}"
@@ -220,7 +222,7 @@ def _saves(page: Page) -> Iterator[tuple[str, str]]:
         return
     budget = saves.budget
     reason = f"one failure in {duration(saves.between_failures)}"
-    if page.run.plan.origins.get("checkpoints.every_steps") is Origin.PLANNER:
+    if every == budget.best_every_steps:
         reason = f"best for {reason}"
     parts = [f"every {duration(every * page.run.chosen.time.total)} ({every:,} steps; {reason})"]
     parts.append(f"{three(budget.size / 1e9)} GB")

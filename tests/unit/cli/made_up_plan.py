@@ -118,6 +118,7 @@ def _budget() -> Budget:
         kept=Kept(3, 0, 1),
         capacity=TIB * 9 // 10,
         volume=TIB,
+        available=True,
         usd_per_month=None,
     )
     rate = FailureRate("made up", 419, 16384, 1296, "nowhere at all")

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filling what is auto: where values come from, what is said when nothing fits."""
 
+from pathlib import Path
+
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.errors import FindingsError
 from seatrial.planning.memory.parts import Fit
 from seatrial.planning.plan import Origin
@@ -13,6 +16,7 @@ from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES
 from seatrial.planning.search.planner import plan_run, plan_with
 from seatrial.planning.search.verdicts import verdicts
 from seatrial.recipes.shipped import recipe, recipe_names
+from seatrial.rehearsal.twin import TwinData, twins
 from seatrial.spec.loader import load
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import loaded as written
@@ -156,3 +160,24 @@ def test_every_model_fits_somewhere(catalog: Catalog, name: str) -> None:
     run = plan_run(opened(*overrides, "cluster.nodes=64"), catalog)
     assert run.chosen is not None
     assert run.chosen.memory.verdict is not Fit.DOES_NOT_FIT
+
+
+def test_a_gpu_that_nobody_measured_is_said(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "accelerators.toml").write_text(
+        '[mi300x]\nlike = "h200-141gb"\ntitle = "Another GPU"\nsource = "made up here"\n'
+    )
+    (tmp_path / "node_types.toml").write_text('["p5.48xlarge"]\naccelerator = "mi300x"\n')
+    own = Catalog([tmp_path])
+    loaded = opened("cluster.node_type=p5.48xlarge")
+    (finding,) = verdicts(loaded, plan_run(loaded, own))
+    assert finding.code == "ST-PLAN-014"
+    assert finding.rule.startswith("no published run on mi300x was fitted")
+    assert verdicts(opened(), plan_run(opened(), catalog)) == []
+
+
+def test_a_planned_run_can_be_rehearsed(catalog: Catalog) -> None:
+    loaded = opened("cluster.nodes=5", "parallelism.tp_size=4")
+    run = plan_run(loaded, catalog)
+    made = twins(loaded, run.plan, catalog, TwinData((), ""))
+    assert made
+    assert engine_arguments(run.plan)["tensor-model-parallel-size"] == 4
