@@ -78,11 +78,7 @@ def command(
     """
     catalog, given = default_catalog(), overrides or []
     if what_if or compare:
-        variants = [_variant(file, given, str(file), catalog)] if compare else []
-        variants += [_variant(other, given, str(other), catalog) for other in compare or ()]
-        for more in combinations(what_if) if what_if else ():
-            variants.append(_variant(file, [*given, *more], " ".join(more), catalog))
-        _say_table(variants, "spec" if compare else "what if", as_json=as_json)
+        _say_table(*_sweep([file, *(compare or ())], given, what_if or (), catalog), as_json)
         return
     page = _page(file, given, catalog, again=again)
     if limits and page.run.problem.hardware is not None:
@@ -128,7 +124,24 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
     )
 
 
-def _variant(file: Path, overrides: Sequence[str], title: str, catalog: Catalog) -> Variant:
+def _sweep(
+    files: list[Path], given: Sequence[str], what_if: Sequence[str], catalog: Catalog
+) -> tuple[list[Variant], list[str]]:
+    """Every spec with every combination of values, and what the first columns are called."""
+    several = len(files) > 1
+    headers = ["spec"] * several + [change.partition("=")[0] for change in what_if]
+    variants = []
+    for file in files:
+        for more in combinations(what_if):
+            values = tuple(change.partition("=")[2] for change in more)
+            cells = (str(file), *values) if several else values
+            variants.append(_variant(file, [*given, *more], cells, catalog))
+    return variants, headers
+
+
+def _variant(
+    file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
+) -> Variant:
     """One plan of several; a spec that cannot be planned takes its line all the same."""
     try:
         loaded = load_checked(file, overrides)
@@ -136,16 +149,16 @@ def _variant(file: Path, overrides: Sequence[str], title: str, catalog: Catalog)
         run = plan_run(loaded, catalog, calibration=found.calibration)
         refuse_unsupported(loaded, run.plan)
     except FindingsError as error:
-        return refused(title, error)
-    return Variant(title, run, budget_of(run, catalog))
+        return refused(cells, error)
+    return Variant(cells, run, budget_of(run, catalog))
 
 
-def _say_table(variants: list[Variant], header: str, *, as_json: bool) -> None:
+def _say_table(variants: list[Variant], headers: list[str], as_json: bool) -> None:
     """Print several plans."""
     if as_json:
-        say_json([variant_data(variant) for variant in variants])
+        say_json([variant_data(variant, headers) for variant in variants])
         return
-    say_variants(variants, header)
+    say_variants(variants, headers)
     note = cost_note(variants)
     if note:
         say_text(note)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from seatrial.cli.output import say_text
 from seatrial.cli.plan_page import cost_words
 from seatrial.cli.plan_words import GIB, duration, layout_words, three
-from seatrial.cli.tables import name, number, say_table, text
+from seatrial.cli.tables import name, number, say_table
 from seatrial.errors import FindingsError, UsageError
 from seatrial.planning.search.budget import Budget
 from seatrial.planning.search.planner import PlannedRun
@@ -22,8 +23,8 @@ MOST_PLANS = 64
 class Variant:
     """One plan of a sweep, or why there is none."""
 
-    title: str
-    """What is different."""
+    cells: tuple[str, ...]
+    """What is different: the spec, or the value of each field that varies."""
     run: PlannedRun | None
     """The planned run."""
     budget: Budget | None
@@ -32,9 +33,9 @@ class Variant:
     """Why there is no plan."""
 
 
-def refused(title: str, error: FindingsError) -> Variant:
+def refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
     """A variant that cannot be planned."""
-    return Variant(title, None, None, error.findings[0].rule)
+    return Variant(cells, None, None, error.findings[0].rule)
 
 
 def combinations(what_if: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -69,10 +70,10 @@ def _split(values: str) -> list[str]:
     return [value.strip() for value in (*found, word) if value.strip()]
 
 
-def say_variants(variants: Sequence[Variant], header: str) -> None:
-    """Print plans as a table, one a line."""
+def say_variants(variants: Sequence[Variant], headers: Sequence[str]) -> None:
+    """Print plans as a table, one a line; the first columns say what is different."""
     columns = [
-        text(header),
+        *(name(header.rpartition(".")[2]) for header in headers),
         name("layout"),
         number("micro", rank=3),
         name("recompute", rank=4),
@@ -84,18 +85,24 @@ def say_variants(variants: Sequence[Variant], header: str) -> None:
         number("cost", rank=1),
     ]
     say_table(columns, [_row(variant) for variant in variants])
+    reasons: dict[str, list[str]] = {}
+    for variant in variants:
+        if variant.refusal:
+            reasons.setdefault(variant.refusal, []).append(" ".join(variant.cells))
+    for reason, cells in reasons.items():
+        say_text(f"{', '.join(cells)}: {reason}", "no plan  ")
 
 
 def _row(variant: Variant) -> tuple[str, ...]:
     """One line of the table."""
     run, budget = variant.run, variant.budget
     if run is None or budget is None:
-        return (variant.title, variant.refusal, *[""] * 8)
+        return (*variant.cells, "no plan", *[""] * 8)
     plan, chosen = run.plan, run.chosen
     if chosen is None:
-        return (variant.title, layout_words(plan.layout), *[""] * 8)
+        return (*variant.cells, layout_words(plan.layout), *[""] * 8)
     return (
-        variant.title,
+        *variant.cells,
         layout_words(plan.layout),
         str(plan.batch.micro_batch_size),
         str(plan.recompute),
@@ -108,14 +115,15 @@ def _row(variant: Variant) -> tuple[str, ...]:
     )
 
 
-def variant_data(variant: Variant) -> dict[str, Any]:
+def variant_data(variant: Variant, headers: Sequence[str]) -> dict[str, Any]:
     """A plan of a sweep as plain data."""
+    different = dict(zip(headers, variant.cells, strict=True))
     run, budget = variant.run, variant.budget
     if run is None or budget is None:
-        return {"variant": variant.title, "refusal": variant.refusal}
+        return {"variant": different, "refusal": variant.refusal}
     chosen = run.chosen
     return {
-        "variant": variant.title,
+        "variant": different,
         "layout": layout_words(run.plan.layout),
         "plan_digest": run.plan.digest,
         "micro_batch_size": run.plan.batch.micro_batch_size,

@@ -73,10 +73,10 @@ def test_plans_stand_beside_each_other(open_file: Path) -> None:
     )
     rows = json.loads(swept.stdout)
     assert [row["variant"] for row in rows] == [
-        "cluster.nodes=2 parallelism.tp_size=3",
-        "cluster.nodes=2 parallelism.tp_size=4",
-        "cluster.nodes=4 parallelism.tp_size=3",
-        "cluster.nodes=4 parallelism.tp_size=4",
+        {"cluster.nodes": "2", "parallelism.tp_size": "3"},
+        {"cluster.nodes": "2", "parallelism.tp_size": "4"},
+        {"cluster.nodes": "4", "parallelism.tp_size": "3"},
+        {"cluster.nodes": "4", "parallelism.tp_size": "4"},
     ]
     assert "cannot be shared out over tp 3" in rows[0]["refusal"]
     assert rows[1]["layout"].startswith("tp 4 ·")

@@ -18,6 +18,8 @@ USUAL_TOKENS = 4 << 20
 """Tokens of a step for a model whose authors published no batch: those of Llama 2
 (arXiv 2307.09288, table 1: 4M)."""
 GIB = 1 << 30
+SLOWEST_GBIT_S = 1.0
+"""The network of nodes for which the catalog states none: any Ethernet."""
 
 
 def problem_of(spec: RunSpec, basis: Basis, catalog: Catalog) -> Problem:
@@ -87,7 +89,7 @@ def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) 
         link_bandwidth=gpu.link_bandwidth_gb_s * 1e9 / 2,
         link_domain_gpus=node.link_domain_gpus,
         gpus_per_node=node.gpus,
-        network_bandwidth=node.network_gbit_s * 1e9 / 8 / node.gpus,
+        network_bandwidth=max(node.network_gbit_s, SLOWEST_GBIT_S) * 1e9 / 8 / node.gpus,
     )
 
 
