@@ -205,7 +205,7 @@ def _parallelism(preset: ModelPreset, first: FirstLayout, memory: int) -> list[s
         verdict = "" if first.fits else " It does not fit: use more nodes."
         count = f"# State: about {state} of {format_bytes(memory)} a GPU.{verdict}"
     lines = [
-        "# A legal first layout, counted roughly; it is not tuned.",
+        "# A legal first layout, counted roughly; auto leaves a value to seatrial plan.",
         count,
         "parallelism:",
         f"  tp_size: {layout.tp_size}",

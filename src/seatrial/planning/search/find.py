@@ -99,9 +99,10 @@ class _Pass:
             hopeless: tuple[Degrees, int | None, int | None] | None = None
             for shape in shapes(self.problem, sharding):
                 key = (shape.degrees, shape.first_stage_layers, shape.last_stage_layers)
-                if shape.layout.vp_size == 1:
+                whole = shape.layout.vp_size == 1
+                if whole:
                     self.plain.clear()
-                if key != hopeless and not self.consider(shape):
+                if key != hopeless and not self.consider(shape) and whole:
                     hopeless = key
 
     def consider(self, shape: Shape) -> bool:
@@ -110,9 +111,8 @@ class _Pass:
         smallest = True
         for micro, total in batches(self.problem, shape.layout, self.tolerance):
             self.legal += 1
-            if self.cannot_win(shape, micro, total):
-                continue
-            if not any(self.take(Candidate(shape, micro, total, way)) for way in ways):
+            wins = not self.cannot_win(shape, micro, total)
+            if wins and not any(self.take(Candidate(shape, micro, total, way)) for way in ways):
                 least = Candidate(shape, micro, total, ways[-1])
                 return not smallest or self.might_fit(least)
             smallest = False

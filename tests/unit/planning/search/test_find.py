@@ -97,6 +97,11 @@ CASES = {
         "cluster.nodes=1",
         "training.global_batch_size=32",
     ),
+    "few micro batches": (
+        "model.preset=gpt3-7.5b",
+        "cluster.nodes=1",
+        "training.global_batch_size=8",
+    ),
     "experts": (SMALL_MOE, "cluster.nodes=1", "training.global_batch_size=32"),
 }
 
