@@ -142,13 +142,14 @@ def _memory(chosen: Priced, *, pictures: bool) -> Iterator[tuple[str, str]]:
     if many > MOST_STAGES:
         wanted = {0, need.fullest.index, many - 1}
         shown = tuple(stage for stage in need.stages if stage.index in wanted)
+    width = len(f"stage {many - 1} of {many}")
     for position, stage in enumerate(shown):
         fullest = stage.index == need.fullest.index
         words = f"   {need.verdict.replace('-', ' ')}" if fullest else ""
         drawn = f"{bar(stage.total / room)}  " if pictures else ""
         yield (
             "" if position else "memory",
-            f"stage {stage.index} of {many}   {drawn}{gib(stage.total)} of "
+            f"{f'stage {stage.index} of {many}':<{width}}   {drawn}{gib(stage.total)} of "
             f"{gib(room)} GiB ± {spread(stage.total * need.error / GIB)}{words}",
         )
     yield "", memory_parts(need.fullest)
@@ -222,8 +223,11 @@ def _saves(page: Page) -> Iterator[tuple[str, str]]:
         return
     budget = saves.budget
     reason = f"one failure in {duration(saves.between_failures)}"
-    if every == budget.best_every_steps:
+    best = budget.best_every_steps
+    if every == best:
         reason = f"best for {reason}"
+    elif best is not None:
+        reason = f"{reason}: {best:,} would be best"
     parts = [f"every {duration(every * page.run.chosen.time.total)} ({every:,} steps; {reason})"]
     parts.append(f"{three(budget.size / 1e9)} GB")
     if budget.write_seconds is not None:
