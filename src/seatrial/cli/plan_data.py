@@ -34,7 +34,7 @@ def page_data(page: Page) -> dict[str, Any]:
     }
     if run.chosen is not None and run.constants is not None:
         data["estimate"] = estimate_data(run.chosen) | {
-            "step_relative_error": run.constants.error,
+            "step_relative_error": run.chosen.time.error,
             "constants": run.constants.provenance,
             "constants_version": run.constants.version,
         }

@@ -70,7 +70,7 @@ def html_page(page: Page) -> str:
         _facts(page),
     ]
     if page.run.chosen is not None:
-        parts += [_memory(page.run.chosen), _step(page), _schedule(page.run.chosen)]
+        parts += [_memory(page.run.chosen), _step(page.run.chosen), _schedule(page.run.chosen)]
     return "\n".join([*parts, "</body></html>"]) + "\n"
 
 
@@ -110,11 +110,9 @@ def _memory(chosen: Priced) -> str:
     return f"<h2>Memory of each stage: {need.verdict}</h2>{legend(names)}{picture}{note}"
 
 
-def _step(page: Page) -> str:
+def _step(chosen: Priced) -> str:
     """The parts of a step as one stacked bar, and as numbers."""
-    if page.run.chosen is None or page.run.constants is None:
-        return ""
-    time, error = page.run.chosen.time, page.run.constants.error
+    time = chosen.time
     names = [str(part) for part in TimePart]
     pieces = [
         Piece(
@@ -122,8 +120,8 @@ def _step(page: Page) -> str:
         )
         for part, seconds in time.parts.items()
     ]
-    words = duration_with_error(time.total, error)
-    bar = Bar("step", pieces, words, time.total * error)
+    words = duration_with_error(time.total, time.error)
+    bar = Bar("step", pieces, words, time.total * time.error)
     picture = stacked([bar], names, time.total)
     numbers = "".join(
         f"<dt>{percent_of(seconds / time.total)}</dt>"

@@ -121,9 +121,9 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
         f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
         f"{format_count(batch.tokens_per_step)} tokens a step   ({where})",
     )
-    if run.chosen is not None and run.constants is not None:
+    if run.chosen is not None:
         yield from _memory(run.chosen, pictures=pictures)
-        yield from _step(run.chosen, run.constants.error)
+        yield from _step(run.chosen)
     yield "length", _length(page)
     yield from _saves(page)
     if page.limits is not None:
@@ -160,10 +160,10 @@ def memory_parts(stage: StageMemory) -> str:
     return " · ".join(f"{part} {gib(size)}" for part, size in stage.parts.items() if size)
 
 
-def _step(chosen: Priced, error: float) -> Iterator[tuple[str, str]]:
+def _step(chosen: Priced) -> Iterator[tuple[str, str]]:
     """The time of a step, its parts, and what that means for a GPU."""
     time = chosen.time
-    yield "step", f"{duration_with_error(time.total, error)}   {time_parts(chosen)}"
+    yield "step", f"{duration_with_error(time.total, time.error)}   {time_parts(chosen)}"
     peak = chosen.workload.hardware.peak_flops
     yield (
         "",
@@ -282,7 +282,7 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
         yield "", _better(page, best)
     yield (
         "tested",
-        f"step time {percent(run.constants.error)} off in the median "
+        f"step time {percent(run.chosen.time.error)} off in the median "
         f"({run.constants.provenance}); memory within {percent(run.chosen.memory.error)} in nine "
         "of ten published runs",
     )

@@ -53,7 +53,7 @@ def _time(seconds: float, **parts: float) -> StepTime:
     """A step of so many seconds, of which some go to parts; the rest is compute."""
     named = {TimePart(name.replace("_", "-")): share * seconds for name, share in parts.items()}
     rest = {TimePart.COMPUTE: seconds - sum(named.values())}
-    return StepTime(MappingProxyType(rest | named), (0.5, 0.6), 1.0e17, 16)
+    return StepTime(MappingProxyType(rest | named), (0.5, 0.6), 1.0e17, 16, 0.068)
 
 
 def made_up_page(*, searched: bool = True) -> Page:

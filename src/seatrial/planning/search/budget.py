@@ -28,11 +28,11 @@ class Budget:
 
 def budget_of(run: PlannedRun, catalog: Catalog) -> Budget:
     """Time and cost of a planned run."""
-    if run.chosen is None or run.constants is None:
+    if run.chosen is None:
         return Budget(None, 0.0, 0.0, None)
     machines = run.plan.machines
     seconds = run.chosen.time.total * run.plan.length.steps
     cost = cost_of(catalog.node_type(machines.node_type), machines.nodes, seconds)
     node_hours = seconds / HOUR * machines.nodes
     saves = saves_of(run.plan, run.chosen, catalog)
-    return Budget(seconds, run.constants.error, node_hours, cost, saves)
+    return Budget(seconds, run.chosen.time.error, node_hours, cost, saves)

@@ -22,7 +22,7 @@ def verdicts(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
 def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     """A note where no published run on such GPUs was fitted."""
     hardware, constants = run.problem.hardware, run.constants
-    if hardware is None or constants is None or constants.scale != 1.0:
+    if hardware is None or constants is None or run.chosen is None or constants.scale != 1.0:
         return []
     families = {_family(fit.accelerator) for fit in table().fits}
     if _family(hardware.accelerator) in families:
@@ -35,7 +35,7 @@ def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             f"no published run on {hardware.accelerator} was fitted: the time of a step is that of "
             "the nearest GPU, scaled by the data sheets.",
             hardware.accelerator,
-            f"Reckon with {constants.error:.0%} and more, or calibrate by a few steps of your own.",
+            f"Reckon with {run.chosen.time.error:.0%} and more, or calibrate by steps of your own.",
         )
     ]
 
