@@ -45,7 +45,7 @@ def page_data(page: Page) -> dict[str, Any]:
             "legal": outcome.legal,
             "priced": outcome.priced,
             "risky": outcome.risky,
-            "why": why(run.chosen, outcome),
+            "why": why(run.chosen, outcome, run.problem),
             "ranked": [_alternative(found) for found in outcome.ranked],
             "do_not_fit": [_lacking(found) for found in outcome.lacking],
         }

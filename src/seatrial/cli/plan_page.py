@@ -274,7 +274,7 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
     run = page.run
     if run.chosen is None or run.outcome is None or run.constants is None:
         return
-    said = why(run.chosen, run.outcome)
+    said = why(run.chosen, run.outcome, run.problem)
     if said:
         yield "why", "; ".join(said) + "."
     best = run.outcome.best

@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a layout won, in words: what the next ones lose and to what, and what others lack."""
 
+from seatrial.planning.degrees import Degrees
+from seatrial.planning.layout_rules import check_tensor_parallel, check_world
 from seatrial.planning.search.candidate import Candidate
 from seatrial.planning.search.outcome import Lacking, Outcome, Priced
+from seatrial.planning.search.probe import Probe
+from seatrial.planning.search.problem import Problem
 from seatrial.planning.timing.parts import TimePart
 from seatrial.spec.parallelism import Recompute
 
@@ -37,15 +41,34 @@ def named(candidate: Candidate) -> str:
     return " · ".join(parts)
 
 
-def why(chosen: Priced, outcome: Outcome) -> list[str]:
-    """What each of the next layouts loses, and what a less divided one lacks."""
+def why(chosen: Priced, outcome: Outcome, problem: Problem) -> list[str]:
+    """What each of the next layouts loses, what a less divided one lacks, what no layout may do."""
     own = chosen.candidate.shape.degrees
     others = [found for found in outcome.ranked if found.candidate.shape.degrees != own]
     said = [loss(chosen, other) for other in others[:RUNNERS_UP]]
     lacking = nearest_lacking(chosen, outcome)
     if lacking is not None:
         said.append(f"{named(lacking.candidate)} needs {_gib(lacking)} GiB")
+    if len(said) <= RUNNERS_UP:
+        said += broken_neighbours(chosen, problem)[:1]
     return said
+
+
+def broken_neighbours(chosen: Priced, problem: Problem) -> list[str]:
+    """The rules that the layouts break which divide once more, by tp or by pp."""
+    layout, found = chosen.candidate.shape.layout, []
+    for tp, pp in ((2 * layout.tp_size, layout.pp_size), (layout.tp_size, 2 * layout.pp_size)):
+        degrees = Degrees(tp, pp, layout.cp_size, layout.ep_size, 1, layout.etp_size)
+        probe = Probe()
+        if check_tensor_parallel(probe, problem.model, degrees):
+            check_world(probe, problem.world_size, problem.per_node, degrees)
+        name = f"tp {tp}" if tp > layout.tp_size else f"pp {pp}"
+        domain = chosen.workload.hardware.link_domain_gpus
+        if probe.findings:
+            found.append(f"{name} cannot be: {probe.findings[0].rule.rstrip('.')}")
+        elif tp > max(domain, problem.per_node):
+            found.append(f"{name} leaves the {domain} GPUs that NVLink joins")
+    return found
 
 
 def loss(chosen: Priced, other: Priced) -> str:
