@@ -12,6 +12,7 @@ What is known before pricing keeps most layouts from being priced:
   would have to save, they are not priced.
 """
 
+import heapq
 from dataclasses import dataclass, field
 
 from seatrial.planning.memory.estimate import memory
@@ -31,6 +32,8 @@ from seatrial.spec.training import Precision
 BATCH_TOLERANCE = 1 / 8
 """How far an `auto` global batch may be from its target, as long as some layout allows it."""
 ANY_BATCH = float("inf")
+TOLD = 4
+"""Layouts whose exact rank counts: the best, those that are named beside it, and one more."""
 Degrees = tuple[int, int, int, int]
 
 
@@ -90,6 +93,7 @@ class _Pass:
     risky: list[tuple[Candidate, Workload, Memory]] = field(default_factory=list)
     lacking: dict[Degrees, Lacking] = field(default_factory=dict)
     plain: dict[tuple[int, int], Priced] = field(default_factory=dict)
+    told: float = 0.0
     legal: int = 0
     priced: int = 0
 
@@ -119,13 +123,16 @@ class _Pass:
         return True
 
     def cannot_win(self, shape: Shape, micro: int, total: int) -> bool:
-        """Whether chunks could not make up for what the plain schedule lacks on the best."""
+        """Whether chunks could not make up for what the plain schedule lacks on the best.
+
+        The best are the best of the same degrees, and the few that are told of in the end.
+        """
         plain = self.plain.get((micro, total))
         chunks = shape.layout.vp_size
         if plain is None or chunks == 1:
             return False
         saved = plain.time.parts.get(TimePart.BUBBLE, 0.0) * (1 - 1 / chunks)
-        best = self.fitting[shape.degrees].rate
+        best = max(self.fitting[shape.degrees].rate, self.told)
         return plain.rate * plain.time.total <= best * (plain.time.total - saved)
 
     def might_fit(self, candidate: Candidate) -> bool:
@@ -160,6 +167,9 @@ class _Pass:
         known = self.fitting.get(degrees)
         if known is None or found.rate > known.rate:
             self.fitting[degrees] = found
+            if found.rate > self.told:
+                rates = heapq.nlargest(TOLD, (other.rate for other in self.fitting.values()))
+                self.told = rates[-1] if len(rates) == TOLD else 0.0
 
     def price_risky(self) -> None:
         """Nothing fits for certain: take what might."""
