@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import seatrial
+from tests.unit.planning.search.asked import OPEN
 
 
 def test_overrides_are_a_list_or_a_mapping(spec_file: Path) -> None:
@@ -26,3 +27,14 @@ def test_overrides_are_a_list_or_a_mapping(spec_file: Path) -> None:
 def test_other_overrides_are_refused_with_an_example(spec_file: Path, overrides: Any) -> None:
     with pytest.raises(seatrial.UsageError, match=r'Write \["cluster\.nodes=4"\] or \{'):
         seatrial.validate(spec_file, overrides)
+
+
+def test_the_planner_fills_what_is_auto_and_writes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "open.yaml"
+    file.write_text(OPEN)
+    plan = seatrial.plan(file)
+    assert plan.origins["parallelism.tp_size"] == "planner"
+    assert plan.layout.world_size == 16
+    assert list(tmp_path.iterdir()) == [file]
+    (note,) = seatrial.validate(file).findings
+    assert note.code == "ST-PLAN-001"
