@@ -10,6 +10,7 @@ from seatrial.planning.plan import Machines
 from seatrial.planning.resolve import Basis
 from seatrial.planning.search.problem import Problem
 from seatrial.planning.workload import Hardware
+from seatrial.spec.engine import EngineName
 from seatrial.spec.run import RunSpec
 from seatrial.spec.scalars import AUTO
 from seatrial.spec.training import Precision
@@ -39,7 +40,21 @@ def problem_of(spec: RunSpec, basis: Basis, catalog: Catalog) -> Problem:
         engine=spec.engine.name,
         hardware=hardware_of(machines, training.precision, catalog),
         hidden_dropout=training.hidden_dropout > 0,
+        gradient_bytes=gradient_bytes(spec),
     )
+
+
+def gradient_bytes(spec: RunSpec) -> int:
+    """Bytes of a gradient while it is accumulated.
+
+    Megatron accumulates in fp32 with bf16 and the formats below it, unless told otherwise, and in
+    fp16 with fp16 (`megatron/training/arguments.py` of 0.19.2).
+    """
+    options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
+    halved = "grad-reduce-in-bf16" in options
+    if spec.training.precision is Precision.FP16:
+        halved = "accumulate-allreduce-grads-in-fp32" not in options
+    return 2 if halved and spec.engine.name is EngineName.MEGATRON else 4
 
 
 def measured_on(spec: RunSpec, basis: Basis) -> dict[str, str]:

@@ -46,6 +46,8 @@ class Problem:
     """The GPUs and what joins them; nothing on a host without any."""
     hidden_dropout: bool = False
     """Whether there is dropout on the residual stream."""
+    gradient_bytes: int = 4
+    """Bytes of a gradient while it is accumulated."""
 
     @property
     def output_layers(self) -> float:
@@ -78,6 +80,9 @@ class Problem:
             hardware=hardware,
             stack=STACKS[self.engine],
             hidden_dropout=self.hidden_dropout,
+            gradient_bytes=self.gradient_bytes,
+            # Fused attention kernels take half formats only.
+            flash_attention=self.precision is not Precision.FP32,
         )
 
 

@@ -20,7 +20,7 @@ from seatrial.rehearsal.twin import TwinData, twins
 from seatrial.spec.loader import load
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import loaded as written
-from tests.unit.planning.search.asked import opened
+from tests.unit.planning.search.asked import asked, opened
 
 
 def refusals(catalog: Catalog, *overrides: str) -> list[str]:
@@ -181,3 +181,18 @@ def test_a_planned_run_can_be_rehearsed(catalog: Catalog) -> None:
     made = twins(loaded, run.plan, catalog, TwinData((), ""))
     assert made
     assert engine_arguments(run.plan)["tensor-model-parallel-size"] == 4
+
+
+@pytest.mark.parametrize(
+    ("overrides", "size"),
+    [
+        ((), 4),
+        (("training.precision=fp16",), 2),
+        (("training.precision=fp16", "engine.options.accumulate-allreduce-grads-in-fp32=true"), 4),
+        (("engine.options.grad-reduce-in-bf16=true",), 2),
+    ],
+)
+def test_gradients_are_as_wide_as_the_engine_keeps_them(
+    catalog: Catalog, overrides: tuple[str, ...], size: int
+) -> None:
+    assert asked(catalog, *overrides).gradient_bytes == size
