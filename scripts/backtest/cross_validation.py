@@ -50,7 +50,7 @@ def _held_out(group: Group, part_of: Callable[[Row], int]) -> list[Prediction]:
     """Every row that a group predicts, by constants fitted to the other parts of it."""
     own = [row for row in timed_rows() if group.rows(row)]
     scored = [row for row in own if group.predicts(row)]
-    start = start_of(own, timed_rows())
+    start = start_of(own)
     found: list[Prediction] = []
     for part in sorted({part_of(row) for row in scored}):
         fitted = fit_group(group, [row for row in own if part_of(row) != part], start)
@@ -89,8 +89,7 @@ def unseen_sources() -> list[UnseenSource]:
         own = [row for row in everything if row.source == source]
         if len(own) < FEWEST_UNSEEN:
             continue
-        fitted = fit_pool([row for row in everything if row.source != source])
-        found.append(unseen(source, predicted(own, fitted)))
+        found.append(unseen(source, predicted(own, fit_pool(frozenset([source])))))
     return found
 
 

@@ -54,7 +54,7 @@ def main() -> None:
 def entries(group: Group, figures: Figures) -> Iterator[str]:
     """The entries of a group: one for each accelerator and precision, and experts apart."""
     rows = [row for row in timed_rows() if group.rows(row)]
-    fitted = fit_group(group, rows, start_of(rows, timed_rows()))
+    fitted = fit_group(group, rows, start_of(rows))
     scored = [row for row in rows if group.predicts(row)]
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in scored:

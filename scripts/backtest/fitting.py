@@ -7,7 +7,6 @@ linearly for outliers. Every rate is drawn towards a prior, so that one on which
 nothing keeps it: the priors are those of `Rates`, or a fit to other sources.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
@@ -24,13 +23,13 @@ from seatrial.planning.timing.rates import Rates
 Array = NDArray[np.float64]
 
 NAMES = tuple(field.name for field in fields(Rates))
-SHARES = ("matrix", "waves", "data_overlap", "gather_overlap")
+SHARES = ("matrix", "waves", "transfer_overlap", "data_overlap", "gather_overlap")
 """Rates between 0 and 1; the others are only positive."""
 NOISE = 0.05
 """Relative error of a row beyond which it counts as an outlier."""
-FREEDOM = 0.7
+FREEDOM = 0.5
 """How far a rate may be from its prior, as the standard deviation of its logarithm."""
-FREER = 1.5
+FREER = 1.0
 """The same for rates of experts, whose defaults are guesses."""
 EXPERT_RATES = (
     *("expert_matrix", "expert_launch", "expert_link", "expert_network", "expert_latency"),
@@ -39,12 +38,14 @@ EXPERT_RATES = (
 """The rates of experts."""
 FIXED = 1e-3
 """The same for a factor that only variants have: there is nothing shared about it."""
+ROUNDS = 60
+"""Rounds after which a fit ends, if nothing is gained any more before."""
 STEP = 1e-5
 """How far a rate is moved to see what follows from it."""
-MOST_ROWS = 100
-"""Rows that a source counts for, at most, where several are fitted together."""
-VARIANT_FREEDOM = 0.4
+VARIANT_FREEDOM = 0.3
 """How far a variant (a precision, a kernel) may be from the rate that all share."""
+SHAPE_FREEDOM = 0.1
+"""The same for the shape of a layer: what a formula cannot know is small."""
 
 
 Keys = Mapping[str, Callable[[Row], str]]
@@ -85,7 +86,17 @@ def stack(items: Sequence[Any]) -> Any:
 
 def stacked(rows: Iterable[Row]) -> Quantities:
     """The quantities of many rows as one."""
-    return cast(Quantities, stack([quantities(row.workload) for row in rows]))
+    return cast(Quantities, stack([_sizes(row) for row in rows]))
+
+
+_SIZES: dict[str, Quantities] = {}
+
+
+def _sizes(row: Row) -> Quantities:
+    """The quantities of a row, computed once."""
+    if row.id not in _SIZES:
+        _SIZES[row.id] = quantities(row.workload)
+    return _SIZES[row.id]
 
 
 def predict(sizes: Quantities, rates: Rates) -> Array:
@@ -100,10 +111,10 @@ def fit(
     prior: Rates,
     *,
     freedom: float = FREEDOM,
+    rounds: int = ROUNDS,
 ) -> Fitted:
-    """Rates fitted to rows."""
+    """Rates fitted to rows, in so many rounds at most."""
     sizes, measured = stacked(rows), np.array([row.seconds for row in rows])
-    weights = source_weights(rows)
     start = np.array([_inner(name, getattr(prior, name)) for name in NAMES])
     spread = np.array([_spread(name, freedom) for name in NAMES])
     places: dict[tuple[str, str], int] = {}
@@ -116,6 +127,7 @@ def fit(
             index[name] = np.array([own[variant] for variant in found])
 
     count = len(NAMES)
+    apart = np.array([SHAPE_FREEDOM if n == "layer" else VARIANT_FREEDOM for n, _ in places])
 
     def logs(theta: Array) -> Array:
         shared, offsets = theta[:count], theta[count:]
@@ -123,13 +135,11 @@ def fit(
             name: _outer(name, value + (offsets[index[name]] if name in index else 0.0))
             for name, value in zip(NAMES, shared, strict=True)
         }
-        return np.log(predict(sizes, Rates(**values)) / measured) * weights / NOISE
+        return np.log(predict(sizes, Rates(**values)) / measured) / NOISE
 
     def residuals(theta: Array) -> Array:
         shared, offsets = theta[:count], theta[count:]
-        return np.concatenate(
-            [logs(theta), (shared - start) / spread, offsets / VARIANT_FREEDOM]
-        )
+        return np.concatenate([logs(theta), (shared - start) / spread, offsets / apart])
 
     def slopes(theta: Array) -> Array:
         # A variant's own step changes its rows just as the shared one does.
@@ -143,14 +153,14 @@ def fit(
             if name in index:
                 matrix[np.arange(rows_count), count + index[name]] = column
         every = np.arange(len(theta))
-        matrix[rows_count + every, every] = np.concatenate(
-            [1 / spread, np.full(len(places), 1 / VARIANT_FREEDOM)]
-        )
+        matrix[rows_count + every, every] = np.concatenate([1 / spread, 1 / apart])
         return matrix
 
     begin = np.concatenate([start, np.zeros(len(places))])
-    loss = _loss(len(measured))
-    found = least_squares(residuals, begin, slopes, loss=loss, max_nfev=60, x_scale=0.3, ftol=1e-4)
+    # Linear far out for rows and rates alike: a few may be far off, most are near.
+    found = least_squares(
+        residuals, begin, slopes, loss="soft_l1", max_nfev=rounds, x_scale=0.3, ftol=1e-4
+    )
     values = zip(NAMES, found.x[: len(NAMES)], strict=True)
     return Fitted(
         Rates(**{name: float(_outer(name, value)) for name, value in values}),
@@ -164,26 +174,6 @@ def _spread(name: str, freedom: float) -> float:
     if name == "layer":
         return FIXED
     return freedom * FREER / FREEDOM if name in EXPERT_RATES else freedom
-
-
-def _loss(rows: int) -> Callable[[Array], Array]:
-    """Square near zero and linear far out for rows; always square for what draws rates back."""
-
-    def loss(squares: Array) -> Array:
-        rho = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
-        root = np.sqrt(1 + squares[:rows])
-        rho[:, :rows] = 2 * (root - 1), 1 / root, -0.5 / root**3
-        return rho
-
-    return loss
-
-
-def source_weights(rows: Sequence[Row]) -> Array:
-    """The weight of every row: a source counts for no more than `MOST_ROWS` of its rows."""
-    counts = Counter(row.source for row in rows)
-    if len(counts) == 1:
-        return np.ones(len(rows))
-    return np.array([min(1.0, MOST_ROWS / counts[row.source]) ** 0.5 for row in rows])
 
 
 def _inner(name: str, rate: float) -> float:

@@ -9,9 +9,10 @@ that changed how they are computed.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from scripts.backtest.fitting import FREEDOM, Fitted, Keys, fit
-from scripts.backtest.rows import Row
+from scripts.backtest.rows import Row, timed_rows
 from seatrial.planning.timing.constants import GENERATIONS, generation
 from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.shapes import shape_of
@@ -19,8 +20,10 @@ from seatrial.spec.training import Precision
 
 SMALL = 30
 """A source with fewer rows starts from what all others say, not from the defaults."""
-SMALL_FREEDOM = 0.4
+SMALL_FREEDOM = 0.3
 """How far a small source may go from there."""
+POOL_ROUNDS = 25
+"""Rounds of the fit to all sources, which has many variants and gains little in later rounds."""
 POOLED = 40
 """Rows of a source, spread evenly, that stand for it where all sources are fitted together."""
 FUSED_EXPERTS = (26, 6)
@@ -64,7 +67,7 @@ def kernel_of(row: Row) -> str:
 
 
 def layer_shape(row: Row) -> str:
-    """The shape of a layer, for sources that ran layers of one shape in models of many sizes."""
+    """The shape of a layer, for the source that ran layers of one shape in models of many sizes."""
     return shape_of(row.workload)
 
 
@@ -86,7 +89,7 @@ def _source(name: str) -> Callable[[Row], bool]:
 
 
 def is_nemo(row: Row) -> bool:
-    """Whether a row is of NVIDIA's own stack; MaxText, which one of its sources runs too, is not."""
+    """Whether a row is of NVIDIA's own stack; MaxText, which a source of it also runs, is not."""
     return row.group == "nemo" and "MaxText" not in row.notes
 
 
@@ -98,7 +101,7 @@ def _nemo(name: str) -> Callable[[Row], bool]:
 GROUPS = (
     Group("megatron-deepspeed-one-node", _source("vTrain single-node"), {"layer": layer_shape}),
     Group("megatron-deepspeed", _source("vTrain multi-node")),
-    Group("megatron-deepspeed-bloom", _source("BigScience BLOOM tr11"), {"layer": layer_shape}),
+    Group("megatron-deepspeed-bloom", _source("BigScience BLOOM tr11")),
     Group("megatron-lm-2021", _source("Megatron-LM SC21 Table 1")),
     Group("megatron-lm-2022", _source("Korthikanti 2205.05198 Table 5")),
     Group(
@@ -180,9 +183,11 @@ POOL_KEYS: Keys = {
 """What differs between all sources; one that was never seen has none of its own."""
 
 
-def fit_pool(rows: Sequence[Row]) -> Fitted:
-    """What many sources say together."""
-    return fit(pooled(rows), POOL_KEYS, Rates())
+@cache
+def fit_pool(without: frozenset[str]) -> Fitted:
+    """What all sources but some say together."""
+    rows = [row for row in timed_rows() if row.source not in without]
+    return fit(pooled(rows), POOL_KEYS, Rates(), rounds=POOL_ROUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +200,11 @@ class Start:
     """How far it may go from there."""
 
 
-def start_of(rows: Sequence[Row], everything: Sequence[Row]) -> Start:
-    """Where the fit of a group with these rows begins: no row of theirs has a say in it."""
+def start_of(rows: Sequence[Row]) -> Start:
+    """Where the fit of a group with these rows begins: no row of its sources has a say in it."""
     if len(rows) >= SMALL and len({row.fold for row in rows}) > 1:
         return Start(Rates(), FREEDOM)
-    own = {row.group for row in rows}
-    others = [row for row in everything if row.group not in own]
-    return Start(fit_pool(others).of(rows[0]), SMALL_FREEDOM)
+    return Start(fit_pool(frozenset(row.source for row in rows)).of(rows[0]), SMALL_FREEDOM)
 
 
 def fit_group(group: Group, rows: Sequence[Row], start: Start) -> Fitted:

@@ -248,9 +248,7 @@ def source_flops(source: str, global_batch: int, workload: Workload) -> float:
     if source.startswith(HARDWARE_FLOPS):
         # arXiv 2104.04473, equation 3: four forward passes, the logits three.
         layer = 96 * model.hidden_size**2 * (1 + length / (6 * model.hidden_size))
-        return tokens * (
-            model.layers * layer + 6 * model.hidden_size * workload.padded_vocab_size
-        )
+        return tokens * (model.layers * layer + 6 * model.hidden_size * workload.padded_vocab_size)
     matrices = 3 if model.activation.value == "swiglu" else 2
     attention = workload.attention_weights or model.hidden_size * 2 * (
         inner + model.kv_heads * model.head_dim

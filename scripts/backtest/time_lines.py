@@ -72,10 +72,14 @@ def time_lines(figures: Figures) -> list[Line]:
     lines += [_figure(f"Step time, {t}", figures.errors, rows, s, b, mean) for t, s, b in MEANS]
     lines += [
         _figure(
-            f"Step time, {title}, without factors by shape", figures.shapeless, rows, chosen,
-            None, median,
+            f"Step time, {title}, without factors by shape",
+            figures.shapeless,
+            rows,
+            chosen,
+            None,
+            median,
         )
-        for title, chosen, _ in (MEDIANS[0], MEDIANS[2])
+        for title, chosen, _ in MEDIANS[:1]
     ]
     found = mean(map(abs, figures.table_5.values()))
     lines.append(
@@ -134,7 +138,9 @@ def _unseen_lines(figures: Figures) -> list[Line]:
     for item in figures.sources:
         after = "" if item.calibrated is None else f", calibrated {item.calibrated:.1%}"
         lines.append(
-            Line(f"  unseen: {item.source}", item.rows, f"median {item.median:.1%}{after}", "", True)
+            Line(
+                f"  unseen: {item.source}", item.rows, f"median {item.median:.1%}{after}", "", True
+            )
         )
     return lines
 
@@ -155,6 +161,12 @@ def _choice_lines(figures: Figures, rows: dict[str, Row]) -> list[Line]:
     for name in dict.fromkeys(choice.source for choice in found):
         own = [choice.regret for choice in found if choice.source == name]
         lines.append(
-            Line(f"  choices: {name}", len(own), f"mean {mean(own):.2%}, worst {max(own):.0%}", "", True)
+            Line(
+                f"  choices: {name}",
+                len(own),
+                f"mean {mean(own):.2%}, worst {max(own):.0%}",
+                "",
+                True,
+            )
         )
     return lines

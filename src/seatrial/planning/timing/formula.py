@@ -74,12 +74,14 @@ def pieces(q: Quantities, rates: Rates) -> Pieces:
     """What a micro batch takes in each piece of a stage."""
     stream = q.bandwidth * rates.elementwise
     attention = q.attention_flops / (q.peak_bf16 * rates.attention) + q.score_bytes / stream
-    tensor = q.tensor.link / rates.tensor_link + q.tensor.network / rates.tensor_network
-    context = (q.context.link + q.context.network) / rates.context
+    tensor = (
+        q.traffic.tensor.link / rates.tensor_link + q.traffic.tensor.network / rates.tensor_network
+    )
+    context = (q.traffic.context.link + q.traffic.context.network) / rates.context
     dense = q.passes * (
         products(q.dense, q.peak, q.bandwidth, rates) + q.elementwise_bytes / stream
     )
-    latency = q.tensor_count * rates.tensor_latency
+    latency = q.traffic.tensor_count * rates.tensor_latency
     host = q.passes * rates.launch
     moe_host = host * rates.moe_launch + q.passes * q.local_experts * rates.expert_launch
     experts = products(q.experts, q.peak, q.bandwidth, rates) / rates.expert_matrix
@@ -89,23 +91,28 @@ def pieces(q: Quantities, rates: Rates) -> Pieces:
         + q.moe_bytes / stream
         + q.routed_bytes / (q.bandwidth * rates.routing)
     )
-    exchange = q.exchange.link / rates.expert_link + q.exchange.network / rates.expert_network
-    exchange = exchange + q.exchange_count * rates.expert_latency
-    transfer = (q.transfer.link + q.transfer.network) / rates.transfer
+    exchange = (
+        q.traffic.exchange.link / rates.expert_link
+        + q.traffic.exchange.network / rates.expert_network
+    )
+    exchange = exchange + q.traffic.exchange_count * rates.expert_latency
+    transfer = (q.traffic.transfer.link + q.traffic.transfer.network) / rates.transfer
     return Pieces(
         dense=_layer(rates.layer, dense, attention, tensor, context, 0.0, host, latency),
         moe=_layer(
             rates.layer,
             moe,
             attention,
-            q.moe_tensor * tensor,
+            q.traffic.moe_tensor * tensor,
             context,
             exchange,
             moe_host,
-            q.moe_tensor * latency,
+            q.traffic.moe_tensor * latency,
         ),
-        head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates) + q.head_bytes / (q.bandwidth * rates.loss),
-        transfer=transfer + q.transfer_count * rates.transfer_latency,
+        head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates)
+        + q.head_bytes / (q.bandwidth * rates.loss),
+        transfer=(transfer + q.traffic.transfer_count * rates.transfer_latency)
+        * (1 - rates.transfer_overlap * q.traffic.interleaved),
     )
 
 
@@ -137,8 +144,8 @@ def _layer(
 
 def slowest(q: Quantities, each: Pieces) -> StageCount:
     """What the slowest stage holds."""
-    found, time = q.first, each.stage(q.first)
-    for count in (q.middle, q.last):
+    found, time = q.pipeline.first, each.stage(q.pipeline.first)
+    for count in (q.pipeline.middle, q.pipeline.last):
         other = each.stage(count)
         # Arithmetic instead of a branch: both may be arrays.
         wins = (other > time) * 1.0
@@ -155,8 +162,8 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
     """Seconds of every part of a step."""
     dense, moe, heads = count = slowest(q, each)
     stage = each.stage(count)
-    batches = q.micro_batches
-    whole = each.stage(q.whole) + (q.pp_size - 1) * each.transfer
+    batches = q.pipeline.micro_batches
+    whole = each.stage(q.pipeline.whole) + (q.pipeline.pp_size - 1) * each.transfer
     network = rates.data_network / (1 + q.nodes / rates.data_nodes)
     gathered = q.gathered.link / rates.data_link + q.gathered.network / network
     reduced = q.gradients.link / rates.data_link + q.gradients.network / network
@@ -171,7 +178,7 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
         TimePart.CONTEXT_PARALLEL: batches * (dense * each.dense.context + moe * each.moe.context),
         TimePart.EXPERT_PARALLEL: batches * (moe * each.moe.expert),
         TimePart.PIPELINE_TRANSFER: batches * each.transfer,
-        TimePart.BUBBLE: (whole - stage) / q.vp_size,
+        TimePart.BUBBLE: (whole - stage) / q.pipeline.vp_size,
         TimePart.DATA_PARALLEL: batches * (longer(stage, gathered) - stage) + exposed,
         TimePart.OPTIMIZER: q.optimizer_bytes / (q.bandwidth * rates.optimizer),
         TimePart.OTHER: rates.step,

@@ -9,7 +9,7 @@ arXiv 2104.04473 and 2205.05198: four all-reduces a layer, six with full recompu
 from dataclasses import dataclass
 
 from seatrial.planning.timing.placement import Placement, Route
-from seatrial.planning.timing.products import layer_products
+from seatrial.planning.timing.products import Products, layer_products
 from seatrial.planning.timing.traffic import (
     StageCount,
     per_micro_batch,
@@ -33,6 +33,10 @@ SOFTMAX_WIDTH = 43
 fifths of the rate of heads of 128 (arXiv 2407.08608, figure 5)."""
 SCORE_TOUCHES = 6
 """Times that unfused attention reads or writes its scores in a pass: mask, softmax, dropout."""
+LOGIT_BYTES = 16
+"""Bytes that the loss reads and writes for each logit: in single precision, four times."""
+ROUTING_TOUCHES = 4
+"""Times that sorting tokens by expert, and back, reads or writes them in a pass."""
 RESIDUAL_TOUCHES = 6
 """Times that norms, dropout and residuals of a layer read or write its width in a pass."""
 
@@ -49,6 +53,50 @@ class Work:
     """Elements of inputs and outputs."""
     weights: float
     """Elements of weights."""
+
+
+@dataclass(slots=True)
+class LayerTraffic:
+    """What a layer, or a stage, and its neighbours exchange for one micro batch, all passes."""
+
+    tensor: Route
+    """Collectives inside a layer."""
+    tensor_count: float
+    """How many they are, times the members that each passes."""
+    moe_tensor: float
+    """Share of those collectives that a layer with experts has: half where experts are whole."""
+    context: Route
+    """Keys and values on their way around."""
+    exchange: Route
+    """Tokens on their way to experts and back."""
+    exchange_count: float
+    """How many exchanges they are."""
+    transfer: Route
+    """Activations to the next stage and gradients to the previous, all chunks of a stage."""
+    transfer_count: float
+    """How many they are."""
+    interleaved: float
+    """1 where stages have several chunks, so that transfers go on behind compute; else 0."""
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """How layers and micro batches go through the stages."""
+
+    first: StageCount
+    """What the first stage holds."""
+    middle: StageCount
+    """What the fullest stage between holds."""
+    last: StageCount
+    """What the last stage holds."""
+    whole: StageCount
+    """What all stages hold together."""
+    pp_size: float
+    """Pipeline stages."""
+    vp_size: float
+    """Chunks of a stage."""
+    micro_batches: float
+    """Micro batches of a step."""
 
 
 @dataclass(slots=True)
@@ -83,38 +131,12 @@ class Quantities:
     """The same of a layer with experts."""
     routed_bytes: float
     """Bytes moved within a rank to sort tokens by expert and back, forward."""
-    tensor: Route
-    """Collectives inside a layer, all passes."""
-    tensor_count: float
-    """How many they are, times the members that each passes."""
-    context: Route
-    """Keys and values on their way around, all passes."""
-    moe_tensor: float
-    """Share of those collectives that a layer with experts has: half where experts are whole."""
     local_experts: float
     """Experts of a layer that a rank holds."""
-    exchange: Route
-    """Tokens on their way to experts and back, all passes."""
-    exchange_count: float
-    """How many exchanges they are."""
-    transfer: Route
-    """Activations to the next stage and gradients to the previous, all chunks of a stage."""
-    transfer_count: float
-    """How many they are."""
-    first: StageCount
-    """What the first stage holds."""
-    middle: StageCount
-    """What the fullest stage between holds."""
-    last: StageCount
-    """What the last stage holds."""
-    whole: StageCount
-    """What all stages hold together."""
-    pp_size: float
-    """Pipeline stages."""
-    vp_size: float
-    """Chunks of a stage."""
-    micro_batches: float
-    """Micro batches of a step."""
+    traffic: LayerTraffic
+    """What layers and stages exchange."""
+    pipeline: Pipeline
+    """How layers and micro batches go through the stages."""
     gathered: Route
     """Weights and gradients of fully sharded layers, per micro batch."""
     gradients: Route
@@ -136,79 +158,98 @@ def quantities(workload: Workload) -> Quantities:
     place = Placement(layout, hardware)
     tokens = workload.micro_batch_size * sequence / layout.cp_size
     products = layer_products(workload, tokens)
-    counts = stage_counts(workload)
-    own = rank_parameters(workload, counts)
-    whole = (sum(c[0] for c in counts), sum(c[1] for c in counts), 1.0)
-    full = workload.recompute is Recompute.FULL
-    square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share
-    attention_flops, score_bytes = _attention(workload, square, tokens)
-    collectives = (6.0 if full else 4.0) if tp > 1 else 0.0
-    ring = 2.0 * (tp - 1) / tp * tokens * hidden * HALF
-    keys = 2.0 * HALF * tokens * model.kv_heads * model.head_dim / tp
-    hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
-    top_k = model.moe.top_k if model.moe else 0
-    exchanges = 4.0 if model.moe and layout.ep_size > 1 else 0.0
-    share = tp if workload.sequence_parallel else 1
-    vocab = workload.padded_vocab_size / tp
-    logits = 2.0 * tokens * hidden * vocab
-    head = Work(logits, logits, tokens * (hidden + vocab), hidden * vocab)
     attention, dense = products.attention, products.dense
     shared, experts = products.shared, products.experts
-    forward = whole[0] * (attention.flops + dense.flops) + head.flops
-    forward += whole[1] * (attention.flops + shared.flops + experts.flops)
-    forward += (whole[0] + whole[1]) * square / 2
-    elementwise, moe_bytes = _elementwise(workload, tokens, share)
-    stride = tp * layout.cp_size * layout.dp_size
-    traffic = per_step(workload, place, own)
+    counts = stage_counts(workload)
+    pipeline = _pipeline(workload, counts)
+    own = rank_parameters(workload, counts)
+    square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share
+    attention_flops, score_bytes = _attention(workload, square, tokens)
+    vocab = workload.padded_vocab_size / tp
+    logits = 2.0 * tokens * hidden * vocab
+    forward = pipeline.whole[0] * (attention.flops + dense.flops + square / 2) + logits
+    forward += pipeline.whole[1] * (attention.flops + shared.flops + experts.flops + square / 2)
+    elementwise, moe_bytes = _elementwise(workload, tokens)
+    copies = per_step(workload, place, own)
+    ranks = layout.world_size
     return Quantities(
         peak=hardware.peak_flops,
         peak_bf16=hardware.peak_flops_bf16,
         bandwidth=hardware.memory_bandwidth,
-        dense=Work(
-            attention.flops + dense.flops,
-            attention.rounded + dense.rounded,
-            attention.elements + dense.elements,
-            attention.weights + dense.weights,
-        ),
-        moe=Work(
-            attention.flops + shared.flops,
-            attention.rounded + shared.rounded,
-            attention.elements + shared.elements,
-            attention.weights + shared.weights,
-        ),
+        dense=_together(attention, dense),
+        moe=_together(attention, shared),
         experts=Work(experts.flops, experts.rounded, experts.elements, experts.weights),
-        head=head,
-        head_bytes=16.0 * tokens * vocab,
-        passes=4.0 if full else 3.0,
+        head=Work(logits, logits, tokens * (hidden + vocab), hidden * vocab),
+        head_bytes=LOGIT_BYTES * tokens * vocab,
+        passes=4.0 if workload.recompute is Recompute.FULL else 3.0,
         attention_flops=attention_flops,
         score_bytes=score_bytes,
         elementwise_bytes=elementwise,
         moe_bytes=moe_bytes,
-        routed_bytes=4.0 * HALF * tokens / tp * top_k * hidden,
+        routed_bytes=ROUTING_TOUCHES
+        * HALF
+        * tokens
+        / tp
+        * (model.moe.top_k * hidden if model.moe else 0),
+        local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
+        traffic=_layer_traffic(workload, place, tokens),
+        pipeline=pipeline,
+        gathered=per_micro_batch(workload, place, own),
+        gradients=copies.gradients,
+        weights=copies.weights,
+        nodes=max(0.0, ranks / place.domain - 1),
+        optimizer_bytes=OPTIMIZER_BYTES * updated_parameters(workload, own),
+        model_flops=3.0 * forward * (ranks // layout.pp_size) * workload.micro_batches,
+    )
+
+
+def _together(one: Products, other: Products) -> Work:
+    """Products of two kinds as one."""
+    return Work(
+        one.flops + other.flops,
+        one.rounded + other.rounded,
+        one.elements + other.elements,
+        one.weights + other.weights,
+    )
+
+
+def _layer_traffic(workload: Workload, place: Placement, tokens: float) -> LayerTraffic:
+    """What layers and stages exchange for one micro batch."""
+    model, layout = workload.model, workload.layout
+    tp, moe = layout.tp_size, model.moe
+    collectives = (6.0 if workload.recompute is Recompute.FULL else 4.0) if tp > 1 else 0.0
+    ring = 2.0 * (tp - 1) / tp * tokens * model.hidden_size * HALF
+    keys = 2.0 * HALF * tokens * model.kv_heads * model.head_dim / tp
+    hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
+    exchanges = 4.0 if moe is not None and layout.ep_size > 1 else 0.0
+    routed = tokens / tp * (moe.top_k if moe is not None else 0) * model.hidden_size * HALF
+    passed = tokens / tp * model.hidden_size * HALF
+    stride = tp * layout.cp_size * layout.dp_size
+    return LayerTraffic(
         tensor=place.ring(ring * collectives, tp, 1),
         tensor_count=collectives * (tp - 1),
-        context=place.ring(3.0 * (layout.cp_size - 1) * keys, layout.cp_size, tp),
         moe_tensor=1.0 if layout.etp_size > 1 else 0.5,
-        local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
-        exchange=place.exchange(
-            exchanges * tokens / tp * top_k * hidden * HALF, layout.ep_size, layout.etp_size
-        ),
+        context=place.ring(3.0 * (layout.cp_size - 1) * keys, layout.cp_size, tp),
+        exchange=place.exchange(exchanges * routed, layout.ep_size, layout.etp_size),
         exchange_count=exchanges,
-        transfer=place.neighbour(hops * tokens * hidden * HALF / tp, stride, layout.pp_size),
+        transfer=place.neighbour(hops * passed, stride, layout.pp_size),
         transfer_count=hops,
+        interleaved=1.0 if layout.vp_size > 1 else 0.0,
+    )
+
+
+def _pipeline(workload: Workload, counts: list[StageCount]) -> Pipeline:
+    """How layers and micro batches go through the stages."""
+    # A layer with experts takes about as long as two others: which stage is fullest.
+    between = max(counts[1:-1], default=counts[0], key=lambda count: count[0] + 2 * count[1])
+    return Pipeline(
         first=counts[0],
-        middle=max(counts[1:-1], default=counts[0], key=lambda count: count[0] + 2 * count[1]),
+        middle=between,
         last=counts[-1],
-        whole=whole,
-        pp_size=layout.pp_size,
-        vp_size=layout.vp_size,
+        whole=(sum(count[0] for count in counts), sum(count[1] for count in counts), 1.0),
+        pp_size=workload.layout.pp_size,
+        vp_size=workload.layout.vp_size,
         micro_batches=workload.micro_batches,
-        gathered=per_micro_batch(workload, place, own),
-        gradients=traffic.gradients,
-        weights=traffic.weights,
-        nodes=stride * layout.pp_size / place.domain - 1.0 if stride * layout.pp_size > place.domain else 0.0,
-        optimizer_bytes=OPTIMIZER_BYTES * updated_parameters(workload, own),
-        model_flops=3.0 * forward * stride * workload.micro_batches,
     )
 
 
@@ -224,9 +265,10 @@ def _attention(workload: Workload, square: float, tokens: float) -> tuple[float,
     return square * (3 + again), SCORE_TOUCHES * HALF * scores * (3 + again)
 
 
-def _elementwise(workload: Workload, tokens: float, share: int) -> tuple[float, float]:
+def _elementwise(workload: Workload, tokens: float) -> tuple[float, float]:
     """Bytes that norms, residuals and activations of a dense layer and of one with experts move."""
     model, tp = workload.model, workload.layout.tp_size
+    share = tp if workload.sequence_parallel else 1
     wide = 3 if model.activation is Activation.SWIGLU else 2
     inner = (model.heads + 2 * model.kv_heads) * model.head_dim
     residual = HALF * tokens * (RESIDUAL_TOUCHES * model.hidden_size / share + inner / tp)

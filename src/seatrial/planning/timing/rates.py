@@ -57,6 +57,8 @@ class Rates:
     """Share of the nominal rate that transfers between stages reach."""
     transfer_latency: float = 5.0e-5
     """Seconds that each of them costs whatever its size."""
+    transfer_overlap: float = 0.5
+    """Share of them that compute hides where stages have several chunks."""
     data_link: float = 0.7
     """Share of the link's rate that gradients and weights reach between model copies."""
     data_network: float = 0.7

@@ -10,7 +10,7 @@ from seatrial.planning.workload import Workload
 
 
 def shape_of(workload: Workload) -> str:
-    """The shape of a layer: width, inner width, tokens of a micro batch, and ranks that share it."""
+    """The shape of a layer: width, inner width, tokens of a micro batch, ranks that share it."""
     model, layout = workload.model, workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length // layout.cp_size
     return f"{model.hidden_size} x {model.ffn_hidden_size} x {tokens} / {layout.tp_size}"

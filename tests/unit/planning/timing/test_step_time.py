@@ -79,7 +79,9 @@ def test_selective_recompute_costs_only_attention():
     none = predict(workload(LAYOUT))
     selective = predict(workload(LAYOUT, recompute=Recompute.SELECTIVE))
     assert selective.parts[TimePart.ATTENTION] > 1.2 * none.parts[TimePart.ATTENTION]
-    assert selective.parts[TimePart.COMPUTE] == pytest.approx(none.parts[TimePart.COMPUTE], rel=1e-3)
+    assert selective.parts[TimePart.COMPUTE] == pytest.approx(
+        none.parts[TimePart.COMPUTE], rel=1e-3
+    )
 
 
 def test_the_last_stage_is_slowest_because_of_the_logits():

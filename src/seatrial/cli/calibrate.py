@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command `seatrial calibrate`: fit the planner to a few measured steps."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.output import say, say_json
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.errors import UsageError
+from seatrial.planning.calibration import WARM_UP
+from seatrial.runs.calibrate import Calibrated, calibrate_run, logged_steps
+from seatrial.spec.loader import load
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EventsOption = Annotated[
+    Path | None, typer.Option("--events", help="The event log of the run that was measured.")
+]
+SecondsOption = Annotated[
+    str | None,
+    typer.Option("--seconds", help="Times of steps instead, such as 12.1,12.3,12.2."),
+]
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    events: EventsOption = None,
+    seconds: SecondsOption = None,
+    as_json: Json = False,
+) -> None:
+    """Calibrate the planner: measured steps of a run set one factor for its machines.
+
+    Takes at least three steps from the run's event log, or their times. The plan of the spec then
+    uses the factor, as long as accelerator, node type, fabric, engine and precision stay the same.
+    """
+    if (events is None) == (seconds is None):
+        raise UsageError("give either --events with the run's event log, or --seconds with times.")
+    if events is not None:
+        starts, warm_up = logged_steps(events), WARM_UP
+    else:
+        # Who writes times down has left out the first ones already.
+        starts, warm_up = [_times(seconds or "")], 0
+    loaded = load(file, tuple(overrides or ()))
+    result = calibrate_run(loaded, default_catalog(), file, starts, warm_up=warm_up)
+    if as_json:
+        say_json(_data(result))
+    else:
+        for line in _lines(result, loaded.spec.name, file):
+            say(line)
+
+
+def _times(text: str) -> list[float]:
+    """Times as they were given."""
+    times = []
+    for part in text.split(","):
+        try:
+            time = float(part)
+        except ValueError:
+            time = 0.0
+        if not 0 < time < float("inf"):
+            raise UsageError(
+                f"--seconds {text}: {part.strip() or 'nothing'} is not a time. "
+                "Use seconds separated by commas, such as 12.1,12.3,12.2."
+            )
+        times.append(time)
+    return times
+
+
+def _lines(result: Calibrated, name: str, spec_file: Path) -> list[str]:
+    """What was measured, what it means, and what comes next."""
+    found = result.calibration
+    left = [
+        f"{count} {word}"
+        for count, word in (
+            (found.warm_up, "right after a start"),
+            (found.outliers, "far from the others"),
+        )
+        if count
+    ]
+    steps = f"{found.steps} steps count" + (f", not {' and '.join(left)}" if left else "")
+    on = ", ".join(value for value in found.measured_on.values() if value)
+    return [
+        f"{name}   {steps}",
+        f"measured   {found.measured:.4g} s a step, half of the steps within {found.spread:.1%}",
+        f"predicted  {found.predicted:.4g} s before: {found.error_before:+.1%}; now the same",
+        f"factor     {found.scale:.3f}, for {on}",
+        f"error      of other layouts on these machines, to be expected: {result.after.error:.0%} "
+        f"(before: {result.before.error:.0%})",
+        f"kept       {result.file}",
+        f"next       seatrial plan {spec_file}",
+    ]
+
+
+def _data(result: Calibrated) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        **asdict(result.calibration),
+        "error_before": result.calibration.error_before,
+        "expected_error_before": result.before.error,
+        "expected_error_after": result.after.error,
+        "file": str(result.file),
+    }

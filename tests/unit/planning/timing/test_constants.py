@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import asdict
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.kinds import Kind
+from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.timing.constants import constants_for, table
+from seatrial.planning.timing.step_time import step_time
+from seatrial.spec.training import Precision
+from tests.unit.planning.timing.workloads import EXPERTS, workload
+
+MEGATRON = "megatron-core"
+
+
+def test_what_was_fitted_is_taken_as_it_is():
+    found = constants_for("h100-80gb", Precision.BF16, MEGATRON)
+    assert "borrowed" not in found.provenance.split("; with experts")[0]
+    assert found.error < table().unseen_error
+    assert found.version == table().version
+
+
+def test_the_memory_of_a_gpu_does_not_make_it_another():
+    assert "borrowed" not in constants_for("a100-40gb", Precision.FP16, MEGATRON).provenance
+
+
+def test_what_was_not_fitted_is_borrowed_with_a_wider_error():
+    found = constants_for("h200-141gb", Precision.FP8, MEGATRON)
+    assert "borrowed from h100-80gb in fp8" in found.provenance
+    assert found.error >= table().unseen_error
+
+
+def test_the_same_stack_counts_for_more_than_the_same_accelerator():
+    assert "llm-foundry" in constants_for("b200", Precision.BF16, "llm-foundry").provenance
+
+
+@pytest.mark.parametrize("stack", [MEGATRON, "llm-foundry"])
+@pytest.mark.parametrize("precision", list(Precision))
+def test_every_accelerator_of_the_catalog_has_constants(precision: Precision, stack: str):
+    for name in Catalog().names(Kind.ACCELERATORS):
+        found = constants_for(name, precision, stack)
+        assert 0 < found.error < 1
+        assert found.provenance
+
+
+def test_experts_have_rates_and_an_error_of_their_own():
+    found = constants_for("h100-80gb", Precision.BF16, MEGATRON)
+    layout = RankLayout(1, 1, 8, 1, ep_size=8)
+    dense, experts = workload(layout), workload(layout, EXPERTS)
+    assert found.rates_for(experts) is found.expert_rates
+    assert found.rates_for(dense) is found.rates
+    assert step_time(experts, found).error == found.expert_error > found.error
+
+
+def test_rates_of_the_data_file_are_what_rates_can_be():
+    for fit in table().fits:
+        for name, value in asdict(fit.rates).items():
+            assert 0 < value < 1e5, (fit.stack, name)
+        # No product is faster than the peak, and nothing hides more than all.
+        shares = (fit.rates.matrix, fit.rates.waves, fit.rates.data_overlap)
+        assert max(shares) <= 1
+
+
+def test_shapes_apply_only_where_they_were_measured():
+    known = constants_for("a100-80gb", Precision.FP16, "megatron-deepspeed-one-node")
+    assert known.shapes
+    assert known.rates_for(workload(RankLayout(8, 1, 8, 8))).layer == 1.0
