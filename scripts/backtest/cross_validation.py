@@ -14,6 +14,7 @@ import numpy as np
 from scripts.backtest.fitting import Fitted, errors
 from scripts.backtest.groups import GROUPS, Group, fit_group, fit_pool, start_of
 from scripts.backtest.rows import Row, timed_rows
+from seatrial.planning.calibration import factor
 
 FEWEST_UNSEEN = 5
 """Rows that a source needs to be scored as an unseen one."""
@@ -94,12 +95,12 @@ def unseen_sources() -> list[UnseenSource]:
 
 
 def unseen(source: str, found: Sequence[Prediction]) -> UnseenSource:
-    """The errors of a source, before and after a calibration: one factor for all of it."""
+    """The errors of a source, before and after the planner's own calibration."""
     seen = [item.error for item in found if item.row.calibration]
     rest = np.array([item.error for item in found if not item.row.calibration])
     calibrated = None
     if len(seen) >= FEWEST_CALIBRATION:
-        factor = 1 / (1 + float(np.median(seen)))
-        calibrated = float(np.median(np.abs((1 + rest) * factor - 1)))
+        scale = factor([1 / (1 + error) for error in seen])
+        calibrated = float(np.median(np.abs((1 + rest) * scale - 1)))
     whole = float(np.median([abs(item.error) for item in found]))
     return UnseenSource(source, len(found), whole, calibrated)

@@ -11,17 +11,15 @@ Ends with 1 when a figure misses its bar, so that nobody overlooks it.
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from scripts.backtest.figures import measure, read_figures, write_figures
 from scripts.backtest.line import Line
+from scripts.backtest.memory_report import memory_lines
 from scripts.backtest.time_lines import time_lines
 
 PAGE = Path(__file__).parents[2] / "docs" / "backtest.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-MEMORY = "scripts.backtest.memory_report"
 
 
 def main() -> None:
@@ -30,9 +28,7 @@ def main() -> None:
     parser.add_argument("--recorded", action="store_true", help="measure nothing")
     if not parser.parse_args().recorded:
         write_figures(measure())
-    lines = time_lines(read_figures())
-    if find_spec(MEMORY):
-        lines += import_module(MEMORY).memory_lines()
+    lines = time_lines(read_figures()) + memory_lines()
     print(as_text(lines))
     page = PAGE.read_text()
     before, rest = page.split(BEGIN)

@@ -8,6 +8,7 @@ for other machines.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +29,10 @@ OUTLIER = 5.0
 """Multiples of the median deviation beyond which a step is an outlier."""
 ALIKE = 0.02
 """Relative difference below which steps are alike, however closely the others agree."""
+SURPRISE = 0.15
+"""How far from 1 a factor is expected, relatively: the error on machines that were never seen."""
+NORMAL = 1.4826
+"""Standard deviation over median deviation, of a normal distribution."""
 WIDEST = 20.0
 """A factor beyond this, or below its inverse, is a mistake rather than a calibration."""
 
@@ -95,6 +100,19 @@ def choose_steps(starts: Sequence[Sequence[float]], warm_up: int = WARM_UP) -> C
     return Chosen(near, early, len(kept) - len(near))
 
 
+def factor(ratios: Sequence[float]) -> float:
+    """One factor for measured over predicted times: their median, and nearer to 1 if they disagree.
+
+    How far it is drawn to 1 is what Bayes says of a factor that is expected within `SURPRISE` of
+    it, and is seen through ratios that spread as these do. Steps of one run hardly differ.
+    """
+    logs = [math.log(ratio) for ratio in ratios]
+    middle = median(logs)
+    spread = NORMAL * median(abs(value - middle) for value in logs)
+    weight = SURPRISE**2 / (SURPRISE**2 + spread**2 / len(logs))
+    return math.exp(weight * middle)
+
+
 def calibrate(
     predicted: float, chosen: Chosen, measured_on: Mapping[str, str], version: str
 ) -> Calibration:
@@ -106,7 +124,7 @@ def calibrate(
             f"{len(chosen.seconds)}{left}. Let the run go on for a few steps and try again."
         )
     measured = median(chosen.seconds)
-    scale = measured / predicted
+    scale = factor([time / predicted for time in chosen.seconds])
     if not 1 / WIDEST <= scale <= WIDEST:
         raise UsageError(
             f"a step took {measured:.3g} s, and {predicted:.3g} s are predicted: too far apart for "

@@ -151,8 +151,8 @@ class Quantities:
     """Products of a step over all GPUs, without recompute, attention causal."""
 
 
-def quantities(workload: Workload) -> Quantities:
-    """What a step of the workload has to compute and to move."""
+def quantities(workload: Workload, counts: list[StageCount] | None = None) -> Quantities:
+    """What a step of the workload has to compute and to move; `counts` where they are known."""
     model, layout, hardware = workload.model, workload.layout, workload.hardware
     tp, hidden, sequence = layout.tp_size, model.hidden_size, workload.sequence_length
     place = Placement(layout, hardware)
@@ -160,7 +160,7 @@ def quantities(workload: Workload) -> Quantities:
     products = layer_products(workload, tokens)
     attention, dense = products.attention, products.dense
     shared, experts = products.shared, products.experts
-    counts = stage_counts(workload)
+    counts = counts or stage_counts(workload)
     pipeline = _pipeline(workload, counts)
     own = rank_parameters(workload, counts)
     square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share

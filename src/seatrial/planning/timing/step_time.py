@@ -12,11 +12,12 @@ from seatrial.planning.workload import Workload
 
 def step_time(workload: Workload, constants: Constants) -> StepTime:
     """The predicted time of one optimizer step of the workload."""
-    sizes, rates = quantities(workload), constants.rates_for(workload)
+    counts = stage_counts(workload)
+    sizes, rates = quantities(workload, counts), constants.rates_for(workload)
     each = pieces(sizes, rates)
     scale = constants.scale
     parts = {part: scale * seconds for part, seconds in part_times(sizes, each, rates).items()}
-    stages = tuple(scale * each.stage(count) for count in stage_counts(workload))
+    stages = tuple(scale * each.stage(count) for count in counts)
     return StepTime(
         parts=parts,
         stages=stages,

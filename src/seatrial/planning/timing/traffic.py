@@ -37,7 +37,9 @@ def stage_counts(workload: Workload) -> list[StageCount]:
         experts = 0
         if moe is not None:
             dense = moe.dense_layers
-            experts = sum(n >= dense and n % every == every - 1 for n in stage.layers)
+            experts = layers
+            if dense or every > 1:
+                experts = sum(n >= dense and n % every == every - 1 for n in stage.layers)
         counts.append((layers - experts, experts, 1.0 if stage.index == final else 0.0))
     return counts
 

@@ -11,6 +11,7 @@ from seatrial.planning.calibration import (
     calibrate,
     calibrated,
     choose_steps,
+    factor,
     read_calibration,
     write_calibration,
 )
@@ -32,9 +33,14 @@ def test_steps_that_agree_to_the_millisecond_have_no_outliers():
 
 def test_the_factor_is_the_median_over_the_prediction():
     found = calibrate(8.0, choose_steps([[9.9, 10.0, 10.3]], 0), MACHINES, "1")
-    assert found.scale == pytest.approx(1.25)
+    assert found.scale == pytest.approx(1.25, rel=2e-3)
     assert found.error_before == pytest.approx(-0.2)
     assert found.spread == pytest.approx(0.01)
+
+
+def test_a_factor_on_which_measurements_disagree_is_drawn_to_one():
+    assert factor([1.2, 1.2, 1.2]) == pytest.approx(1.2)
+    assert 1.01 < factor([0.6, 1.2, 2.4, 1.3, 1.1]) < 1.15
 
 
 def test_too_few_steps_are_refused_with_what_was_left_out():
