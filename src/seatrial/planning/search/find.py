@@ -32,6 +32,9 @@ from seatrial.spec.training import Precision
 BATCH_TOLERANCE = 1 / 8
 """How far an `auto` global batch may be from its target, as long as some layout allows it."""
 ANY_BATCH = float("inf")
+AS_FAST = 0.005
+"""A gain that says nothing: of one combination of degrees, what is tried first stays then, the
+smaller micro batch, the fewer chunks, the even stages."""
 TOLD = 4
 """Layouts whose exact rank counts: the best, those that are named beside it, and one more."""
 Degrees = tuple[int, int, int, int]
@@ -165,7 +168,7 @@ class _Pass:
             self.plain[candidate.micro_batch_size, candidate.global_batch_size] = found
         degrees = candidate.shape.degrees
         known = self.fitting.get(degrees)
-        if known is None or found.rate > known.rate:
+        if known is None or found.rate > known.rate * (1 + AS_FAST):
             self.fitting[degrees] = found
             if found.rate > self.told:
                 rates = heapq.nlargest(TOLD, (other.rate for other in self.fitting.values()))
