@@ -27,6 +27,7 @@ from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
 from seatrial.planning.search.inverse import Limits
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
+from seatrial.planning.timing.constants import Constants
 from seatrial.planning.timing.parts import TimePart
 from seatrial.units import format_count
 
@@ -36,6 +37,8 @@ CLAUSES, BETWEEN, APART = "; ", " · ", "   "
 """What stands between the pieces of a line."""
 LONGEST_PIECE = 44
 """Characters of a piece that is not broken."""
+EXPERTS, CALIBRATED = "; with experts: ", "; calibrated on "
+"""Where parts of the provenance of constants begin."""
 WHOLE = "\u00a0"
 """A blank at which no line is broken."""
 MOST_STAGES = 4
@@ -251,6 +254,14 @@ def percent_of(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def sources(run: PlannedRun, constants: Constants) -> str:
+    """What the constants of this model were fitted to; those of the other kind are left out."""
+    plain, _, calibrated = constants.provenance.partition(CALIBRATED)
+    dense, _, experts = plain.partition(EXPERTS)
+    own = experts if run.plan.model.architecture.is_moe and experts else dense
+    return f"{own}{CALIBRATED}{calibrated}" if calibrated else own
+
+
 def limit_words(page: Page) -> str:
     """The fewest nodes, and the largest model of the same shape."""
     limits, machines = page.limits, page.run.plan.machines
@@ -283,6 +294,6 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
     yield (
         "tested",
         f"step time {percent(run.chosen.time.error)} off in the median "
-        f"({run.constants.provenance}); memory within {percent(run.chosen.memory.error)} in nine "
-        "of ten published runs",
+        f"({sources(run, run.constants)}); memory within "
+        f"{percent(run.chosen.memory.error)} in nine of ten published runs",
     )
