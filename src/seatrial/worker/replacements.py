@@ -86,6 +86,12 @@ def _as_gpu_type(original: Callable[..., Any]) -> Callable[..., Any]:
     return type_of
 
 
+def _with_cpu_runtime(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same loop in a process that has the CPU runtime; loaded here because GPUs need it not."""
+    loop: Callable[..., Any] = import_module("seatrial.worker.cpu.saving").async_loop
+    return loop
+
+
 ON_ANY_DEVICE = (
     Replacement(
         "megatron.core.datasets.utils",
@@ -111,6 +117,12 @@ ON_CPU = (
         "Its warm-up draws random numbers whose count depends on tp and cp, from the generator "
         "that the weights are then drawn from.",
         _keeping_random_state,
+    ),
+    Replacement(
+        "megatron.core.dist_checkpointing.strategies.async_utils",
+        "PersistentAsyncCaller.async_loop",
+        "It runs in a process of its own, which asks for a GPU at its start.",
+        _with_cpu_runtime,
     ),
     Replacement("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
     Replacement("torch", "Tensor.pin_memory", "Only a GPU's driver can pin memory.", _itself),
