@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""No rank is left behind by a training that is stopped, or whose torchrun is killed."""
+"""No process is left behind by a training that is stopped, or of which a part is killed."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engines.megatron.flags import Arguments
 from seatrial.rehearsal.worker_process import Training, train
 from tests.engine.toy import DENSE
 
@@ -59,6 +60,16 @@ def test_ranks_end_with_a_torchrun_that_is_killed(tmp_path: Path) -> None:
     outcome = train(training(tmp_path), 120, kill_torchrun)
     assert outcome.code == -signal.SIGKILL
     assert not outcome.timed_out
+    assert wait_until_none(tmp_path) == []
+
+
+def test_what_a_killed_rank_had_started_ends_too(tmp_path: Path) -> None:
+    """A rank that has saved has a process for the results of its writers, which outlives it."""
+    saving: Arguments = {"save": str(tmp_path / "saved"), "save-interval": 2}
+    arguments: Arguments = {**DENSE, **saving, "train-iters": 20}
+    outcome = train(Training("killed", arguments, 2, tmp_path, kill=(1, 3)), 120)
+    assert outcome.code != 0
+    assert 2 in outcome.steps()
     assert wait_until_none(tmp_path) == []
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from seatrial.engines.megatron.flags import Arguments, command_line
 from seatrial.errors import MissingExtraError
 from seatrial.monitoring.event_log import Event, EventKind, read_events
+from seatrial.rehearsal.leftovers import MARK, end_marked, new_mark
 
 WORKER_PYTHON = "SEATRIAL_WORKER_PYTHON"
 """The Python that has the worker extra, when it is not the one that runs the command."""
@@ -184,9 +185,10 @@ def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterato
     torchrun starts each rank in a session of its own and ends them when it is asked to end itself;
     killed, it would leave them running.
     """
+    mark = new_mark()
     process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
         words,
-        env=environment,
+        env=environment | {MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -202,6 +204,7 @@ def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterato
             # Its ranks end with it: the CPU runtime asks the system for that.
             process.kill()
             process.wait()
+        end_marked(mark)
 
 
 def _wait(process: Any, training: Training, deadline: float, progress: Progress | None) -> int:
