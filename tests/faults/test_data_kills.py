@@ -11,6 +11,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -122,6 +123,8 @@ def test_a_ray_of_its_own_leaves_another_cluster_alone(
 ) -> None:
     """Without RAY_ADDRESS, beside a cluster that runs on the same machine."""
     alone = {name: value for name, value in ray_cluster.items() if name != "RAY_ADDRESS"}
+    # Where the other cluster has noted that it runs, and short enough for the names of sockets.
+    alone["RAY_TMPDIR"] = tempfile.gettempdir()
     bench = Bench(tmp_path, 0, alone)
     process = bench.start("out", "ray")
     seen = 0

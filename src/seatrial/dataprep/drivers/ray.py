@@ -82,20 +82,29 @@ class RayDriver:
             options |= {"num_cpus": self.workers, "include_dashboard": False}
         try:
             ray.init(address=address, **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            place = "this machine" if address == _OWN else address
-            raise RayError(
-                f"the Ray cluster at {place} cannot be reached: "
-                f"{str(error).splitlines()[0].rstrip('.')}. Check {ADDRESS}, that its version is "
-                f"{ray.__version__} as here, and, if it asks for a token, RAY_AUTH_MODE=token with "
-                "RAY_AUTH_TOKEN_PATH."
-            ) from error
+        except (OSError, RuntimeError, ValueError) as error:
+            raise RayError(_refusal(address, error, ray.__version__)) from error
         self.start_seconds = time.monotonic() - began
 
     def _limit(self, ray: Any) -> int:
         """Tasks to have submitted at a time."""
         cpus = int(ray.cluster_resources().get("CPU", self.workers))
         return _AHEAD * max(1, cpus)
+
+
+def _refusal(address: str, error: Exception, version: str) -> str:
+    """Why there is no cluster, and what to do."""
+    said = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    if address == _OWN:
+        return (
+            f"no Ray can be started on this machine: {said}. Set RAY_TMPDIR to a short path on a "
+            "disk with room, or use --driver local."
+        )
+    return (
+        f"the Ray cluster at {address} cannot be reached: {said}. Check {ADDRESS}, that its "
+        f"version is {version} as here, and, if it asks for a token, RAY_AUTH_MODE=token with "
+        "RAY_AUTH_TOKEN_PATH."
+    )
 
 
 def _ray(*, on_its_own: bool) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.dataprep.drivers.driver import Job, PendingJob, TaskFailedError
-from seatrial.dataprep.drivers.ray import ADDRESS, RayDriver
+from seatrial.dataprep.drivers.ray import ADDRESS, RayDriver, RayError
 from tests.unit.dataprep.drivers.test_local_driver import task_list
 
 
@@ -21,9 +21,12 @@ class FakeRay:
     joined: list[str] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     stopped: int = 0
+    error: Exception | None = None
 
     def init(self, address: str | None = None, num_cpus: int | None = None, **_: Any) -> None:
         """As Ray does: without an address the cluster that is found is joined."""
+        if self.error is not None:
+            raise self.error
         if address == "local":
             self.started.append(num_cpus or 0)
             return
@@ -40,6 +43,7 @@ class FakeRay:
 
         ray: Any = ModuleType("ray")
         ray.__spec__ = SimpleNamespace(name="ray")
+        ray.__version__ = "2.60"
         ray.init = self.init
         ray.shutdown = stop
         ray.is_initialized = lambda: False
@@ -85,3 +89,21 @@ def test_a_cluster_that_is_named_is_joined(ray: FakeRay, monkeypatch: pytest.Mon
     run(RayDriver(2))
     run(RayDriver(2, "other:6379"))
     assert (ray.started, ray.joined) == ([], ["head:6379", "other:6379"])
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "said"),
+    [
+        (None, OSError("AF_UNIX path length cannot exceed 107 bytes"), r"path length.*RAY_TMPDIR"),
+        (None, RuntimeError(), r"RuntimeError.*--driver local"),
+        ("head:6379", ConnectionError("nobody there"), r"head:6379.*nobody there.*2\.60 as here"),
+    ],
+)
+def test_no_cluster_is_an_error_with_a_fix(
+    ray: FakeRay, address: str | None, error: Exception, said: str
+) -> None:
+    ray.error = error
+    tasks = task_list("/absent")
+    job = PendingJob(Job.of(tasks, "/out"), lambda: "b")
+    with pytest.raises(RayError, match=said):
+        list(RayDriver(1, address).run(job, tasks, tasks.tasks))
