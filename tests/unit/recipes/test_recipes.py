@@ -17,7 +17,7 @@ SCENARIOS = {
     "aks-gpt3-175b": (512, 4, 2048),
     "aks-gpt3-175b-sharp": (256, 2, 256),
     "aks-gpt3-custom": (32, 32, 16),
-    "eks-llama2-7b-p4d": (16, 8, 32),
+    "eks-llama2-7b-p4d": (16, 8, 64),
     "hyperpod-gpt3-7.5b": (8, 1, 288),
     "aks-mpt-125m": (16, 16, 1),
     "aks-mpt-30b": (128, 128, 2),
