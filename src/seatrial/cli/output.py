@@ -3,14 +3,13 @@
 """How commands speak: lines, findings and JSON; colour only on a terminal."""
 
 import codecs
-import errno
 import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Buffer, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import IO, Any
 
 from seatrial.findings import Finding, Severity
@@ -18,22 +17,49 @@ from seatrial.findings import Finding, Severity
 _COLOURS = {Severity.ERROR: "31;1", Severity.WARNING: "33;1", Severity.NOTE: "36"}
 _PLAIN = {"×": "x", "·": "|", "→": "->", "−": "-", "–": "-", "…": "..."}
 """What stands in for a character that a stream's encoding does not have."""
-_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-"""How writing to an open stream fails."""
 _WIDEST_TEXT = 120
 """Longer lines are hard to read, however wide the terminal is."""
 
 
-class OutputLostError(Exception):
-    """Standard output takes nothing more; the cause is the operating system's error."""
+class OutputLostError(OSError):
+    """A standard stream takes nothing more; the cause is the operating system's error."""
+
+
+class _StandardStream(FileIO):
+    """The file of a standard stream: its errors can be told from those of any other file."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OutputLostError from error
 
 
 def prepare_streams() -> None:
-    """Let no character stop a command: what a stream cannot encode is written plainly."""
+    """Let no character stop a command, and let errors of the streams be known as theirs."""
     codecs.register_error("seatrial", _plainly)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="seatrial")
+    sys.stdout, sys.stderr = _prepared(sys.stdout), _prepared(sys.stderr)
+
+
+def _prepared[T](stream: T) -> T | TextIOWrapper:
+    """The stream, which writes plainly what it cannot encode and says that an error is its own."""
+    if not isinstance(stream, TextIOWrapper):
+        return stream
+    file = getattr(stream.buffer, "raw", stream.buffer)
+    # Where it is not a plain file, as in a console of Windows, it stays what it is.
+    if type(file) is not FileIO:
+        stream.reconfigure(errors="seatrial")
+        return stream
+    stream.flush()
+    own = _StandardStream(file.fileno(), "wb", closefd=False)
+    return TextIOWrapper(
+        # PYTHONUNBUFFERED leaves the buffer out.
+        own if file is stream.buffer else BufferedWriter(own),
+        encoding=stream.encoding,
+        errors="seatrial",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:
@@ -45,15 +71,9 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
 
 @contextmanager
 def guarded_output() -> Iterator[None]:
-    """Tell a lost output (full disk, closed pipe) from any other error of the system."""
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        # What is done with a named file says so; writing to a stream does not.
-        if error.filename is None and error.errno in _LOST:
-            raise OutputLostError from error
-        raise
+    """Have an output that is lost (full disk, closed pipe) found out by the end of a command."""
+    yield
+    sys.stdout.flush()
 
 
 def has_colour(stream: IO[str]) -> bool:

@@ -89,3 +89,25 @@ def test_a_closed_output_is_said_in_a_line(spec_file: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "seatrial: the output cannot be written: it is closed.\n"
+
+
+@pytest.mark.parametrize("number", ["ENOSPC", "EIO"])
+def test_errors_of_other_files_are_not_taken_for_those_of_the_output(
+    tmp_path: Path, number: str
+) -> None:
+    script = (
+        "import errno, os, seatrial.cli.main as m\n"
+        "def fail(*_):\n"
+        f"    raise OSError(errno.{number}, os.strerror(errno.{number}))\n"
+        "m.LazyGroup.get_command = fail\n"
+        "m.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "schema"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert "the output cannot be written" not in done.stderr
+    assert done.returncode == 70
