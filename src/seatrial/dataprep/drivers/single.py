@@ -8,7 +8,8 @@
 
 Without `--task`, the number is that of JOB_COMPLETION_INDEX, which Kubernetes sets. Any number of
 processes may do the same task: one record counts. Exit code 0 when the task has its record, 1 when
-its input is bad and another try is in vain, 75 when another try may do.
+its input is bad and another try is in vain, 2 when the arguments or the number are wrong, 75 when
+another try may do, as after a store did not answer.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.output.finished import finished_record, remove_work
 from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.stores.store import BusyStoreError
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList, thaw
 from seatrial.dataprep.tokenizers.choice import chosen_backend
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answer = _do(options.list, options.task)
     except SeatrialError as error:
         print(f"seatrial: {error}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
+        return TRY_AGAIN if isinstance(error, BusyStoreError) else error.exit_code
     if "error" in answer:
         print(f"seatrial: {answer['error']['text']}", file=sys.stderr)  # noqa: T201
         return TRY_AGAIN if answer["error"]["kind"] == "system" else ExitCode.FINDINGS
@@ -86,7 +88,7 @@ def _do(address: str, number: int | None) -> dict[str, Any]:
 def _number(tasks: TaskList, given: int | None) -> int:
     """The number of the task to do."""
     text = os.environ.get(INDEX, "") if given is None else str(given)
-    if not text.isdigit() or int(text) >= len(tasks.tasks):
+    if not (text.isascii() and text.isdigit()) or int(text) >= len(tasks.tasks):
         raise UsageError(
             f"there is no task {text or 'given'}: the list has tasks 0 to {len(tasks.tasks) - 1}. "
             f"Give --task, or set {INDEX}."

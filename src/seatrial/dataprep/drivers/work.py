@@ -3,6 +3,7 @@
 """What happens in a process that does tasks, whoever has placed it there."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from traceback import format_exc
 from typing import Any
@@ -11,6 +12,7 @@ from seatrial.dataprep.drivers.driver import Job
 from seatrial.dataprep.kernel.run import run_task
 from seatrial.dataprep.stores.access import store_at
 from seatrial.dataprep.stores.attempts import new_attempt
+from seatrial.dataprep.stores.store import BusyStoreError
 from seatrial.dataprep.tasks.leftovers import files_of
 from seatrial.dataprep.tasks.records import PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
@@ -63,18 +65,25 @@ class Bench:
         try:
             record = self._run(tasks.tasks[0], tasks, attempt, read)
         except Exception as error:
-            self.store.delete(files_of(self.store, tasks.name, attempt))
-            return {"error": _told(error)}
+            told = _told(error)
+            # Where the store itself is the trouble, cleaning up is too; others will do it.
+            with suppress(SeatrialError, OSError):
+                self.store.delete(files_of(self.store, tasks.name, attempt))
+            return {"error": told}
         return {"record": record.to_json().decode()}
 
     def _run(
         self, task: Task, tasks: TaskList, attempt: str, read: Callable[[int], None] | None
     ) -> PartRecord:
         """The record of a task: the one that is there, or that of an attempt."""
+        path = record_file(tasks.name, task.number)
         try:
-            return PartRecord.from_json(self.store.read(record_file(tasks.name, task.number)))
+            return PartRecord.from_json(self.store.read(path))
         except FileNotFoundError:
             pass
+        except (ValueError, TypeError, KeyError):
+            # Damaged, or the empty file of who was killed on a file system without links.
+            self.store.delete([path])
         if self._encoder is None:
             self._encoder = self._opened(tasks, self.job.backend)
         return run_task(task, tasks, self.store, self._encoder, attempt, read)
@@ -91,6 +100,8 @@ def _told(error: Exception) -> dict[str, Any]:
     if isinstance(error, FindingsError):
         findings = [finding.to_dict() for finding in error.findings]
         return {"kind": "mend", "text": str(error), "findings": findings}
+    if isinstance(error, BusyStoreError):
+        return {"kind": "system", "text": str(error)}
     if isinstance(error, SeatrialError):
         return {"kind": "mend", "text": str(error)}
     if isinstance(error, OSError | EOFError | MemoryError):

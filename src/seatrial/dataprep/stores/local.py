@@ -33,7 +33,9 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         """The whole of a small file; FileNotFoundError when there is none."""
-        return self._place(path).read_bytes()
+        place = self._place(path)
+        with _explained(place, FileNotFoundError, fix="Check that it can be read"):
+            return place.read_bytes()
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
         """A stream from an offset on."""
@@ -50,8 +52,7 @@ class LocalStore:
         place = self._place_to_write(path)
         if os.path.lexists(place):
             return False
-        # A link fails where a rename would replace: of two creators exactly one wins.
-        sink = _FileSink(place, os.link)
+        sink = _FileSink(place, _name_once)
         try:
             sink.write(data)
             sink.commit()
@@ -61,10 +62,10 @@ class LocalStore:
             sink.abort()
         return True
 
-    def list(self, below: str = "") -> Iterator[StoredFile]:
+    def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
         """All files below a path, in order of their paths; none that is not whole yet."""
         found = []
-        for entry in self._entries(below):
+        for entry in self._entries(below, deep=deep):
             if not _UNFINISHED.fullmatch(entry.name):
                 # Another process may have removed it since.
                 with contextlib.suppress(FileNotFoundError):
@@ -76,15 +77,27 @@ class LocalStore:
         emptied = set()
         for path in paths:
             place = self._place_to_write(path)
-            place.unlink(missing_ok=True)
+            with _explained(place):
+                place.unlink(missing_ok=True)
             emptied.add(place.parent)
         for directory in emptied:
             self._remove_empty(directory)
 
+    def sync(self) -> None:
+        """Have the names of files in the root on the disk: syncing a file does not sync its name.
+
+        Names in directories below are left alone: a part that a loss of power takes is done again.
+        """
+        root = Path(self._root)
+        for directory in (root, root.parent):
+            with _explained(directory):
+                _sync(directory)
+
     def sweep(self, below: str = "", everything: bool = False) -> None:
         """Remove files that killed writers left unfinished below a path."""
         paths = []
-        for entry in self._entries(below):
+        # Below the root may be anybody's directories; the one of our own is swept by its name.
+        for entry in self._entries(below, deep=bool(below)):
             match = _UNFINISHED.fullmatch(entry.name)
             if match and (everything or is_dead(match["attempt"])):
                 paths.append(self._path(entry))
@@ -110,18 +123,27 @@ class LocalStore:
     def _path(self, entry: os.DirEntry[str]) -> str:
         return entry.path[len(os.path.join(self._root, "")) :]
 
-    def _entries(self, below: str) -> Iterator[os.DirEntry[str]]:
+    def _entries(self, below: str, *, deep: bool) -> Iterator[os.DirEntry[str]]:
         """Every file below a path; directories behind links are left out."""
         start = os.path.join(self._root, *path_parts(below, self.address)) if below else self._root
         waiting = [start]
         while waiting:
+            directory = waiting.pop()
             try:
-                with os.scandir(waiting.pop()) as entries:
+                with os.scandir(directory) as entries:
                     found = [*entries]
             except (FileNotFoundError, NotADirectoryError):
                 # Gone, or a file, by the time it is looked into.
                 continue
-            waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+            except PermissionError as error:
+                if directory == start:
+                    raise StoreError(
+                        f"{start}: {error.strerror}. Check that it can be read."
+                    ) from error
+                # Not ours, such as the lost+found of a file system: ours can be read.
+                continue
+            if deep:
+                waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
             yield from (entry for entry in found if entry.is_file())
 
     def _remove_empty(self, directory: Path) -> None:
@@ -136,12 +158,46 @@ class LocalStore:
             directory = directory.parent
 
 
+def _sync(directory: Path) -> None:
+    """Have the names in a directory on the disk, where its file system can do that."""
+    try:
+        number = os.open(directory, os.O_RDONLY)
+    except (FileNotFoundError, PermissionError):
+        # Removed since, empty; or one that we may write to and not read.
+        return
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, *_UNSUPPORTED):
+            raise
+    finally:
+        os.close(number)
+
+
+_UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def _name_once(hidden: Path, place: Path) -> None:
+    """Give a file its name; FileExistsError when that is taken: of two exactly one wins."""
+    try:
+        # A link fails where a rename would replace.
+        os.link(hidden, place)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, *_UNSUPPORTED):
+            raise
+        # No hard links: FAT, shares over SMB such as Azure Files, most of FUSE. There the name is
+        # taken by an empty file, which only one can create, and the whole file then replaces it.
+        # A kill in between leaves the empty file: no record, so nobody will trust it.
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.replace(hidden, place)
+
+
 class _FileSink(Sink):
     """A hidden file beside the one that it will be."""
 
-    def __init__(self, place: Path, move: Callable[[Path, Path], None] = os.replace) -> None:
+    def __init__(self, place: Path, move: Callable[[Path, Path], None] | None = None) -> None:
         self._place = place
-        self._move = move
+        self._move = move or os.replace
         self._hidden = place.with_name(f".seatrial-{new_attempt()}~{place.name}")
         with _explained(place):
             self._stream = self._opened()
@@ -180,22 +236,32 @@ class _FileSink(Sink):
         self._hidden.unlink(missing_ok=True)
 
 
+_ELSEWHERE = "data.location (or --to) to"
+_KEPT = "start the same command again: what is finished is kept"
+_ANEW = "and begin anew there"
 _FIXES = {
-    errno.ENOSPC: "Make room, or set data.location to a larger disk",
-    errno.EDQUOT: "Make room within the quota, or set data.location to another disk",
-    errno.EFBIG: "Set data.location to a file system that takes larger files",
-    errno.EROFS: "Set data.location to a directory that can be written",
+    errno.ENOSPC: f"Make room and {_KEPT}. Or set {_ELSEWHERE} a larger disk {_ANEW}",
+    errno.EDQUOT: f"Make room within the quota and {_KEPT}. Or set {_ELSEWHERE} a place with a "
+    f"larger quota {_ANEW}",
+    errno.EFBIG: f"Set {_ELSEWHERE} a file system that takes larger files {_ANEW}",
+    errno.EROFS: f"Nothing can be written there. Set {_ELSEWHERE} a directory that can be written",
+    errno.ENOTDIR: f"A part of this path is a file. Set {_ELSEWHERE} a directory, or a new one",
+    errno.EEXIST: f"A part of this path is a file. Set {_ELSEWHERE} a directory, or a new one",
+    errno.EIO: f"The disk or its connection failed. Check it and {_KEPT}",
 }
-_KEPT = "what is finished is kept, and the same command goes on from there."
 
 
 @contextlib.contextmanager
-def _explained(place: Path, *passing: type[OSError]) -> Iterator[None]:
+def _explained(
+    place: Path,
+    *passing: type[OSError],
+    fix: str = f"Check that the directory can be written, and {_KEPT}",
+) -> Iterator[None]:
     """Turns what the operating system refuses into an error with a fix."""
     try:
         yield
     except passing:
         raise
     except OSError as error:
-        fix = _FIXES.get(error.errno or 0, "Check that the directory can be written")
-        raise StoreError(f"{place}: {error.strerror or error}. {fix}; {_KEPT}") from error
+        fix = _FIXES.get(error.errno or 0, fix)
+        raise StoreError(f"{place}: {error.strerror or error}. {fix}.") from error

@@ -75,12 +75,15 @@ class ObjectStore:
             return _content_type(self._place.info(path)) == mark
         return True
 
-    def list(self, below: str = "") -> Iterator[StoredFile]:
+    def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
         """All files below a path, in order of their paths; an upload shows when it is whole."""
         start = self._full(below) if below else self._place.root
         found = self._place.call(below, lambda: _found(self._place.files, start))
         cut = len(self._place.root) + 1
         files = [StoredFile(name[cut:], int(info["size"])) for name, info in found.items()]
+        if not deep:
+            depth = len(start) - len(self._place.root)
+            files = [file for file in files if "/" not in file.path[depth:]]
         return iter(sorted(files, key=lambda file: file.path))
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -95,6 +98,9 @@ class ObjectStore:
         with ThreadPoolExecutor(_DELETERS) as deleters:
             for _ in deleters.map(remove, checked):
                 pass
+
+    def sync(self) -> None:
+        """Nothing: an upload that was answered outlasts whatever the store is made for."""
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
         """Abort uploads to S3 that killed writers left below a path.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from seatrial.dataprep.stores.store import StoreError
+from seatrial.dataprep.stores.store import BusyStoreError, StoreError
 
 _PASSING_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 # A broken, refused or silent connection, as each library calls it.
@@ -52,7 +52,7 @@ class Patience:
     """Seconds that are waited at most, unless the answer asks for more."""
 
     def call[T](self, what: str, action: Callable[[], T]) -> T:
-        """What the action gives; StoreError when it failed `tries` times with passing errors."""
+        """What the action gives; BusyStoreError after `tries` failures that might have passed."""
         began = time.monotonic()
         for count in range(1, self.tries + 1):
             try:
@@ -77,9 +77,9 @@ PATIENCE = Patience()
 """What is used unless a caller has its own."""
 
 
-def gave_up(what: str, tries: int, seconds: float, error: BaseException) -> StoreError:
+def gave_up(what: str, tries: int, seconds: float, error: BaseException) -> BusyStoreError:
     """The error after the last try."""
-    return StoreError(
+    return BusyStoreError(
         f"{what}: no success after {tries} tries in {seconds:.0f} s; the last one ended with "
         f"{described(error)}. Try again later: what is finished is kept, and the same command "
         "goes on from there."

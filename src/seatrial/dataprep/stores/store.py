@@ -17,6 +17,10 @@ class StoreError(SeatrialError):
     """A store that refuses, or that did not answer for too long; the text says what to do."""
 
 
+class BusyStoreError(StoreError):
+    """A store that did not answer for too long: the same may succeed later, with nothing mended."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file in a store."""
@@ -48,14 +52,23 @@ class Store(Protocol):
     def create(self, path: str, data: bytes) -> bool:
         """Create a small file whole; False, and nothing changed, when it is there already."""
 
-    def list(self, below: str = "") -> Iterator[StoredFile]:
-        """All files below a path, in order of their paths; none that is not whole yet."""
+    def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
+        """All files below a path, in order of their paths; none that is not whole yet.
+
+        Without `deep` only those directly there: the root may hold directories of others.
+        """
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files; one that is gone already is no error."""
 
+    def sync(self) -> None:
+        """Make the files in the root outlast a loss of power; they are there, named or uploaded.
+
+        Called before what relies on them: creating a record, and removing work because of one.
+        """
+
     def sweep(self, below: str = "", everything: bool = False) -> None:
-        """Remove what killed writers left below a path and what `list` does not show.
+        """Remove what killed writers left below a path, or in the root, and `list` does not show.
 
         Only what is known to be of a process that is gone, or, with `everything`, whatever is
         unfinished: for when nobody can be at work there any more.
