@@ -13,19 +13,19 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, BinaryIO
 
 import numpy as np
 
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.conservation import check_conserved
-from seatrial.dataprep.output.copying import DamagedError, Piece, copy_piece, read_checked
+from seatrial.dataprep.output.copying import DamagedError, Go, Piece, copy_piece, read_checked
 from seatrial.dataprep.output.dataset import DataFile, Segment, data_file_from, data_file_to_json
 from seatrial.dataprep.output.file_names import file_stems
 from seatrial.dataprep.output.index_file import BLOCK, LARGEST_COUNT, Lengths, write_index
 from seatrial.dataprep.stores.digests import digest_text, new_hasher
-from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.stores.store import Store, StoreError
 from seatrial.dataprep.tasks.records import PartFile, PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.errors import FindingsError
@@ -38,6 +38,8 @@ MOST_FILES = 32_766
 """Most files of a data set: the engine numbers the data sets of a blend in 16 bits with a sign."""
 THREADS = min(8, os.cpu_count() or 1)
 """Files that are put together at the same time; copying and hashing leave Python's lock alone."""
+
+_BEGUN = ".begun.json"
 
 Progress = Callable[[int], None]
 """Told the bytes of tokens that have been put in place since it was last told."""
@@ -166,8 +168,12 @@ def assemble(
     store: Store,
     progress: Progress | None = None,
     file_bytes: int = FILE_BYTES,
+    begin: Callable[[], None] = lambda: None,
 ) -> tuple[DataFile, ...]:
     """Write all files of a data set; what an earlier call has finished is left as it is.
+
+    `begin` is called when the records have proved to be of use, before the first file is written.
+    An interrupt takes effect between two blocks, and leaves no file half written.
 
     The files have to be verified: tokens that the kernel has copied were not read. Where verifying
     finds damage, `damaged_parts` says whether it was in the parts already.
@@ -178,11 +184,17 @@ def assemble(
     """
     records = list(records)
     planned = planned_files(tasks, records, file_bytes)
+    begin()
     # A file whose record was read is there with the size that the listing has.
-    sizes = {file.path: file.size for file in store.list() if "/" not in file.path}
+    sizes = {file.path: file.size for file in store.list(deep=False)}
     work = _Work(store, tasks.name, sizes, progress or (lambda _: None))
     with ThreadPoolExecutor(max(1, min(THREADS, len(planned)))) as pool:
-        results = list(pool.map(work.assembled, planned))
+        try:
+            results = list(pool.map(work.assembled, planned))
+        except BaseException:
+            # Leaving the pool waits for its threads, and a file may be of many gigabytes.
+            work.stop.set()
+            raise
     damaged = [error for result in results if isinstance(result, list) for error in result]
     if damaged:
         raise _damaged(damaged)
@@ -225,9 +237,12 @@ def _damage(store: Store, file: PlannedFile) -> list[DamagedError]:
 
 
 def forget_assembled(store: Store, tasks: TaskList) -> None:
-    """Let the next call write all files again: verifying found them to be damaged."""
+    """Let the next call write all files again: they are damaged, or of another list by now.
+
+    That they were begun stays written down, for whoever gives the list up.
+    """
     below = f"work/{tasks.name}/assembled"
-    store.delete([file.path for file in store.list(below)])
+    store.delete([file.path for file in store.list(below) if not file.path.endswith(_BEGUN)])
 
 
 def _finding(error: DamagedError) -> Finding:
@@ -241,6 +256,10 @@ def _finding(error: DamagedError) -> Finding:
     )
 
 
+class _StoppedError(Exception):
+    """A thread gives its file up, because another failed or somebody wants to stop."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What the threads share."""
@@ -251,6 +270,8 @@ class _Work:
     """Files that were in the root at the beginning, with their sizes."""
     progress: Progress
     lock: threading.Lock = field(default_factory=threading.Lock)
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the work is to be given up."""
 
     def assembled(self, file: PlannedFile) -> DataFile | list[DamagedError]:
         """Put one file together, unless it is there; or all that is wrong with its parts."""
@@ -261,9 +282,7 @@ class _Work:
         # An older record speaks of a pair that is gone or was another. That the pair is begun is
         # written down first, so that whoever gives the whole list up knows what to remove.
         self.store.delete([self._record(file)])
-        self.store.create(
-            self._record(file, ".begun"), canonical_json({"name": file.name}).encode()
-        )
+        self.store.create(self._record(file, _BEGUN), canonical_json({"name": file.name}).encode())
         try:
             described = self._written(file)
         except DamagedError as error:
@@ -274,16 +293,18 @@ class _Work:
     def _written(self, file: PlannedFile) -> DataFile:
         """Write the pair. The lengths come first: they are small, and damage shows early."""
         name = file.described("")
-        with TemporaryFile() as lengths:
+        # Without a buffer, which closing would try to write once more where that has failed.
+        with TemporaryFile(buffering=0) as lengths:
             for piece in file.length_pieces():
                 for block in read_checked(self.store, piece):
-                    lengths.write(block)
+                    self.go()
+                    _keep(lengths, block)
             with self.store.open_writer(name.tokens_file) as out:
                 for piece in file.pieces():
-                    copy_piece(self.store, piece, out)
+                    copy_piece(self.store, piece, out, self.go)
                     self._tell(piece.size)
             with self.store.open_writer(name.index_file) as out:
-                sink = _Hashing(out)
+                sink = _Hashing(out, self.go)
                 write_index(sink, name.header, lambda: _read_lengths(lengths), name.index_file)
         return file.described(digest_text(sink.hasher))
 
@@ -297,9 +318,14 @@ class _Work:
         whole = there == (known.tokens_size, known.header.size)
         return known if whole and known == file.described(known.index_digest) else None
 
-    def _record(self, file: PlannedFile, mark: str = "") -> str:
+    def _record(self, file: PlannedFile, ending: str = ".json") -> str:
         """Where the small record of a file lies."""
-        return f"work/{self.name}/assembled/{file.name}{mark}.json"
+        return f"work/{self.name}/assembled/{file.name}{ending}"
+
+    def go(self) -> None:
+        """Give up when that is wanted."""
+        if self.stop.is_set():
+            raise _StoppedError
 
     def _tell(self, size: int) -> None:
         with self.lock:
@@ -309,13 +335,28 @@ class _Work:
 class _Hashing:
     """Writes and hashes at once."""
 
-    def __init__(self, out: BinaryIO) -> None:
+    def __init__(self, out: BinaryIO, go: Go) -> None:
         self._out = out
+        self._go = go
         self.hasher = new_hasher()
 
     def write(self, data: memoryview, /) -> None:
+        self._go()
         self.hasher.update(data)
         self._out.write(data)
+
+
+def _keep(file: IO[bytes], block: memoryview) -> None:
+    """Write all of a block to a temporary file."""
+    try:
+        while block:
+            block = block[file.write(block) :]
+    except OSError as error:
+        raise StoreError(
+            f"{gettempdir()}: {error.strerror}; the lengths of documents are kept there while they "
+            "are put together, 4 bytes for each. Make room there or set TMPDIR to another "
+            "directory, and start the same command again: what is finished is kept."
+        ) from error
 
 
 def _read_lengths(file: IO[bytes]) -> Iterator[Lengths]:

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of parts on their way into larger files: held against their records, and copied."""
 
-import errno
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -13,8 +12,11 @@ from seatrial.dataprep.stores.digests import hasher_like, matches
 from seatrial.dataprep.stores.store import Store
 
 _BUFFER = 1 << 20
-_NOT_HERE = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
-"""What the kernel answers where it cannot copy between two files."""
+_AT_ONCE = 64 << 20
+"""Bytes that the kernel is asked to copy at a time: in between, somebody may want to stop."""
+
+Go = Callable[[], None]
+"""Called for each block; raises when the work is to be given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def read_checked(store: Store, piece: Piece) -> Iterator[memoryview]:
         yield from _blocks(stream, piece)
 
 
-def copy_piece(store: Store, piece: Piece, out: BinaryIO) -> None:
+def copy_piece(store: Store, piece: Piece, out: BinaryIO, go: Go = lambda: None) -> None:
     """Append a piece to a file; in the kernel where both lie in its file systems.
 
     Some file systems then share the blocks, or copy within the server, and nothing is moved. Of
@@ -64,13 +66,15 @@ def copy_piece(store: Store, piece: Piece, out: BinaryIO) -> None:
             copied = 0
         else:
             _check_size(piece, os.fstat(source).st_size)
-            copied = _copied(source, target, piece.size)
+            copied = _copied(source, target, piece.size, go)
         if copied == 0:
             for block in _blocks(stream, piece):
+                go()
                 out.write(block)
         elif copied < piece.size:
             stream.seek(copied)
             while rest := stream.read(_BUFFER):
+                go()
                 out.write(rest)
 
 
@@ -118,16 +122,17 @@ def _descriptor(stream: BinaryIO) -> int | None:
         return None
 
 
-def _copied(source: int, target: int, size: int) -> int:
+def _copied(source: int, target: int, size: int, go: Go) -> int:
     """Copy in the kernel as far as it will."""
     done = 0
     while done < size:
+        go()
         try:
-            count = os.copy_file_range(source, target, size - done, offset_src=done)
-        except OSError as error:
-            if error.errno in _NOT_HERE:
-                break
-            raise
+            count = os.copy_file_range(source, target, min(size - done, _AT_ONCE), offset_src=done)
+        except OSError:
+            # It cannot copy between these two, or neither can anybody, as on a full disk: then
+            # the store says so, with what to do, when it is written to in the ordinary way.
+            break
         if count == 0:
             break
         done += count

@@ -3,7 +3,11 @@
 import hashlib
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import resource
+import threading
+import time
+from collections.abc import Buffer, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +26,7 @@ from seatrial.dataprep.output.dataset import DatasetRecord, summarize
 from seatrial.dataprep.output.file_names import file_stems, slug
 from seatrial.dataprep.output.index_file import map_index
 from seatrial.dataprep.stores.local import LocalStore
-from seatrial.dataprep.stores.store import Store, StoredFile
+from seatrial.dataprep.stores.store import Store, StoredFile, StoreError
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList, Tokenizer
 from seatrial.dataprep.verification.tokens import check_tokens
@@ -62,15 +66,20 @@ class MemoryStore:
     def create(self, path: str, data: bytes) -> bool:
         return self.files.setdefault(path, data) is data
 
-    def list(self, below: str = "") -> Iterator[StoredFile]:
+    def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
         prefix = f"{below}/" if below else ""
         return (
-            StoredFile(p, len(d)) for p, d in sorted(self.files.items()) if p.startswith(prefix)
+            StoredFile(p, len(d))
+            for p, d in sorted(self.files.items())
+            if p.startswith(prefix) and (deep or "/" not in p.removeprefix(prefix))
         )
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             self.files.pop(path, None)
+
+    def sync(self) -> None:
+        pass
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
         pass
@@ -194,7 +203,7 @@ def test_without_the_kernels_copy_the_bytes_are_the_same(
         store = LocalStore(tmp_path / str(number))
         tasks, records = made(store)
         if number == 1:
-            monkeypatch.setattr(copying, "_copied", lambda source, target, size: 0)
+            monkeypatch.setattr(copying, "_copied", lambda *_: 0)
         if number == 2:
             monkeypatch.delattr("os.copy_file_range")
         assemble(tasks, records, store)
@@ -290,6 +299,99 @@ def test_killed_at_any_operation_and_begun_again_the_bytes_are_the_same(tmp_path
         assert assemble(tasks, records, store) == files
         assert output(store) == output(whole)
     assert moment > 20
+
+
+class SlowStream(io.BytesIO):
+    """Gives a byte at a time, once somebody else has failed."""
+
+    def __init__(self, data: bytes, failed: threading.Event) -> None:
+        super().__init__(data)
+        self.failed = failed
+        self.given = 0
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        assert self.failed.wait(60)
+        time.sleep(0.001)
+        self.given += 1
+        return super().readinto(memoryview(buffer)[:1])
+
+
+def test_an_end_takes_effect_between_two_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, failed = threading.Event(), threading.Event()
+    streams = []
+
+    class Store(MemoryStore):
+        """The first file cannot be read; the second takes its time."""
+
+        def open_reader(self, path: str, start: int = 0) -> BinaryIO:
+            if path == records[0].files[0].tokens_file:
+                assert opened.wait(60)
+                failed.set()
+                raise KilledError
+            if path == records[1].files[0].tokens_file:
+                streams.append(SlowStream(self.read(path), failed))
+                opened.set()
+                return streams[0]
+            return super().open_reader(path, start)
+
+    store = Store()
+    tasks = task_list(["a", "b"])
+    documents = [{"": [[1]]}, {"": [[2] * 5000]}]
+    records = [write_part(store, tasks, n, each) for n, each in enumerate(documents)]
+    monkeypatch.setattr("seatrial.dataprep.output.assemble.THREADS", 2)
+    with pytest.raises(KilledError):
+        assemble(tasks, records, store)
+    assert 0 < streams[0].given < 9000
+    assert output(store) == {}
+
+
+def test_nothing_is_begun_before_the_records_have_proved_good(store: Store) -> None:
+    tasks, records = made(store)
+    begun: list[str] = []
+    with pytest.raises(FindingsError):
+        assemble(tasks, records[1:], store, begin=lambda: begun.append("too early"))
+    assemble(tasks, records, store, begin=lambda: begun.append(str(output(store))))
+    assert begun == ["{}"]
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_a_disk_that_is_full_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: bool
+) -> None:
+    store = LocalStore(tmp_path)
+    tasks = task_list(["a"])
+    records = [write_part(store, tasks, 0, {"": [[1] * 100_000]})]
+    if not kernel:
+        monkeypatch.setattr(copying, "_copied", lambda *_: 0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may grow beyond this, and the kernel says so with an error like that of a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"a-00000\.bin: File too large\. Set data\.location"):
+            assemble(tasks, records, store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert output(store) == {}
+    assert [file.name for file in assemble(tasks, records, store)] == ["a-00000"]
+
+
+def test_a_full_temporary_directory_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks, records = made(store)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(
+            "seatrial.dataprep.output.assemble.TemporaryFile", lambda **_: nullcontext(full)
+        )
+        with pytest.raises(StoreError, match=r"No space left on device; the lengths.*set TMPDIR"):
+            assemble(tasks, records, store)
+
+
+def test_that_files_were_begun_stays_known_when_they_are_forgotten(store: Store) -> None:
+    tasks, records = made(store)
+    assemble(tasks, records, store)
+    forget_assembled(store, tasks)
+    left = [file.path for file in store.list(f"work/{tasks.name}/assembled")]
+    assert len(left) == 3
+    assert all(path.endswith(".begun.json") for path in left)
 
 
 def test_what_is_finished_is_not_written_again(tmp_path: Path) -> None:
