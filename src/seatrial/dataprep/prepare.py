@@ -8,7 +8,7 @@ starting again after any end, a kill included, goes on where the last start was.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seatrial.dataprep.blends.blend import BLEND_FILE
 from seatrial.dataprep.blends.blending import run_blend
@@ -22,6 +22,8 @@ from seatrial.dataprep.output.assemble import (
     damaged_parts,
     forget_assembled,
 )
+from seatrial.dataprep.output.bad_share import refuse_bad_sources, refuse_bad_tasks
+from seatrial.dataprep.output.claim import CLAIM_FILE, Claim, is_held, take_claim
 from seatrial.dataprep.output.conservation import check_conserved
 from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord, summarize
 from seatrial.dataprep.output.finished import OtherDataError, finished_record, remove_work
@@ -32,13 +34,19 @@ from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.bundling import bundle
 from seatrial.dataprep.tasks.frozen import forget, freeze_into, load_records, remove_orphans
 from seatrial.dataprep.tasks.records import PartRecord
-from seatrial.dataprep.tasks.task_list import TaskList, freeze, thaw
+from seatrial.dataprep.tasks.task_list import (
+    TaskList,
+    Tokenizer,
+    TokenizerKind,
+    freeze,
+    thaw,
+)
 from seatrial.dataprep.tokenizers.choice import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.identity import describe
 from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 from seatrial.dataprep.verification.verify import verify
 from seatrial.errors import FindingsError, SeatrialError
-from seatrial.findings import Finding, has_errors
+from seatrial.findings import Finding, Severity, Where, has_errors
 from seatrial.planning.plan import Plan
 
 ROUNDS = 3
@@ -93,7 +101,7 @@ def prepare(
     tell = tell or (lambda _: None)
     store = store_at(to or plan.data_location)
     tell(Progress(Phase.LISTING))
-    frozen, tokenizer = list_tasks(plan)
+    frozen, tokenizer = list_tasks(plan, to)
     work = _Work(plan, driver, tell, store, thaw(frozen))
     outcome = work.finished()
     if outcome is None:
@@ -101,19 +109,26 @@ def prepare(
             freeze_into(store, frozen, tokenizer)
             outcome = work.run()
         except (SeatrialError, OSError):
-            # A rival that has finished the same data set has removed the work under our hands.
-            outcome = work.finished()
+            # A rival that has finished the same data set has removed the work under our hands; one
+            # that has finished another has made our work useless.
+            outcome = work.finished(begun=True)
             if outcome is None:
                 raise
     outcome.seconds = time.monotonic() - began
     return outcome
 
 
-def list_tasks(plan: Plan) -> tuple[bytes, bytes]:
-    """The task list of a plan as it is frozen, and the tokenizer's file."""
+def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
+    """The task list of a plan as it is frozen, and the tokenizer's file.
+
+    Args:
+        plan: The plan.
+        to: Where the data go, when not to where the run will look for them.
+    """
     sources = raw_sources(plan)
+    output = to or plan.data_location
     tokenizer, data = describe(plan.model.tokenizer)
-    tasks = bundle([(name, list_inputs(source)) for name, source in sources])
+    tasks = bundle([(name, list_inputs(source, output=output)) for name, source in sources])
     return freeze(settings_of(plan, tokenizer), tasks), data
 
 
@@ -126,13 +141,21 @@ class _Work:
     tell: Tell
     store: Store
     tasks: TaskList
+    claim: Claim | None = None
+    """What lets this start put files into the root."""
 
-    def finished(self) -> Outcome | None:
-        """The outcome when the data set is there; what a kill has left of the work is removed."""
+    def finished(self, *, begun: bool = False) -> Outcome | None:
+        """The outcome when the data set is there; what a kill has left of the work is removed.
+
+        Once this start has begun, its own work on another list goes too.
+        """
         record = finished_record(self.store)
         if record is None:
             return None
+        if begun:
+            remove_work(self.store, record)
         self._refuse_other(record)
+        refuse_bad_sources(record, self.tasks.settings.largest_bad_share)
         findings = self._blend(record)
         remove_work(self.store, record)
         return Outcome(record, self.store.address, self.plan.data_location, findings, is_new=False)
@@ -145,11 +168,13 @@ class _Work:
     def run(self) -> Outcome:
         """Do all that is not done yet."""
         records = load_records(self.store, self.tasks)
+        refuse_bad_tasks(self.tasks, records.values())
         remove_orphans(self.store, self.tasks, records)
         missing = len(self.tasks.tasks) - len(records)
         again: list[Again] = []
         for last in (False,) * (ROUNDS - 1) + (True,):
             again += self._run_tasks(records)
+            self._refuse_nothing(records)
             try:
                 record = self._assembled(records)
                 break
@@ -158,6 +183,8 @@ class _Work:
                     raise
                 forget(self.store, self.tasks, [records.pop(task) for task in error.tasks])
         findings = self._blend(record)
+        self._refuse_lost_claim()
+        self.store.sync()
         if not self.store.create(RECORD_FILE, record.to_json()):
             # A rival was first. If it has prepared the same, that is as good.
             self._refuse_other(finished_record(self.store))
@@ -166,6 +193,36 @@ class _Work:
         outcome.tasks, outcome.again = missing, again
         outcome.cpu_seconds = sum(part.cpu_seconds for part in records.values())
         return outcome
+
+    def _take_claim(self) -> None:
+        """Let nobody else put files into the root from now on."""
+        self.claim = take_claim(self.store, self.tasks)
+        if self.claim.is_new:
+            # Since an earlier start put files there, those of another list may have replaced them.
+            forget_assembled(self.store, self.tasks)
+
+    def _refuse_lost_claim(self) -> None:
+        """Fail if somebody has removed the claim while files were written under it."""
+        held = self.claim is not None and is_held(self.store, self.claim)
+        if not held and finished_record(self.store) is None:
+            raise OtherDataError(
+                f"{self.store.address}/{CLAIM_FILE} was removed or replaced meanwhile, so another "
+                "preparation may have written to the same files. Start again when no other is at "
+                "work there: tasks that are done are kept."
+            )
+
+    def _refuse_nothing(self, records: dict[int, PartRecord]) -> None:
+        """Fail when there is nothing that a run could be trained on."""
+        if any(file.tokens for record in records.values() for file in record.files):
+            return
+        inputs = sum(len(task.inputs) for task in self.tasks.tasks)
+        lines = sum(record.counts.lines for record in records.values())
+        rule = f"{inputs:,} files with {lines:,} lines gave no token at all."
+        fix = "Check from, files, format and text_field of the sources: do they find the text?"
+        where = Where(field="data.sources")
+        raise FindingsError(
+            [Finding(InputCode.NOTHING, Severity.ERROR, where, rule, str(lines), fix)]
+        )
 
     def _run_tasks(self, records: dict[int, PartRecord]) -> Sequence[Again]:
         """Run the tasks that have no record, and add their records."""
@@ -216,7 +273,7 @@ class _Work:
             self.tell(progress)
 
         self.tell(progress)
-        files = assemble(self.tasks, records.values(), self.store, moved)
+        files = assemble(self.tasks, records.values(), self.store, moved, begin=self._take_claim)
         record = DatasetRecord(
             self.tasks.digest,
             self.tasks.settings,
@@ -259,7 +316,7 @@ def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:
     """Why the data that are there are not those that are wanted."""
     before, now = record.settings, tasks.settings
     reasons = []
-    if before.tokenizer.sha256 != now.tokenizer.sha256:
+    if _without_place(before.tokenizer) != _without_place(now.tokenizer):
         reasons.append(f"another tokenizer ({before.tokenizer.address})")
     if before.sources != now.sources:
         reasons.append(f"other sources ({', '.join(source.name for source in before.sources)})")
@@ -268,8 +325,15 @@ def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:
     if before.end_token_in_text != now.end_token_in_text:
         reasons.append(f"end_token_in_text {before.end_token_in_text}")
     if not reasons:
-        reasons.append("other input files, or other versions of them")
+        reasons.append("other input files, or other versions of them, or by an older Seatrial")
     return (
         f"{store.address} holds a data set that was prepared with {' and '.join(reasons)}. "
         "Give data.location (or --to) another directory, or remove this one to prepare it anew."
     )
+
+
+def _without_place(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer by what it does: only of a file of ranks the name says how text is split."""
+    if tokenizer.kind is TokenizerKind.TIKTOKEN:
+        return tokenizer
+    return replace(tokenizer, address="")

@@ -25,6 +25,8 @@ class InputCode(StrEnum):
     """A source has more domains than files can be made for."""
     LENGTH = "ST-INPUT-014"
     """A document is longer than the format can hold."""
+    NOTHING = "ST-INPUT-015"
+    """All sources together gave no text."""
     AUDIT = "ST-INPUT-020"
     """The fast tokenizer gave other tokens than the reference."""
 

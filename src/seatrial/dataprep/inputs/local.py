@@ -13,8 +13,11 @@ from seatrial.dataprep.tasks.task_list import InputFile
 _BUFFER = 1 << 20
 
 
-def list_local(address: str) -> Listing:
-    """The file at a path, or every file below it; links are followed, and loops of them are not."""
+def list_local(address: str, output: str | None = None) -> Listing:
+    """The file at a path, or every file below it but not below the output.
+
+    Links are followed, and loops of them are not.
+    """
     path = os.path.abspath(address)
     try:
         if os.path.isdir(path):
@@ -22,7 +25,7 @@ def list_local(address: str) -> Listing:
             cut = len(os.path.join(path, ""))
             found = [
                 Listed(entry.path[cut:], entry.path, *_identity(entry.stat()))
-                for entry in _entries(path)
+                for entry in _entries(path, output)
             ]
             return Listing(found)
         return Listing(
@@ -48,10 +51,13 @@ def _identity(status: os.stat_result) -> tuple[int, str]:
     return status.st_size, str(status.st_mtime_ns)
 
 
-def _entries(start: str) -> Iterator[os.DirEntry[str]]:
-    """Every file below a directory."""
+def _entries(start: str, output: str | None) -> Iterator[os.DirEntry[str]]:
+    """Every file below a directory, without what is below the output."""
     waiting = [start]
     seen = set()
+    if output is not None and os.path.isdir(output):
+        status = os.stat(output)
+        seen.add((status.st_dev, status.st_ino))
     while waiting:
         directory = waiting.pop()
         status = os.stat(directory)

@@ -13,9 +13,10 @@ from seatrial.dataprep.stores.patience import PATIENCE, Patience
 from seatrial.dataprep.tasks.task_list import InputFile
 
 
-def list_objects(address: str, patience: Patience = PATIENCE) -> Listing:
-    """The object at an address, or every object below it."""
+def list_objects(address: str, patience: Patience = PATIENCE, output: str | None = None) -> Listing:
+    """The object at an address, or every object below it but not below the output."""
     place = object_files(address, patience)
+    foreign = f"{object_files(output, patience).root}/" if output else None
 
     def find() -> dict[str, dict[str, Any]]:
         # Directories are known by what is below them, and an object may have the same name.
@@ -30,6 +31,7 @@ def list_objects(address: str, patience: Patience = PATIENCE) -> Listing:
             if info["type"] == "file"
             and name.startswith(f"{place.root}/")
             and not name.endswith("/")
+            and not (foreign and name.startswith(foreign))
         ]
         if below:
             return Listing(

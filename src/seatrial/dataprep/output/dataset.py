@@ -16,7 +16,7 @@ from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.index_file import IndexHeader
 from seatrial.dataprep.stores.digests import joined
 from seatrial.dataprep.tasks.records import Counts, PartRecord
-from seatrial.dataprep.tasks.task_list import Settings, TaskList, thaw
+from seatrial.dataprep.tasks.task_list import Settings, TaskList, settings_from, settings_to_data
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.hashing import canonical_json
@@ -115,7 +115,7 @@ class DatasetRecord:
     list_digest: str
     """Digest of the frozen task list, which names all inputs."""
     settings: Settings
-    """Everything beside the inputs that the output depends on."""
+    """Everything beside the inputs that the output depends on; of the limits nothing is stored."""
     files: tuple[DataFile, ...]
     """The files, in order."""
     sources: tuple[SourceSummary, ...]
@@ -136,6 +136,7 @@ class DatasetRecord:
     def to_json(self) -> bytes:
         """The record as it is stored."""
         data = asdict(self) | {"format": FORMAT}
+        data["settings"] = settings_to_data(self.settings)
         data["files"] = [_stored_file(file) for file in self.files]
         return canonical_json(data).encode() + b"\n"
 
@@ -146,8 +147,7 @@ class DatasetRecord:
             values: dict[str, Any] = json.loads(data)
             if values.pop("format") != FORMAT:
                 raise ValueError("the record is of another version of Seatrial")
-            # A task list without tasks: its first line is the settings.
-            values["settings"] = thaw(canonical_json(values).encode()).settings
+            values["settings"] = settings_from(values["settings"])
             values["files"] = tuple(map(data_file_from, values["files"]))
             values["sources"] = tuple(map(_summary, values["sources"]))
             return cls(**values)
@@ -158,7 +158,8 @@ class DatasetRecord:
                 Where(file=RECORD_FILE),
                 f"this is not the record of a data set ({type(error).__name__}: {error}).",
                 "",
-                "Prepare the data again, or restore the file from where it was copied.",
+                "Restore the file from where it was copied. Or remove it and prepare the data "
+                "again, or choose another directory for them.",
             )
             raise FindingsError([finding]) from error
 

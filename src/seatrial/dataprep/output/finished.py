@@ -29,6 +29,8 @@ def remove_work(store: Store, record: DatasetRecord) -> None:
     Work on other lists goes too, with the files that it had put in place: its data set could not
     have its record here.
     """
+    # Else a loss of power could take the record, or a file's name, and the parts were gone too.
+    store.sync()
     paths = [file.path for file in store.list(WORK)]
     kept = {path for file in record.files for path in (file.tokens_file, file.index_file)}
     store.delete(path for path in _put_in_place(store, paths) if path not in kept)

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work on a frozen list, as it lies in the store: the list and its records."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.leftovers import dead_files
@@ -21,17 +20,35 @@ _READERS = 16
 def freeze_into(store: Store, frozen: bytes, tokenizer: bytes) -> TaskList:
     """Write a list and its tokenizer, the list last; one that is there already is continued."""
     tasks = thaw(frozen)
-    for path, data in ((tokenizer_file(tasks.name), tokenizer), (tasks_file(tasks.name), frozen)):
-        if not store.create(path, data) and _digest(store.read(path)) != _digest(data):
-            raise SeatrialError(
-                f"{store.address}/{path} was changed since it was written. "
-                f"Remove {store.address}/{WORK}/{tasks.name} and start again."
-            )
+    _put(store, tokenizer_file(tasks.name), tokenizer, lambda data: data)
+    # With the same digest, the limits are what can differ: those of this start are to hold.
+    _put(store, tasks_file(tasks.name), frozen, lambda data: thaw(data).digest)
     return tasks
 
 
-def _digest(data: bytes) -> bytes:
-    return sha256(data).digest()
+def _put(store: Store, path: str, data: bytes, identity: Callable[[bytes], object]) -> None:
+    """Create a file, or replace it by one of the same identity; an error when it has another."""
+    if store.create(path, data):
+        return
+    there = store.read(path)
+    if there == data:
+        return
+    # An empty one is of who was killed on a file system without links.
+    if there and not _is_same(there, data, identity):
+        above = path.rpartition("/")[0]
+        raise SeatrialError(
+            f"{store.address}/{path} was changed since it was written. "
+            f"Remove {store.address}/{above} and start again."
+        )
+    with store.open_writer(path) as stream:
+        stream.write(data)
+
+
+def _is_same(there: bytes, data: bytes, identity: Callable[[bytes], object]) -> bool:
+    try:
+        return identity(there) == identity(data)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def load_records(store: Store, tasks: TaskList) -> dict[int, PartRecord]:

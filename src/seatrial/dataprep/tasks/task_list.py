@@ -3,13 +3,15 @@
 """What is to be prepared: settings that decide every byte of the output, and the frozen tasks.
 
 A task list is written once, before any work, and named by its digest. Everything that the output
-depends on is in it; how many workers there are, and when they are killed, is not.
+depends on is in it; how many workers there are, and when they are killed, is not. What workers
+have to know beside that, and no byte of the output depends on, is in its first line too, under a
+key that the digest leaves out: another limit for bad lines does not make finished tasks useless.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -74,7 +76,7 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything beside the inputs that the output depends on."""
+    """What all tasks share: everything beside the inputs that the output depends on, and limits."""
 
     tokenizer: Tokenizer
     """The tokenizer."""
@@ -84,8 +86,9 @@ class Settings:
     """What becomes of documents without text."""
     end_token_in_text: EndTokenInText = EndTokenInText.TOKEN
     """What becomes of the end-of-document token written out in a text."""
-    largest_bad_share: float = 1e-4
-    """Share of bad lines of a task above which the task fails."""
+    largest_bad_share: float = field(default=1e-4, compare=False)
+    """Share of bad lines of a task above which the task fails. The output does not depend on it, so
+    it is not part of the digest, and every start may have another."""
 
     def source(self, name: str) -> SourceSettings:
         """The source of that name."""
@@ -132,7 +135,7 @@ class TaskList:
     tasks: tuple[Task, ...]
     """The tasks, in the order of their output."""
     digest: str
-    """SHA-256 of the frozen file, in hexadecimal."""
+    """SHA-256 of the frozen file without what no byte depends on, in hexadecimal."""
 
     @property
     def name(self) -> str:
@@ -146,7 +149,12 @@ def freeze(settings: Settings, tasks: Iterable[Task]) -> bytes:
 
 
 def _lines(settings: Settings, tasks: Iterable[Task]) -> Iterator[str]:
-    yield canonical_json({"format": FORMAT, "settings": asdict(settings)}) + "\n"
+    shared = settings_to_data(settings)
+    beside: dict[str, Any] = {"largest_bad_share": settings.largest_bad_share}
+    # A file of ranks is one of several encodings by its name; other tokenizers are all in the file.
+    if settings.tokenizer.kind is not TokenizerKind.TIKTOKEN:
+        beside["tokenizer_address"] = shared["tokenizer"].pop("address")
+    yield canonical_json({"beside": beside, "format": FORMAT, "settings": shared}) + "\n"
     for task in tasks:
         inputs = [[f.address, f.size, f.version, f.format] for f in task.inputs]
         yield canonical_json([task.number, task.source, inputs]) + "\n"
@@ -154,9 +162,16 @@ def _lines(settings: Settings, tasks: Iterable[Task]) -> Iterator[str]:
 
 def thaw(data: bytes) -> TaskList:
     """The list that was frozen."""
-    head, *lines = data.splitlines()
-    settings = _settings(json.loads(head)["settings"])
-    return TaskList(settings, tuple(map(_task, lines)), hashlib.sha256(data).hexdigest())
+    head, _, lines = data.partition(b"\n")
+    values = json.loads(head)
+    beside = values.pop("beside")
+    hasher = hashlib.sha256(canonical_json(values).encode() + b"\n")
+    hasher.update(lines)
+    shared = values["settings"]
+    if "tokenizer_address" in beside:
+        shared["tokenizer"]["address"] = beside["tokenizer_address"]
+    settings = settings_from(shared, beside["largest_bad_share"])
+    return TaskList(settings, tuple(map(_task, lines.splitlines())), hasher.hexdigest())
 
 
 def _task(line: bytes) -> Task:
@@ -165,12 +180,22 @@ def _task(line: bytes) -> Task:
     return Task(number, source, tuple(files))
 
 
-def _settings(data: dict[str, Any]) -> Settings:
+def settings_to_data(settings: Settings) -> dict[str, Any]:
+    """Settings as plain data, without the limits, which say nothing about the output."""
+    data = asdict(settings)
+    del data["largest_bad_share"]
+    return data
+
+
+def settings_from(data: dict[str, Any], largest_bad_share: float | None = None) -> Settings:
+    """The settings that `settings_to_data` gave."""
     tokenizer = data["tokenizer"] | {"kind": TokenizerKind(data["tokenizer"]["kind"])}
-    return Settings(
+    settings = Settings(
         tokenizer=Tokenizer(**tokenizer),
         sources=tuple(SourceSettings(**source) for source in data["sources"]),
         empty_documents=EmptyDocuments(data["empty_documents"]),
         end_token_in_text=EndTokenInText(data["end_token_in_text"]),
-        largest_bad_share=data["largest_bad_share"],
     )
+    if largest_bad_share is None:
+        return settings
+    return replace(settings, largest_bad_share=largest_bad_share)
