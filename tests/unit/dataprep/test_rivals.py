@@ -45,7 +45,7 @@ def stop_at_verifying(progress: Progress) -> None:
 def test_a_rival_with_other_settings_cannot_replace_verified_files(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = []
+    refused: list[OtherDataError] = []
     blend = preparation._Work._blend
 
     def rival_first(self: preparation._Work, record: object) -> object:

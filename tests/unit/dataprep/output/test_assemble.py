@@ -318,7 +318,7 @@ class SlowStream(io.BytesIO):
 
 def test_an_end_takes_effect_between_two_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, failed = threading.Event(), threading.Event()
-    streams = []
+    streams: list[SlowStream] = []
 
     class Store(MemoryStore):
         """The first file cannot be read; the second takes its time."""
