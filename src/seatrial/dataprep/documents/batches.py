@@ -85,6 +85,17 @@ class Batch:
     """Where the text of that number comes from; found only when it is asked for."""
 
 
+@dataclass(slots=True)
+class LineCount:
+    """How many lines files have, counted apart from reading documents out of them.
+
+    So a document that is lost on the way from the file to the part is missed.
+    """
+
+    lines: int = 0
+    """Lines, rows or texts, blank lines left out."""
+
+
 def excerpt(data: bytes) -> str:
     """The beginning of some bytes, short and safe to print."""
     return ascii(data[:_SHOWN].decode("latin-1"))[1:-1][:_SHOWN]

@@ -11,9 +11,11 @@ orjson, line by line; what that says counts.
 """
 
 import codecs
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 import simdjson
 
@@ -22,6 +24,7 @@ from seatrial.dataprep.documents.batches import (
     LONGEST_DOMAIN,
     BadLine,
     Batch,
+    LineCount,
     Place,
     Reason,
     excerpt,
@@ -37,16 +40,22 @@ _GROWTH = 64 << 20
 """Bytes by which a buffer grows at most, when a line is longer."""
 _JSON_REASONS = {"surrogate in string": Reason.SURROGATE, "depth limit": Reason.TOO_DEEP}
 """What orjson's messages say of a line that is UTF-8."""
+_BLANK = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
+"""A blank line and the end of the line before it."""
 _MARK = codecs.BOM_UTF8[0]
+_NEWLINE = 0x0A
 
 
-def read_json_lines(content: Content, address: str, source: SourceSettings) -> Iterator[Batch]:
+def read_json_lines(
+    content: Content, address: str, source: SourceSettings, count: LineCount
+) -> Iterator[Batch]:
     """The documents of a file's content, a batch for each block of it that ends a line."""
-    parser = _Parser(address, source)
+    parser = _Parser(address, source, count)
     buffer = bytearray(_BLOCK)
     kept = skipped = 0
-    while count := _filled(content, buffer, kept):
-        size = kept + count
+    while came := _filled(content, buffer, kept):
+        size = kept + came
+        count.lines += _newlines(buffer, kept, size)
         end = buffer.rfind(b"\n", kept, size) + 1
         kept = size
         if end:
@@ -61,6 +70,7 @@ def read_json_lines(content: Content, address: str, source: SourceSettings) -> I
             # A line without end: only its length is kept.
             skipped, kept = skipped + size, 0
     if kept or skipped:
+        count.lines += 1
         buffer[kept : kept + 1] = b"\n"
         yield parser.batch(buffer, kept + 1, skipped)
 
@@ -71,6 +81,11 @@ def _filled(content: Content, buffer: bytearray, kept: int) -> int:
         buffer.extend(bytes(min(len(buffer), _GROWTH)))
     with memoryview(buffer) as view, view[kept:] as rest:
         return content.readinto(rest)
+
+
+def _newlines(buffer: bytearray, begin: int, end: int) -> int:
+    """Ends of lines in a piece of a buffer: a quarter of the time of the buffer's own `count`."""
+    return int(np.count_nonzero(np.frombuffer(buffer, np.uint8, end - begin, begin) == _NEWLINE))
 
 
 def _pick(content: Any, path: Sequence[str]) -> Any:
@@ -96,13 +111,14 @@ def _is_domain(value: Any) -> bool:
 class _Parser:
     """Turns blocks of lines into documents, and knows how many lines there were before."""
 
-    def __init__(self, address: str, source: SourceSettings) -> None:
+    def __init__(self, address: str, source: SourceSettings, count: LineCount) -> None:
         self._address = address
         self._text_path = source.text_field.split(".")
         self._domain_path = source.domain_field.split(".") if source.domain_field else None
         self._line = 1
         self._offset = 0
         self._simdjson = simdjson.Parser()
+        self._count = count
 
     def batch(self, buffer: bytearray, size: int, skipped: int) -> Batch:
         """The documents of the lines at the beginning of a buffer.
@@ -129,6 +145,7 @@ class _Parser:
             # Also where a line is blank, which the fast way does not look for, and where a line is
             # long, because simdjson never gives back the memory that it takes for one.
             batch = self._one_by_one(buffer, size, starts, place, bool(skipped))
+            self._count.lines -= self._blank_lines(buffer, size, bool(skipped))
         self._line += len(starts)
         self._offset += skipped + size
         return batch
@@ -196,6 +213,17 @@ class _Parser:
                 if domains is not None:
                     domains.append(found[1])
         return Batch(texts, domains, bad, lambda i: place(numbers[i]))
+
+    def _blank_lines(self, buffer: bytearray, size: int, first_too_long: bool) -> int:
+        """Lines of a buffer that have nothing in them."""
+        blank = sum(1 for _ in _BLANK.finditer(buffer, 0, size))
+        end = buffer.find(b"\n", 0, size)
+        if first_too_long or end > LONGEST:
+            return blank
+        first = bytes(memoryview(buffer)[:end])
+        if self._line == 1:
+            first = first.removeprefix(codecs.BOM_UTF8)
+        return blank + (not first.strip())
 
     def _document(self, line: bytes) -> tuple[str, str] | Reason | None:
         """Text and domain of a line, or why there are none; nothing for a blank line."""

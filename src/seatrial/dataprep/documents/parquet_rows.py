@@ -14,6 +14,7 @@ from seatrial.dataprep.documents.batches import (
     LONGEST_DOMAIN,
     BadLine,
     Batch,
+    LineCount,
     Place,
     Reason,
     excerpt,
@@ -29,7 +30,9 @@ _PAGES = 1 << 20
 """Bytes that are read ahead of a column, instead of the whole of it in a group of rows."""
 
 
-def read_parquet(stream: BinaryIO, address: str, source: SourceSettings) -> Iterator[Batch]:
+def read_parquet(
+    stream: BinaryIO, address: str, source: SourceSettings, count: LineCount
+) -> Iterator[Batch]:
     """The documents of a file.
 
     Raises:
@@ -39,6 +42,7 @@ def read_parquet(stream: BinaryIO, address: str, source: SourceSettings) -> Iter
         with pq.ParquetFile(
             pa.PythonFile(stream, mode="r"), buffer_size=_PAGES, pre_buffer=False
         ) as file:
+            count.lines += file.metadata.num_rows
             yield from _batches(file, address, source)
     except (pa.ArrowException, OSError) as error:
         # Arrow wraps what reading raised, so an error of ours would lose what it says.

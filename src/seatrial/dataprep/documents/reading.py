@@ -9,7 +9,15 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from seatrial.dataprep.documents.batches import LONGEST, BadLine, Batch, Place, Reason, excerpt
+from seatrial.dataprep.documents.batches import (
+    LONGEST,
+    BadLine,
+    Batch,
+    LineCount,
+    Place,
+    Reason,
+    excerpt,
+)
 from seatrial.dataprep.documents.decompression import content_of
 from seatrial.dataprep.documents.json_lines import read_json_lines
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings
@@ -21,23 +29,33 @@ type Opener = Callable[[InputFile], BinaryIO]
 """Gives the bytes of an input as stored; seekable."""
 
 
-def read_documents(file: InputFile, source: SourceSettings, opener: Opener) -> Iterator[Batch]:
+def read_documents(
+    file: InputFile, source: SourceSettings, opener: Opener, count: LineCount | None = None
+) -> Iterator[Batch]:
     """The documents of one file, in order.
+
+    Args:
+        file: The file.
+        source: How its source is read.
+        opener: Opens it.
+        count: Counts its lines; complete once all documents are given.
 
     Raises:
         BadInputError: The file as a whole cannot be read: a compressed stream is cut or damaged, or
             a Parquet file lacks a column.
     """
+    count = count or LineCount()
     with opener(file) as stream:
         match file.format:
             case InputFormat.JSONL:
                 content = content_of(stream, file.address)
-                yield from read_json_lines(content, file.address, source)
+                yield from read_json_lines(content, file.address, source, count)
             case InputFormat.PARQUET:
                 # By name, because importing pyarrow takes longer than many a small task.
                 rows = importlib.import_module("seatrial.dataprep.documents.parquet_rows")
-                yield from rows.read_parquet(stream, file.address, source)
+                yield from rows.read_parquet(stream, file.address, source, count)
             case InputFormat.TEXT:
+                count.lines += 1
                 yield _read_text(stream, file.address, source)
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.dataprep.documents.batches import BadLine, Batch, Reason, joined, selected
+from seatrial.dataprep.documents.batches import BadLine, Batch, LineCount, Reason, joined, selected
 from seatrial.dataprep.documents.reading import Opener, read_documents
 from seatrial.dataprep.inputs.access import open_input
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
@@ -23,11 +23,14 @@ from seatrial.dataprep.kernel.audit import audit, chosen
 from seatrial.dataprep.kernel.bad_lines import BadLines
 from seatrial.dataprep.kernel.memory import memory_in_use
 from seatrial.dataprep.kernel.parts import PartWriter
+from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.records import Counts, PartRecord, part_prefix, record_file
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, Settings, Task, TaskList
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.ending import OutOfVocabularyError
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
 
 _READ_AHEAD = 2 << 20
@@ -68,6 +71,7 @@ def run_task(
 
     Raises:
         BadInputError: An input cannot be read, or has too many bad lines.
+        FindingsError: A line of an input is neither in the part nor listed as bad.
     """
     began, cpu_began = time.monotonic(), time.process_time()
     writer = PartWriter(store, part_prefix(tasks.name, task.number, attempt), task.source)
@@ -76,7 +80,7 @@ def run_task(
         for file in task.inputs:
             run.read(file, opener, progress)
         run.flush()
-        run.bad.check_share(run.lines)
+        run.bad.check_share(run.count.lines)
         files, quarantine = writer.close()
         record = PartRecord(
             task=task.number,
@@ -142,16 +146,12 @@ class _Run:
         self._memory_limit = _MEMORY
         self.bad = BadLines(task.size, settings.largest_bad_share)
         self.tally = _Tally()
-
-    @property
-    def lines(self) -> int:
-        """Lines, rows and texts that were met."""
-        return self.tally.documents + self.tally.dropped + self.bad.counts.total()
+        self.count = LineCount()
 
     def counts(self) -> Counts:
         """What was met."""
         return Counts(
-            lines=self.lines,
+            lines=self.count.lines,
             documents=self.tally.documents,
             dropped=self.tally.dropped,
             bad=dict(self.bad.counts),
@@ -176,7 +176,7 @@ class _Run:
             streams.append(opener(file))
             return streams[-1]
 
-        for batch in read_documents(file, self._source, opened):
+        for batch in read_documents(file, self._source, opened, self.count):
             self._take(batch)
             at = file.size if streams[0].closed else min(streams[0].tell(), file.size)
             if progress is not None:
@@ -185,9 +185,26 @@ class _Run:
                 # A Parquet file is not read from its beginning to its end.
                 sure = 0 if file.format is InputFormat.PARQUET else max(0, at - _READ_AHEAD)
                 self.bad.check_all_bad(before + sure)
+        self._check_lines(file)
         self.tally.input_bytes = before + file.size
         if progress is not None:
             progress(self.tally.input_bytes)
+
+    def _check_lines(self, file: InputFile) -> None:
+        """See that every line up to the end of a file became a document or is set aside."""
+        waiting = sum(len(batch.texts) for batch in self._waiting)
+        written = self.tally.documents + self.tally.dropped
+        found = waiting + written + self.bad.counts.total()
+        if found != self.count.lines:
+            rule = (
+                f"the task has {self.count.lines:,} lines up to the end of this file, and"
+                f" {found:,} of them became documents or are listed as bad."
+            )
+            fix = "Nothing of the task was kept. Please report it with the file."
+            where = Where(file=file.address)
+            raise FindingsError(
+                [Finding(DatasetCode.COUNTS, Severity.ERROR, where, rule, str(found), fix)]
+            )
 
     def _take(self, batch: Batch) -> None:
         """Wait until there is enough to be worth a call of the tokenizer, as small files add up."""
