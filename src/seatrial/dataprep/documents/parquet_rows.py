@@ -19,13 +19,10 @@ from seatrial.dataprep.documents.batches import (
     Reason,
     excerpt,
 )
+from seatrial.dataprep.documents.parquet_sizes import rows_at_once
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import SourceSettings
 
-_ROWS = 2048
-"""Rows of a batch, at most."""
-_BYTES = 8 << 20
-"""Bytes of text that a batch should hold, as far as the file's own figures tell."""
 _PAGES = 1 << 20
 """Bytes that are read ahead of a column, instead of the whole of it in a group of rows."""
 
@@ -43,7 +40,7 @@ def read_parquet(
             pa.PythonFile(stream, mode="r"), buffer_size=_PAGES, pre_buffer=False
         ) as file:
             count.lines += file.metadata.num_rows
-            yield from _batches(file, address, source)
+            yield from _batches(file, stream, address, source)
     except (pa.ArrowException, OSError) as error:
         # Arrow wraps what reading raised, so an error of ours would lose what it says.
         for cause in (error.__cause__, error.__context__):
@@ -61,16 +58,20 @@ def _broken(address: str, rule: str, fix: str, value: str = "") -> BadInputError
     return BadInputError(InputCode.PARQUET, address, rule, fix, value)
 
 
-def _batches(file: pq.ParquetFile, address: str, source: SourceSettings) -> Iterator[Batch]:
+def _batches(
+    file: pq.ParquetFile, stream: BinaryIO, address: str, source: SourceSettings
+) -> Iterator[Batch]:
     fields = [field for field in (source.text_field, source.domain_field) if field is not None]
     for field in fields:
         _check(file.schema_arrow, field, address)
     row = 1
-    for table in file.iter_batches(_rows(file), columns=fields, use_threads=False):
-        texts = _column(table, source.text_field)
-        domains = _column(table, source.domain_field) if source.domain_field else None
-        yield _batch(texts, domains, address, row)
-        row += table.num_rows
+    for group in range(file.metadata.num_row_groups):
+        rows = rows_at_once(stream, file.metadata.row_group(group), fields)
+        for table in file.iter_batches(rows, row_groups=[group], columns=fields, use_threads=False):
+            texts = _column(table, source.text_field)
+            domains = _column(table, source.domain_field) if source.domain_field else None
+            yield _batch(texts, domains, address, row)
+            row += table.num_rows
 
 
 def _check(schema: pa.Schema, path: str, address: str) -> None:
@@ -100,13 +101,6 @@ def _check(schema: pa.Schema, path: str, address: str) -> None:
             "Set text_field and domain_field of the source to columns of strings.",
             str(kind),
         )
-
-
-def _rows(file: pq.ParquetFile) -> int:
-    """Rows of a batch, fewer where they are long."""
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    longest = max((g.total_byte_size / g.num_rows for g in groups if g.num_rows), default=0)
-    return max(1, min(_ROWS, int(_BYTES / max(1.0, longest))))
 
 
 def _column(table: pa.RecordBatch, path: str) -> pa.Array:
