@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
 from seatrial.dataprep.output.finished import finished_record
 from seatrial.dataprep.output.index_file import token_type
@@ -22,7 +23,7 @@ from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.identity import describe, model_of
 from seatrial.dataprep.verification.verify import verify
 from seatrial.errors import SeatrialError, UsageError
-from seatrial.findings import Finding
+from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
 
 MOST_PIECES = 1000
@@ -42,14 +43,29 @@ def record_at(address: str) -> DatasetRecord:
 
 
 def verify_at(address: str) -> list[Finding]:
-    """What is wrong with the data set at an address."""
+    """What is wrong with the data set at an address, and what could not be looked at."""
     record = record_at(address)
     data = tokenizer_data(record)
+    if data is None:
+        return [*verify(store_at(address), record), _not_decoded(record)]
     with TemporaryDirectory(prefix="seatrial-") as directory:
         file = Path(directory) / "tokenizer"
-        if data is not None:
-            file.write_bytes(data)
-        return verify(store_at(address), record, tokenizer_file=file if data is not None else None)
+        file.write_bytes(data)
+        return verify(store_at(address), record, tokenizer_file=file)
+
+
+def _not_decoded(record: DatasetRecord) -> Finding:
+    """That the check which needs the tokenizer was left out."""
+    tokenizer = record.settings.tokenizer
+    return Finding(
+        DatasetCode.ROUND_TRIP,
+        Severity.NOTE,
+        Where(file=RECORD_FILE),
+        "no document was decoded and compared: the tokenizer that the data were prepared with is"
+        f" not at {tokenizer.address} any more, or cannot be read there.",
+        tokenizer.address,
+        f"Put the file with the SHA-256 {tokenizer.sha256[:12]}… back there and verify again.",
+    )
 
 
 def tokenizer_data(record: DatasetRecord) -> bytes | None:

@@ -72,14 +72,11 @@ class Outcome:
     seconds: float = 0.0
     """Wall time of this start."""
     cpu_seconds: float = 0.0
-    """CPU time of all tasks, those of earlier starts included."""
+    """CPU time of the tasks that this start has done."""
+    input_bytes: int = 0
+    """Bytes of raw text, as stored, of the tasks that this start has done."""
     again: list[Again] = field(default_factory=list)
     """Tasks that were lost and tried again."""
-
-    @property
-    def input_bytes(self) -> int:
-        """Bytes of raw text as stored."""
-        return sum(source.counts.input_bytes for source in self.record.sources)
 
 
 def prepare(
@@ -170,7 +167,7 @@ class _Work:
         records = load_records(self.store, self.tasks)
         refuse_bad_tasks(self.tasks, records.values())
         remove_orphans(self.store, self.tasks, records)
-        missing = len(self.tasks.tasks) - len(records)
+        before = {number: record.attempt for number, record in records.items()}
         again: list[Again] = []
         for last in (False,) * (ROUNDS - 1) + (True,):
             again += self._run_tasks(records)
@@ -190,8 +187,10 @@ class _Work:
             self._refuse_other(finished_record(self.store))
         remove_work(self.store, record)
         outcome = Outcome(record, self.store.address, self.plan.data_location, findings)
-        outcome.tasks, outcome.again = missing, again
-        outcome.cpu_seconds = sum(part.cpu_seconds for part in records.values())
+        own = [part for part in records.values() if before.get(part.task) != part.attempt]
+        outcome.tasks, outcome.again = len(own), again
+        outcome.cpu_seconds = sum(part.cpu_seconds for part in own)
+        outcome.input_bytes = sum(part.counts.input_bytes for part in own)
         return outcome
 
     def _take_claim(self) -> None:
@@ -279,7 +278,7 @@ class _Work:
             self.tasks.settings,
             files,
             summarize(self.tasks, records.values()),
-            collect_quarantine(self.store, self.tasks, records),
+            *collect_quarantine(self.store, self.tasks, records),
         )
         progress = Progress(Phase.VERIFYING)
         self.tell(progress)

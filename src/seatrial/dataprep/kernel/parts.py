@@ -39,6 +39,7 @@ class PartWriter:
         self._domains: dict[str, _Domain] = {}
         self._overflow: BinaryIO | None = None
         self._quarantine: BinaryIO | None = None
+        self._quarantine_hasher = new_hasher()
         self._written: list[str] = []
 
     def number_of(self, domain: str) -> int:
@@ -76,10 +77,16 @@ class PartWriter:
             if self._quarantine is None:
                 self._quarantine = self._store.open_writer(f"{self._prefix}.bad.jsonl")
             shown = {**asdict(line.place), "reason": line.reason, "shown": line.shown}
-            self._quarantine.write(canonical_json(shown).encode() + b"\n")
+            data = canonical_json(shown).encode() + b"\n"
+            self._quarantine_hasher.update(data)
+            self._quarantine.write(data)
 
-    def close(self) -> tuple[tuple[PartFile, ...], str | None]:
-        """Make the files appear: those of the domains, and that of the bad lines if there are."""
+    def close(self) -> tuple[tuple[PartFile, ...], str | None, str | None]:
+        """Make the files appear: those of the domains, and that of the bad lines if there are.
+
+        Returns:
+            The files of the domains; path and digest of the list of bad lines.
+        """
         files = []
         for domain in self._domains.values():
             if domain.documents:
@@ -88,11 +95,11 @@ class PartWriter:
             else:
                 domain.abort()
         if self._quarantine is None:
-            return tuple(files), None
+            return tuple(files), None, None
         path = f"{self._prefix}.bad.jsonl"
         self._written.append(path)
         self._quarantine.close()
-        return tuple(files), path
+        return tuple(files), path, digest_text(self._quarantine_hasher)
 
     def abort(self) -> None:
         """Leave nothing, also of files that have appeared already."""

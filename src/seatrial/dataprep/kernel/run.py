@@ -81,7 +81,7 @@ def run_task(
             run.read(file, opener, progress)
         run.flush()
         run.bad.check_share(run.count.lines)
-        files, quarantine = writer.close()
+        files, quarantine, quarantine_digest = writer.close()
         record = PartRecord(
             task=task.number,
             list_digest=tasks.digest,
@@ -93,6 +93,7 @@ def run_task(
             backend=run.backend,
             seconds=round(time.monotonic() - began, 3),
             cpu_seconds=round(time.process_time() - cpu_began, 3),
+            quarantine_digest=quarantine_digest,
         )
         path = record_file(tasks.name, task.number)
         if store.create(path, record.to_json()):

@@ -122,6 +122,8 @@ class DatasetRecord:
     """What the sources came to, in order."""
     quarantine_file: str | None = None
     """Path of the list of all bad lines below the root of the output; None when there are none."""
+    quarantine_digest: str | None = None
+    """Digest of that list; records of older versions have none."""
 
     @property
     def tokens(self) -> int:

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of all lines that could not be used, with their places: one file for the data set."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from seatrial.dataprep.output.assemble import DamagedPartsError
 from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.dataprep.output.dataset import DatasetRecord
+from seatrial.dataprep.output.report import Report
+from seatrial.dataprep.stores.digests import digest_text, hasher_like, matches, new_hasher
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList
@@ -18,24 +21,80 @@ _CHUNK = 1 << 20
 
 def collect_quarantine(
     store: Store, tasks: TaskList, records: Mapping[int, PartRecord]
-) -> str | None:
-    """Put the lists of all tasks together, in the order of the tasks; nothing without bad lines."""
-    lists = [
-        (task.number, path)
-        for task in tasks.tasks
-        if (path := records[task.number].quarantine_file) is not None
-    ]
+) -> tuple[str, str] | tuple[None, None]:
+    """Put the lists of all tasks together, in the order of the tasks.
+
+    Returns:
+        Path and digest of the list; nothing without bad lines.
+
+    Raises:
+        DamagedPartsError: The list of a task is not what its record says.
+    """
+    lists = [record for task in tasks.tasks if (record := records[task.number]).counts.bad]
     if not lists:
-        return None
+        return None, None
+    whole = new_hasher()
     with store.open_writer(QUARANTINE_FILE) as out:
-        for number, path in lists:
-            try:
-                with store.open_reader(path) as stream:
-                    while data := stream.read(_CHUNK):
-                        out.write(data)
-            except FileNotFoundError:
-                rule, fix = "the list of bad lines of a task is gone.", "Run the command again."
-                where = Where(file=path)
+
+        def take(data: bytes) -> None:
+            whole.update(data)
+            out.write(data)
+
+        for record in lists:
+            trouble = _differs(
+                store,
+                record.quarantine_file,
+                record.quarantine_digest,
+                sum(record.counts.bad.values()),
+                take,
+            )
+            if trouble is not None:
+                rule = f"{trouble[1]} It is of task {record.task}."
+                fix = "Run seatrial data prepare again: that task is done again, and no other."
+                where = Where(file=record.quarantine_file or "")
                 finding = Finding(DatasetCode.PART, Severity.ERROR, where, rule, "", fix)
-                raise DamagedPartsError([finding], [number]) from None
-    return QUARANTINE_FILE
+                raise DamagedPartsError([finding], [record.task])
+    return QUARANTINE_FILE, digest_text(whole)
+
+
+def check_quarantine(store: Store, record: DatasetRecord) -> list[Finding]:
+    """What is wrong with the list of a data set's bad lines."""
+    bad = sum(number for source in record.sources for number in source.counts.bad.values())
+    if not bad:
+        return []
+    report = Report(record.quarantine_file or QUARANTINE_FILE)
+    trouble = _differs(store, record.quarantine_file, record.quarantine_digest, bad)
+    if trouble is not None:
+        report.add(*trouble)
+    return report.findings()
+
+
+def _differs(
+    store: Store,
+    path: str | None,
+    digest: str | None,
+    lines: int,
+    take: Callable[[bytes], None] | None = None,
+) -> tuple[DatasetCode, str] | None:
+    """How a list differs from what its record says; None when it does not."""
+    hasher = hasher_like(digest) if digest else new_hasher()
+    found = 0
+    try:
+        if path is None:
+            raise FileNotFoundError
+        with store.open_reader(path) as stream:
+            while data := stream.read(_CHUNK):
+                hasher.update(data)
+                found += data.count(b"\n")
+                if take is not None:
+                    take(data)
+    except FileNotFoundError:
+        return DatasetCode.ABSENT, f"the list of the {lines:,} bad lines is absent."
+    if found != lines:
+        return (
+            DatasetCode.COUNTS,
+            f"the list has {found:,} lines, and the record counts {lines:,} bad ones.",
+        )
+    if digest and not matches(hasher, digest):
+        return DatasetCode.DIGEST, f"the digest of the list of bad lines is not {digest}."
+    return None

@@ -84,6 +84,8 @@ class PartRecord:
     """Wall time."""
     cpu_seconds: float
     """CPU time of the process."""
+    quarantine_digest: str | None = None
+    """Digest of the list of bad lines; records of older versions have none."""
 
     def to_json(self) -> bytes:
         """The record as it is stored."""

@@ -13,12 +13,12 @@ from seatrial.dataprep.output.dataset import DataFile
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, parse_header
 from seatrial.dataprep.output.report import Report
 from seatrial.dataprep.stores.digests import Hasher, hasher_like, matches
-from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.verification.stopping import Readable
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
 
 
-def check_index(store: Store, file: DataFile) -> list[Finding]:
+def check_index(store: Readable, file: DataFile) -> list[Finding]:
     """What is wrong with the index of a file whose size is right."""
     report = Report(file.index_file)
     hasher = hasher_like(file.index_digest)
@@ -58,7 +58,7 @@ def _check_lengths(report: Report, file: DataFile, blocks: Iterator[Numbers]) ->
 
 
 def _check_pointers(
-    report: Report, file: DataFile, store: Store, blocks: Iterator[Numbers]
+    report: Report, file: DataFile, store: Readable, blocks: Iterator[Numbers]
 ) -> None:
     """Every sequence begins where the one before it ends."""
     header = file.header

@@ -15,8 +15,8 @@ from seatrial.dataprep.output.dataset import DataFile, Segment
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, token_type
 from seatrial.dataprep.output.report import Report
 from seatrial.dataprep.stores.digests import hasher_like, matches
-from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.task_list import Settings
+from seatrial.dataprep.verification.stopping import Readable
 from seatrial.findings import Finding
 from seatrial.spec.data import EndTokenInText
 
@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 """Tokens that are looked at together."""
 
 
-def check_tokens(store: Store, file: DataFile, settings: Settings) -> list[Finding]:
+def check_tokens(store: Readable, file: DataFile, settings: Settings) -> list[Finding]:
     """What is wrong with the tokens of a file whose sizes are right and whose index is sound."""
     report = Report(file.tokens_file)
     ends = _Ends(store, file)
@@ -41,7 +41,7 @@ def check_tokens(store: Store, file: DataFile, settings: Settings) -> list[Findi
 class _Ends:
     """Where documents end, in tokens, read from the index as far as is asked for."""
 
-    def __init__(self, store: Store, file: DataFile) -> None:
+    def __init__(self, store: Readable, file: DataFile) -> None:
         self._stream = store.open_reader(file.index_file, HEADER_BYTES)
         self._blocks = arrays(self._stream, file.header.sequences, "<i4", BLOCK)
         self._known = np.zeros(0, np.int64)

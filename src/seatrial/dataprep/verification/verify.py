@@ -14,11 +14,13 @@ from seatrial.dataprep.output.assemble import THREADS
 from seatrial.dataprep.output.blocks import ShortReadError
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
+from seatrial.dataprep.output.quarantine import check_quarantine
 from seatrial.dataprep.output.report import Report
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.task_list import Settings
 from seatrial.dataprep.verification.index import check_index
 from seatrial.dataprep.verification.round_trip import check_round_trip
+from seatrial.dataprep.verification.stopping import Readable, Stoppable
 from seatrial.dataprep.verification.tokens import check_tokens
 from seatrial.findings import Finding
 
@@ -48,12 +50,19 @@ def verify(
     """
     findings = check_counts(record)
     sizes = {file.path: file.size for file in store.list() if file.path in _paths(record)}
+    reading = Stoppable(store)
     with ThreadPoolExecutor(max(1, min(THREADS, len(record.files)))) as pool:
-        checked = pool.map(lambda file: _file(store, file, record.settings, sizes), record.files)
-        for file, found in zip(record.files, checked, strict=True):
-            findings += found
-            if progress is not None:
-                progress(file.tokens_size)
+        checked = pool.map(lambda file: _file(reading, file, record.settings, sizes), record.files)
+        try:
+            for file, found in zip(record.files, checked, strict=True):
+                findings += found
+                if progress is not None:
+                    progress(file.tokens_size)
+        except BaseException:
+            # Else leaving the pool would wait for files that are being read.
+            reading.stop()
+            raise
+    findings += check_quarantine(store, record)
     if tokenizer_file is not None and not findings:
         findings += check_round_trip(store, record, tokenizer_file, sample)
     return findings
@@ -63,7 +72,9 @@ def _paths(record: DatasetRecord) -> set[str]:
     return {path for file in record.files for path in (file.tokens_file, file.index_file)}
 
 
-def _file(store: Store, file: DataFile, settings: Settings, sizes: dict[str, int]) -> list[Finding]:
+def _file(
+    store: Readable, file: DataFile, settings: Settings, sizes: dict[str, int]
+) -> list[Finding]:
     """What is wrong with one pair; not what a wrong size or index makes of the rest."""
     wanted = {file.tokens_file: file.tokens_size, file.index_file: file.header.size}
     findings = []
