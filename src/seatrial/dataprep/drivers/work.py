@@ -17,6 +17,7 @@ from seatrial.dataprep.tasks.leftovers import files_of
 from seatrial.dataprep.tasks.records import PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
 from seatrial.dataprep.tokenizers.backends import LADDERS
+from seatrial.dataprep.tokenizers.choice import proven_encoder, unproven
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 from seatrial.errors import FindingsError, SeatrialError
@@ -53,9 +54,13 @@ class Bench:
 
     def take(self, job: Job) -> None:
         """Go on with the job when its backend is chosen."""
-        if self._encoder is not None and self._encoder.name != job.backend:
-            self._encoder = None
         self.job = job
+        if self._encoder is None:
+            return
+        tasks = TaskList(thaw(f"{job.head}\n".encode()).settings, (), job.digest)
+        is_other = self._encoder.name != job.backend
+        if is_other or unproven(self.store, tasks, job.backend) is not None:
+            self._encoder = None
 
     def attempt(self, line: str, read: Callable[[int], None] | None = None) -> dict[str, Any]:
         """Do the task of a line: `record` with its JSON, or `error` with its kind and its text."""
@@ -85,7 +90,7 @@ class Bench:
             # Damaged, or the empty file of who was killed on a file system without links.
             self.store.delete([path])
         if self._encoder is None:
-            self._encoder = self._opened(tasks, self.job.backend)
+            self._encoder = proven_encoder(self.store, tasks, self.job.backend)
         return run_task(task, tasks, self.store, self._encoder, attempt, read)
 
     def _opened(self, tasks: TaskList, backend: str) -> Encoder:

@@ -9,6 +9,7 @@ from seatrial.dataprep.documents.sampling import sample_texts
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.dataprep.tokenizers.backends import LADDERS, version_of
+from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.selection import choose_backend
 from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 
@@ -41,6 +42,40 @@ def chosen_backend(store: Store, tasks: TaskList) -> str:
     )
     _keep(store, tasks, asdict(choice))
     return choice.backend
+
+
+def proven_encoder(store: Store, tasks: TaskList, backend: str) -> Encoder:
+    """The tokenizer of a list in the chosen backend, in the process that does tasks.
+
+    The proof of a backend is one of a version. Where this machine has another one, or none, the
+    reference does the work, and its name in the records says why.
+    """
+    reference = LADDERS[tasks.settings.tokenizer.kind][-1]
+    reason = None if backend == reference else unproven(store, tasks, backend)
+    encoder = open_encoder(
+        tasks.settings.tokenizer,
+        tokenizer_path(store, tasks),
+        backend if reason is None else reference,
+        tasks.settings.end_token_in_text,
+    )
+    if reason is not None:
+        encoder.backend += f", because {reason}"
+    return encoder
+
+
+def unproven(store: Store, tasks: TaskList, backend: str) -> str | None:
+    """Why a backend of this machine is not the one that proved exact; None if it is."""
+    try:
+        here = version_of(backend)
+    except ImportError:
+        return f"{backend} is not installed on a worker"
+    try:
+        kept = json.loads(store.read(_file(tasks)))
+    except FileNotFoundError:
+        return None
+    if kept["backend"] != backend or kept["version"] == here:
+        return None
+    return f"a worker has {backend} {here} and {kept['version']} was proved"
 
 
 def distrust(store: Store, tasks: TaskList, backend: str) -> None:

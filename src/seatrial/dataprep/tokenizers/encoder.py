@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from seatrial.dataprep.tokenizers.backends import (
 )
 from seatrial.dataprep.tokenizers.ending import narrowed, with_ends
 from seatrial.dataprep.tokenizers.identity import model_of
+from seatrial.errors import MissingExtraError
 from seatrial.spec.data import EndTokenInText
 
 type Documents = tuple[NDArray[Any], NDArray[np.int64]]
@@ -150,5 +152,16 @@ def open_encoder(
     backend: str,
     policy: EndTokenInText = EndTokenInText.TOKEN,
 ) -> Encoder:
-    """Load a tokenizer's file into a backend, which is one of the names in `BACKENDS`."""
+    """Load a tokenizer's file into a backend, which is one of the names in `BACKENDS`.
+
+    Raises:
+        MissingExtraError: This machine does not have the backend's package.
+    """
+    try:
+        version_of(backend)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Tokenizing needs {backend}, which {gethostname()} does not have. "
+            "Install it there with: pip install 'seatrial[data]'"
+        ) from error
     return Encoder(tokenizer, model_of(tokenizer, file.read_bytes(), policy), backend)

@@ -4,6 +4,8 @@
 
 import importlib
 import json
+import re
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,12 @@ from seatrial.dataprep.tokenizers.tiktoken_file import known_encodings, ranks_fi
 _FILES = ("tokenizer.json", "tokenizer.model")
 """What a folder or a repository is searched for, the preferred first."""
 _SETTINGS = "tokenizer_config.json"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_TRIES = 3
+"""How often the Hub is asked whether it answers; the library's own way takes 30 s and 11 lines."""
+_PAUSE = 1.0
+"""Seconds between two tries."""
+_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +85,18 @@ def _on_the_hub(address: str) -> Found:
     """From the Hub, through its cache; a revision becomes the commit that it stands for."""
     hub = importlib.import_module("huggingface_hub")
     name, _, revision = address.removeprefix("hf://").partition("@")
+    silence = _unanswered(hub, name, revision)
 
     def fetch(file: str) -> Path | None:
         try:
-            return Path(hub.hf_hub_download(name, file, revision=revision or None))
+            return Path(
+                hub.hf_hub_download(
+                    name, file, revision=revision or None, local_files_only=bool(silence)
+                )
+            )
         except hub.errors.LocalEntryNotFoundError:
+            if silence:
+                return None
             # It is not known whether there is one: the Hub did not answer.
             raise
         except hub.errors.EntryNotFoundError:
@@ -98,6 +113,14 @@ def _on_the_hub(address: str) -> Found:
             "Check the name and the revision; set HF_TOKEN for a gated one, or download"
             " tokenizer.json and give its path.",
         ) from error
+    if path is None and silence:
+        raise _absent(
+            address,
+            f"the Hub does not answer ({silence}), and its cache on this machine does not have the"
+            " tokenizer.",
+            "Try again when the Hub can be reached, or download tokenizer.json where it can and"
+            " give its path.",
+        )
     if path is None:
         raise _absent(
             address,
@@ -108,6 +131,35 @@ def _on_the_hub(address: str) -> Found:
     pinned = f"hf://{name}@{path.parent.name}"
     settings = beside.read_bytes() if beside is not None else b"{}"
     return Found(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings))
+
+
+def _unanswered(hub: Any, name: str, revision: str) -> str:
+    """Why the Hub cannot be asked now; empty if it can, or need not because a commit is cached."""
+    if _COMMIT.fullmatch(revision) and isinstance(
+        hub.try_to_load_from_cache(name, _FILES[0], revision=revision), str
+    ):
+        return ""
+    reason = ""
+    try:
+        url = hub.hf_hub_url(name, _FILES[0], revision=revision or None)
+    except (ValueError, hub.errors.HFValidationError):
+        # Said by the download, better than here.
+        return ""
+    for number in range(_TRIES):
+        if number:
+            time.sleep(_PAUSE)
+        try:
+            hub.get_hf_file_metadata(url, timeout=_TIMEOUT)
+            return ""
+        except hub.errors.HfHubHTTPError as error:
+            status = error.response.status_code
+            if status < 500 and status not in (408, 429):
+                return ""
+            reason = f"status {status}"
+        except Exception as error:
+            # Of the HTTP library, which is the Hub's own choice.
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return reason
 
 
 def _with_tiktoken(name: str) -> Found:

@@ -121,12 +121,14 @@ def test_a_tokenizer_of_the_hub_is_pinned_to_its_commit(
     snapshot.mkdir(parents=True)
     (snapshot / "tokenizer.json").write_bytes(gpt2.read_bytes())
 
-    def download(name: str, file: str, revision: str | None = None) -> str:
+    def download(name: str, file: str, revision: str | None, local_files_only: bool) -> str:
+        assert not local_files_only
         asked.append((name, file, revision))
         if not (snapshot / file).exists():
             raise huggingface_hub.errors.EntryNotFoundError(f"404 for {file}")
         return str(snapshot / file)
 
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_, **__: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     tokenizer, _ = describe("hf://openai-community/gpt2@main")
     assert tokenizer.address == f"hf://openai-community/gpt2@{snapshot.name}"
@@ -143,6 +145,7 @@ def test_a_hub_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     def download(*_: str, **__: str | None) -> str:
         raise huggingface_hub.errors.LocalEntryNotFoundError("no connection")
 
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_, **__: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     with pytest.raises(BadInputError, match="does not give this tokenizer: no connection"):
         describe("hf://openai-community/gpt2")
