@@ -5,6 +5,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -23,10 +24,12 @@ from seatrial.rehearsal.worker_process import worker_python
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
+from seatrial.spec.secrets import looks_secret
 
 if TYPE_CHECKING:
     from seatrial.dataprep.drivers.driver import Driver
     from seatrial.dataprep.estimate import Estimate
+    from seatrial.dataprep.listing import FrozenList
     from seatrial.dataprep.prepare import Outcome
     from seatrial.dataprep.progress import Tell as TellProgress
     from seatrial.runs.kept_plan import Tell
@@ -38,6 +41,10 @@ Overrides = Sequence[str] | Mapping[str, object]
 
 DATA_PACKAGES = ("fsspec", "numpy", "orjson", "pyarrow", "tokenizers", "zstandard")
 """What the data extra brings and no preparation can do without."""
+
+
+CACHE_MARK = "built-"
+"""What the name of the file begins with that says for which plan and blend a cache was built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +162,36 @@ def prepare_data(
         tell: Told how far it has come.
     """
     require_data_extra()
+    refuse_secret(to)
     # Loaded here, and in the functions below, because the rest needs none of the data libraries.
     from seatrial.dataprep.prepare import prepare  # noqa: PLC0415
 
     chosen = _driver(driver, workers) if isinstance(driver, str) else driver
     return prepare(plan(path, overrides), chosen, to=to, tell=tell)
+
+
+def freeze_data(
+    path: PathOrText, overrides: Overrides = (), *, to: str | None = None
+) -> "FrozenList":
+    """List the data of a spec and freeze the tasks without doing any: for your own scheduler.
+
+    Every task is then done by `python -m seatrial.dataprep.drivers.single`, and `prepare_data`
+    puts together what they made.
+    """
+    require_data_extra()
+    refuse_secret(to)
+    from seatrial.dataprep.listing import freeze_list  # noqa: PLC0415
+
+    return freeze_list(plan(path, overrides), to)
+
+
+def refuse_secret(address: PathOrText | None) -> None:
+    """Refuse an address that holds a password, a key or a signature, without repeating it."""
+    if address is not None and looks_secret(str(address), "revision"):
+        raise UsageError(
+            "an address that was given holds something like a password or a key. Take it out: "
+            "credentials come from the environment or from the files of the clouds' own tools."
+        )
 
 
 def _driver(name: str, workers: int | None) -> "Driver":
@@ -216,10 +248,15 @@ def build_index_cache(
     if "://" in place:
         return "not built: the engine reads it from a path; training builds it at its first start"
     arguments = engine_arguments(resolved)
-    # Asking the engine takes some ten seconds, and another plan may need other files.
-    built = Path(place, "cache", f"built-{digest(arguments).partition(':')[2][:12]}")
-    if built.exists():
-        return f"there already, in {built.parent}"
+    blend = Path(place, Path(str(arguments.get("data-args-path"))).name)
+    if not blend.is_file():
+        return f"not built: there is no {blend}"
+    # Asking the engine takes some ten seconds, and another plan or blend may need other files.
+    cache = Path(place, "cache")
+    wanted = digest({"arguments": arguments, "blend": sha256(blend.read_bytes()).hexdigest()})
+    built = cache / f"{CACHE_MARK}{wanted.partition(':')[2][:12]}"
+    if _is_whole(built):
+        return f"there already, in {cache}"
     try:
         worker_python()
     except MissingExtraError:
@@ -229,13 +266,33 @@ def build_index_cache(
     )
     if "error" in answer:
         return f"not built: {answer['error']}"
-    built.touch()
-    return f"{answer['built'] + answer['there']:,} files in {built.parent}"
+    cache.mkdir(exist_ok=True)
+    built.write_text(json.dumps(_cache_files(cache)))
+    return f"{answer['built'] + answer['there']:,} files in {cache}"
+
+
+def _cache_files(cache: Path) -> dict[str, int]:
+    """The files of an index cache, with their sizes; without our marks and what is being built."""
+    return {
+        path.name: path.stat().st_size
+        for path in sorted(cache.iterdir())
+        if path.is_file() and not path.name.startswith((CACHE_MARK, "."))
+    }
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether the index cache has been built, and all files that it had then are there."""
+    try:
+        wanted: dict[str, int] = json.loads(built.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(wanted) and wanted.items() <= _cache_files(built.parent).items()
 
 
 def data_address(where: PathOrText, overrides: Overrides = ()) -> str:
     """Where the prepared data of a spec are; the address of a data set itself stands for itself."""
     text = str(where)
+    refuse_secret(text)
     if text.endswith((".yaml", ".yml")) or Path(text).is_file():
         return plan(text, overrides).data_location
     return text

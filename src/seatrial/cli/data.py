@@ -11,15 +11,17 @@ import typer
 
 from seatrial.cli.data_estimate import say_estimate
 from seatrial.cli.data_progress import shown_progress
-from seatrial.cli.data_summary import record_as_json, say_outcome, say_record
+from seatrial.cli.data_summary import record_as_json, say_frozen, say_outcome, say_record
 from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import (
     build_index_cache,
     data_address,
     estimate_data,
+    freeze_data,
     load_spec,
     prepare_data,
+    refuse_secret,
     require_data_extra,
     verify_data,
 )
@@ -61,12 +63,26 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes at a time; one for each core when absent.")
     ] = None,
+    list_only: Annotated[
+        bool,
+        typer.Option(
+            "--list-only", help="Freeze the task list, do no task, and say how to do one."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Prepare the data of a run: raw text becomes verified .bin and .idx files, and a blend.
 
     Start it again after any end, and it goes on where it was. Needs the data extra.
     """
+    refuse_secret(to)
+    if list_only:
+        frozen = freeze_data(file, overrides or (), to=to)
+        if as_json:
+            say_json(asdict(frozen))
+        else:
+            say_frozen(frozen, str(file), overrides or (), to)
+        return
     name = load_spec(file, overrides or ()).name
     try:
         with shown_progress(quiet=as_json) as tell:
@@ -122,6 +138,7 @@ def verify(where: Where, overrides: Overrides = None, as_json: Json = False) -> 
 
     Exit code 1 when anything is not as it should be. Needs the data extra.
     """
+    refuse_secret(where)
     require_data_extra()
     from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.client
 
@@ -138,6 +155,8 @@ def verify(where: Where, overrides: Overrides = None, as_json: Json = False) -> 
         if not has_errors(findings):
             say_record(address, record, address)
             say("verified  sizes, digests, pointers, ids, ends of documents and counts are right")
+            if not findings:
+                say("          and sampled documents, decoded, encode to the same tokens")
     if has_errors(findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -163,6 +182,7 @@ def inspect(
 
     --file takes a name with .bin or .idx; without an ending, the tokens. Needs the data extra.
     """
+    refuse_secret(where)
     require_data_extra()
     from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.client
 

@@ -59,6 +59,14 @@ def say_estimate(found: "Estimate", spec: str) -> None:
         f"({found.backend})",
         "time      ",
     )
+    for source in found.sources:
+        if source.largest_file > found.task_bytes:
+            say_text(
+                f"{source.name} has a file of {format_bytes(source.largest_file)}, and a file is"
+                f" never split: one core needs {format_seconds(source.largest_seconds)} for it,"
+                " however many there are, and begins it again when it is lost. Split it first.",
+                "large     ",
+            )
     bad = [source for source in found.sources if source.bad_share]
     for source in bad:
         say_text(f"{source.bad_share:.2g} of the sampled lines of {source.name}", "bad       ")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A prepared data set in words: tokens, lengths, bad lines, cost, place."""
 
+import shlex
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from seatrial.findings import has_errors
 from seatrial.units import format_bytes, format_count
 
 if TYPE_CHECKING:
+    from seatrial.dataprep.listing import FrozenList
     from seatrial.dataprep.output.dataset import DatasetRecord
     from seatrial.dataprep.prepare import Outcome
 
@@ -129,13 +131,28 @@ def say_outcome(name: str, outcome: "Outcome", cache: str, spec: str) -> None:
         say(f"next      seatrial rehearse {spec}")
 
 
+def say_frozen(frozen: "FrozenList", spec: str, overrides: Sequence[str], to: str | None) -> None:
+    """A task list, how to do a task of it, and what comes then."""
+    say(f"list      {frozen.address}")
+    say(f"tasks     {frozen.tasks:,} (0 to {frozen.tasks - 1:,}), {frozen.done:,} of them done")
+    say(f"backend   {frozen.backend}")
+    say(f"task N    python -m seatrial.dataprep.drivers.single --list {frozen.address} --task N")
+    words = [spec, *overrides, *(("--to", to) if to else ())]
+    say(f"next      seatrial data prepare {shlex.join(words)}")
+
+
 def _work(outcome: "Outcome") -> str:
-    """What it cost."""
+    """What this start has done, and what it cost."""
+    if not outcome.tasks:
+        return (
+            f"no task was left to do; put together and verified in"
+            f" {format_seconds(outcome.seconds)}"
+        )
     rate = outcome.input_bytes / outcome.seconds if outcome.seconds else 0.0
     backends = sorted({b for source in outcome.record.sources for b in source.backends})
     audited = sum(source.counts.audited for source in outcome.record.sources)
     words = [
-        f"{counted(outcome.tasks, 'task')} in {format_seconds(outcome.seconds)}",
+        f"{_tasks(outcome)} in {format_seconds(outcome.seconds)}",
         f"{format_rate(rate)} of input",
         format_core_time(outcome.cpu_seconds),
         f"{', '.join(backends)} ({counted(audited, 'document')} compared with the reference)",
@@ -143,6 +160,13 @@ def _work(outcome: "Outcome") -> str:
     if outcome.again:
         words.append(f"{counted(len(outcome.again), 'task')} tried again")
     return ", ".join(words)
+
+
+def _tasks(outcome: "Outcome") -> str:
+    """The tasks of this start, and of how many where an earlier start did others."""
+    total = sum(source.tasks for source in outcome.record.sources)
+    own = counted(outcome.tasks, "task")
+    return own if outcome.tasks >= total else f"{own} (of {total:,}; the others were done before)"
 
 
 def record_as_json(record: "DatasetRecord", address: str) -> dict[str, Any]:

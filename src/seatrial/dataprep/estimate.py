@@ -24,6 +24,7 @@ from seatrial.dataprep.documents.sampling import inputs_of, sample_texts, spread
 from seatrial.dataprep.inputs.access import open_input
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.prepare import list_tasks
+from seatrial.dataprep.tasks.bundling import LARGEST
 from seatrial.dataprep.tasks.task_list import InputFile, SourceSettings, TaskList, thaw
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.selection import choose_backend
@@ -79,6 +80,10 @@ class SourceEstimate:
     """CPU time."""
     bad_share: float
     """Share of the sampled lines that cannot be used."""
+    largest_file: int = 0
+    """Bytes of its largest file as stored. A file is one task at least, which one core does."""
+    largest_seconds: float = 0.0
+    """CPU time of that file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ class Estimate:
     """CPU time."""
     wall_seconds: Range
     """Time with that many cores, when reading and writing keep up."""
+    task_bytes: int = LARGEST
+    """Stored bytes of a task, at most, unless a single file has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +177,7 @@ def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> Source
     if not stored:
         raise UsageError(f"the source {source.name} has only empty files.")
     whole = stored >= total
+    largest = max(file.size for file in files)
     lines = sum(sample.documents + sample.bad for sample in samples)
     return SourceEstimate(
         source.name,
@@ -181,6 +189,8 @@ def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> Source
         _scaled(samples, [sample.documents for sample in samples], total, whole=whole),
         _scaled(samples, [sample.seconds for sample in samples], total, whole=False),
         sum(sample.bad for sample in samples) / max(1, lines),
+        largest,
+        sum(sample.seconds for sample in samples) / stored * largest,
     )
 
 
