@@ -22,7 +22,7 @@ from seatrial.errors import UsageError
 from tests.unit.cli.test_commands import seatrial
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
 
-SECRET = "wJalrXUtnFEMI"  # noqa: S105
+SECRET = "wJalrXUtnFEMI"
 ADDRESS = f"s3://AKIAABCDEFGHIJKLMNOP:{SECRET}@bucket/x"
 
 

@@ -192,9 +192,9 @@ def try_one(seed: int, folder: Path) -> bool:
         texts, lines = _naive_rows(stored, domain)
     else:
         whole = _unpacked(stored, name)
-        content = whole.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        pieces = whole.removeprefix(b"\xef\xbb\xbf").split(b"\n")
         is_text = ".txt" in name
-        lines = 1 if is_text else sum(1 for line in content if line.strip())
+        lines = 1 if is_text else sum(1 for piece in pieces if piece.strip())
         texts = _naive_text(whole, domain) if is_text else _naive(whole, domain)
     assert ran.record.counts.lines == lines
     _compare(ran.documents, texts, tasks.settings.end_token_in_text, tasks)

@@ -27,6 +27,8 @@ class InputCode(StrEnum):
     """A document is longer than the format can hold."""
     NOTHING = "ST-INPUT-015"
     """All sources together gave no text."""
+    LOST = "ST-INPUT-016"
+    """A line of a file is neither a document nor listed as bad; a defect of Seatrial."""
     AUDIT = "ST-INPUT-020"
     """The fast tokenizer gave other tokens than the reference."""
 

@@ -23,14 +23,11 @@ from seatrial.dataprep.kernel.audit import audit, chosen
 from seatrial.dataprep.kernel.bad_lines import BadLines
 from seatrial.dataprep.kernel.memory import memory_in_use
 from seatrial.dataprep.kernel.parts import PartWriter
-from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.records import Counts, PartRecord, part_prefix, record_file
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, Settings, Task, TaskList
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.ending import OutOfVocabularyError
-from seatrial.errors import FindingsError
-from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
 
 _READ_AHEAD = 2 << 20
@@ -70,8 +67,8 @@ def run_task(
         The record; that of a rival if it was faster, and then nothing of this attempt is left.
 
     Raises:
-        BadInputError: An input cannot be read, or has too many bad lines.
-        FindingsError: A line of an input is neither in the part nor listed as bad.
+        BadInputError: An input cannot be read, has too many bad lines, or has a line that is
+            neither in the part nor listed as bad.
     """
     began, cpu_began = time.monotonic(), time.process_time()
     writer = PartWriter(store, part_prefix(tasks.name, task.number, attempt), task.source)
@@ -197,14 +194,13 @@ class _Run:
         written = self.tally.documents + self.tally.dropped
         found = waiting + written + self.bad.counts.total()
         if found != self.count.lines:
-            rule = (
+            raise BadInputError(
+                InputCode.LOST,
+                file.address,
                 f"the task has {self.count.lines:,} lines up to the end of this file, and"
-                f" {found:,} of them became documents or are listed as bad."
-            )
-            fix = "Nothing of the task was kept. Please report it with the file."
-            where = Where(file=file.address)
-            raise FindingsError(
-                [Finding(DatasetCode.COUNTS, Severity.ERROR, where, rule, str(found), fix)]
+                f" {found:,} of them became documents or are listed as bad.",
+                "Nothing of the task was kept. Please report it with the file.",
+                str(found),
             )
 
     def _take(self, batch: Batch) -> None:

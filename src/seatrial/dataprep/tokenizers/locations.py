@@ -21,7 +21,7 @@ _TRIES = 3
 """How often the Hub is asked whether it answers; the library's own way takes 30 s and 11 lines."""
 _PAUSE = 1.0
 """Seconds between two tries."""
-_TIMEOUT = 10.0
+_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)

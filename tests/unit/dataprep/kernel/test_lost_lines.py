@@ -13,8 +13,7 @@ import pytest
 
 from seatrial.dataprep.documents import parquet_rows, reading
 from seatrial.dataprep.documents.batches import Batch
-from seatrial.dataprep.output.codes import DatasetCode
-from seatrial.errors import FindingsError
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from tests.unit.dataprep.kernel_runs import counts_add_up, jsonl, listed, packed, run, written
 
 TEXTS = [f"text {number}" for number in range(10)]
@@ -53,10 +52,10 @@ def test_a_reader_that_loses_documents_is_found(
         (parquet_rows, "read_parquet") if name == "a.parquet" else (reading, "read_json_lines")
     )
     monkeypatch.setattr(module, reader, losing(getattr(module, reader), whole))
-    with pytest.raises(FindingsError) as caught:
+    with pytest.raises(BadInputError) as caught:
         run(tasks, tmp_path / "bad")
     (finding,) = caught.value.findings
-    assert finding.code == DatasetCode.COUNTS
+    assert finding.code == InputCode.LOST
     assert "10 lines" in finding.rule
     assert finding.where.file.endswith(name)
     assert not [path for path in (tmp_path / "bad").rglob("*") if path.is_file()]
@@ -67,5 +66,5 @@ def test_a_text_that_is_lost_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
     assert run(tasks, tmp_path / "good").record.counts.lines == 1
     empty = Batch([], None, (), lambda _: pytest.fail("no place is asked for"))
     monkeypatch.setattr(reading, "_read_text", lambda *_: empty)
-    with pytest.raises(FindingsError):
+    with pytest.raises(BadInputError):
         run(tasks, tmp_path / "bad")
