@@ -14,7 +14,7 @@ from seatrial.dataprep.documents.reading import read_documents
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings
 
 LONG = "word " * 60_000
-REPEATED = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([LONG]))
+REPEATED = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array([LONG]))
 
 
 def stored(columns: dict[str, Any], **options: Any) -> bytes:
@@ -35,11 +35,11 @@ def sizes(data: bytes, field: str, domain: str | None = None) -> list[int]:
     ("columns", "field", "options"),
     [
         ({"text": REPEATED}, "text", {}),
-        ({"text": [LONG] * 1000}, "text", {"compression": "zstd"}),
-        ({"text": [LONG] * 1000}, "text", {"compression": "none", "data_page_version": "2.0"}),
-        ({"meta": pa.array([{"text": LONG}] * 1000)}, "meta.text", {}),
+        ({"text": [LONG] * 200}, "text", {"compression": "zstd"}),
+        ({"text": [LONG] * 200}, "text", {"compression": "none", "data_page_version": "2.0"}),
+        ({"meta": pa.array([{"text": LONG}] * 200)}, "meta.text", {}),
         (
-            {"text": [LONG] * 1000},
+            {"text": [LONG] * 200},
             "text",
             {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
         ),
@@ -51,12 +51,12 @@ def test_a_value_that_is_repeated_makes_no_large_batch(
     data = stored(columns, **options)
     assert len(data) < 1 << 20
     found = sizes(data, field)
-    assert sum(found) == 1000 * len(LONG)
+    assert sum(found) == 200 * len(LONG)
     assert max(found) <= 32 << 20
 
 
 def test_a_long_domain_counts_too() -> None:
-    data = stored({"text": ["a"] * 1000, "d": REPEATED})
+    data = stored({"text": ["a"] * 200, "d": REPEATED})
     group = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0)
     assert rows_at_once(io.BytesIO(data), group, ["text"]) == 64
     assert rows_at_once(io.BytesIO(data), group, ["text", "d"]) * len(LONG) <= 32 << 20
