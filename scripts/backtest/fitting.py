@@ -135,7 +135,7 @@ def fit(
             name: _outer(name, value + (offsets[index[name]] if name in index else 0.0))
             for name, value in zip(NAMES, shared, strict=True)
         }
-        return np.log(predict(sizes, Rates(**values)) / measured) / NOISE
+        return cast(Array, np.log(predict(sizes, Rates(**values)) / measured) / NOISE)
 
     def residuals(theta: Array) -> Array:
         shared, offsets = theta[:count], theta[count:]
@@ -191,8 +191,7 @@ def _outer(name: str, value: Any) -> Any:
 
 def errors(rows: Sequence[Row], rates: Sequence[Rates]) -> Array:
     """Predicted over measured time, less one, of every row with its own rates."""
-    whole = replace(
-        Rates(), **{name: np.array([getattr(r, name) for r in rates]) for name in NAMES}
-    )
+    columns: dict[str, Any] = {n: np.array([getattr(r, n) for r in rates]) for n in NAMES}
+    whole = Rates(**columns)
     measured = np.array([row.seconds for row in rows])
     return cast(Array, predict(stacked(rows), whole) / measured - 1)

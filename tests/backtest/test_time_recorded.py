@@ -19,12 +19,12 @@ from seatrial.planning.timing.step_time import step_time
 FIGURES = read_figures()
 
 
-def test_every_row_that_can_be_predicted_was_predicted_once():
+def test_every_row_that_can_be_predicted_was_predicted_once() -> None:
     assert set(FIGURES.errors) == {row.id for row in timed_rows()}
 
 
 @pytest.mark.parametrize(("stack", "fold"), [("megatron-deepspeed", 0), ("llm-foundry", 3)])
-def test_a_fold_that_is_fitted_again_gives_the_recorded_errors(stack: str, fold: int):
+def test_a_fold_that_is_fitted_again_gives_the_recorded_errors(stack: str, fold: int) -> None:
     group = next(group for group in GROUPS if group.stack == stack)
     rows = [row for row in timed_rows() if group.rows(row)]
     fitted = fit_group(group, [row for row in rows if row.fold != fold], start_of(rows))
@@ -43,7 +43,7 @@ def test_a_fold_that_is_fitted_again_gives_the_recorded_errors(stack: str, fold:
 )
 def test_the_shipped_constants_are_at_least_as_good_as_the_recorded_figure(
     stack: str, chosen: Callable[[Row], bool]
-):
+) -> None:
     rows = [row for row in timed_rows() if chosen(row)]
     errors = []
     for row in rows:
@@ -53,14 +53,14 @@ def test_the_shipped_constants_are_at_least_as_good_as_the_recorded_figure(
     assert median(errors) <= 1.05 * median(abs(FIGURES.errors[row.id]) for row in rows)
 
 
-def test_no_choice_has_fewer_than_three_layouts_or_a_negative_regret():
+def test_no_choice_has_fewer_than_three_layouts_or_a_negative_regret() -> None:
     rows = {row.id: row for row in timed_rows()}
     made = choices(Prediction(rows[number], error) for number, error in FIGURES.errors.items())
     assert len(made) > 100
     assert all(choice.layouts >= 3 and choice.regret >= 0 for choice in made)
 
 
-def test_the_bars_that_were_met_stay_met():
+def test_the_bars_that_were_met_stay_met() -> None:
     missed = {line.title for line in time_lines(FIGURES) if not line.met}
     assert missed <= NOT_MET
 

@@ -33,7 +33,7 @@ def predicted(spec: Path) -> float:
     return float(json.loads(run(spec, "--seconds", "30,30,30", "--json"))["predicted"])
 
 
-def test_times_set_a_factor_that_is_kept_beside_the_spec(spec: Path):
+def test_times_set_a_factor_that_is_kept_beside_the_spec(spec: Path) -> None:
     before = predicted(spec)
     said = run(spec, "--seconds", f"{1.2 * before},{1.2 * before},{1.21 * before}")
     assert "factor     1.200" in said
@@ -44,7 +44,7 @@ def test_times_set_a_factor_that_is_kept_beside_the_spec(spec: Path):
     assert predicted(spec) == pytest.approx(before)
 
 
-def test_an_event_log_gives_its_steps_start_by_start(spec: Path, tmp_path: Path):
+def test_an_event_log_gives_its_steps_start_by_start(spec: Path, tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
     log.write(EventKind.START, 0)
     for step, seconds in enumerate((90.0, 40.0, 30.0, 30.2, 29.9, 55.0, 30.1), 1):
@@ -57,19 +57,19 @@ def test_an_event_log_gives_its_steps_start_by_start(spec: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("times", ["", "12,x,13", "12,-1,13", "12,inf,13"])
-def test_what_is_not_a_time_is_refused(spec: Path, times: str):
+def test_what_is_not_a_time_is_refused(spec: Path, times: str) -> None:
     with pytest.raises(UsageError, match="is not a time"):
         run(spec, "--seconds", times)
 
 
-def test_nothing_and_both_are_refused(spec: Path):
+def test_nothing_and_both_are_refused(spec: Path) -> None:
     with pytest.raises(UsageError, match="either --events"):
         run(spec)
     with pytest.raises(UsageError, match="either --events"):
         run(spec, "--seconds", "1,2,3", "--events", "x")
 
 
-def test_a_log_without_steps_is_refused(tmp_path: Path):
+def test_a_log_without_steps_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(UsageError, match="no steps"):
         logged_steps(tmp_path / "empty.jsonl")

@@ -15,14 +15,14 @@ from tests.unit.planning.timing.workloads import EXPERTS, workload
 MEGATRON = "megatron-core"
 
 
-def test_what_was_fitted_is_taken_as_it_is():
+def test_what_was_fitted_is_taken_as_it_is() -> None:
     found = constants_for("h100-80gb", Precision.BF16, MEGATRON)
     assert "borrowed" not in found.provenance
     assert found.error < table().unseen_error
     assert found.version == table().version
 
 
-def test_the_memory_of_a_gpu_does_not_make_it_another():
+def test_the_memory_of_a_gpu_does_not_make_it_another() -> None:
     dense, experts = constants_for("a100-40gb", Precision.FP16, MEGATRON).provenance.split(
         "; with experts: "
     )
@@ -30,26 +30,26 @@ def test_the_memory_of_a_gpu_does_not_make_it_another():
     assert "borrowed from h100-80gb" in experts
 
 
-def test_what_was_not_fitted_is_borrowed_with_a_wider_error():
+def test_what_was_not_fitted_is_borrowed_with_a_wider_error() -> None:
     found = constants_for("h200-141gb", Precision.FP8, MEGATRON)
     assert "borrowed from h100-80gb in fp8" in found.provenance
     assert found.error >= table().unseen_error
 
 
-def test_the_same_stack_counts_for_more_than_the_same_accelerator():
+def test_the_same_stack_counts_for_more_than_the_same_accelerator() -> None:
     assert "llm-foundry" in constants_for("b200", Precision.BF16, "llm-foundry").provenance
 
 
 @pytest.mark.parametrize("stack", [MEGATRON, "llm-foundry"])
 @pytest.mark.parametrize("precision", list(Precision))
-def test_every_accelerator_of_the_catalog_has_constants(precision: Precision, stack: str):
+def test_every_accelerator_of_the_catalog_has_constants(precision: Precision, stack: str) -> None:
     for name in Catalog().names(Kind.ACCELERATORS):
         found = constants_for(name, precision, stack)
         assert 0 < found.error < 1
         assert found.provenance
 
 
-def test_experts_have_rates_and_an_error_of_their_own():
+def test_experts_have_rates_and_an_error_of_their_own() -> None:
     found = constants_for("h100-80gb", Precision.BF16, MEGATRON)
     layout = RankLayout(1, 1, 8, 1, ep_size=8)
     dense, experts = workload(layout), workload(layout, EXPERTS)
@@ -58,7 +58,7 @@ def test_experts_have_rates_and_an_error_of_their_own():
     assert step_time(experts, found).error == found.expert_error > found.error
 
 
-def test_rates_of_the_data_file_are_what_rates_can_be():
+def test_rates_of_the_data_file_are_what_rates_can_be() -> None:
     for fit in table().fits:
         for name, value in asdict(fit.rates).items():
             assert 0 < value < 1e5, (fit.stack, name)
@@ -67,7 +67,7 @@ def test_rates_of_the_data_file_are_what_rates_can_be():
         assert max(shares) <= 1
 
 
-def test_shapes_apply_only_where_they_were_measured():
+def test_shapes_apply_only_where_they_were_measured() -> None:
     known = constants_for("a100-80gb", Precision.FP16, "megatron-deepspeed-one-node")
     assert known.shapes
     assert known.rates_for(workload(RankLayout(8, 1, 8, 8))).layer == 1.0

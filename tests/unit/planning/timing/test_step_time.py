@@ -21,7 +21,7 @@ def predict(given: Workload) -> StepTime:
     return step_time(given, CONSTANTS)
 
 
-def test_the_parts_add_up_and_none_is_negative():
+def test_the_parts_add_up_and_none_is_negative() -> None:
     time = predict(workload(LAYOUT))
     assert set(time.parts) == set(TimePart)
     assert sum(time.parts.values()) == pytest.approx(time.total)
@@ -29,7 +29,7 @@ def test_the_parts_add_up_and_none_is_negative():
     assert len(time.stages) == 8
 
 
-def test_a_dense_model_on_one_gpu_communicates_nothing():
+def test_a_dense_model_on_one_gpu_communicates_nothing() -> None:
     parts = predict(workload(RankLayout(1, 1, 1, 1))).parts
     silent = set(TimePart) - {
         TimePart.COMPUTE,
@@ -40,7 +40,7 @@ def test_a_dense_model_on_one_gpu_communicates_nothing():
     assert {part: parts[part] for part in silent} == dict.fromkeys(silent, 0)
 
 
-def test_the_bubble_is_that_of_the_schedule():
+def test_the_bubble_is_that_of_the_schedule() -> None:
     plain = predict(workload(LAYOUT, micro_batches=16))
     more = predict(workload(LAYOUT, micro_batches=64))
     # Seven of eight stages wait, however many micro batches there are.
@@ -48,7 +48,7 @@ def test_the_bubble_is_that_of_the_schedule():
     assert plain.parts[TimePart.BUBBLE] == pytest.approx(sum(plain.stages) - max(plain.stages))
 
 
-def test_chunks_shorten_the_bubble_and_add_transfers():
+def test_chunks_shorten_the_bubble_and_add_transfers() -> None:
     plain = predict(workload(LAYOUT))
     chunked = predict(workload(replace(LAYOUT, vp_size=3)))
     assert chunked.parts[TimePart.BUBBLE] < plain.parts[TimePart.BUBBLE] / 2
@@ -59,7 +59,7 @@ def test_chunks_shorten_the_bubble_and_add_transfers():
     )
 
 
-def test_twice_the_micro_batches_are_twice_the_compute_and_nothing_of_the_rest():
+def test_twice_the_micro_batches_are_twice_the_compute_and_nothing_of_the_rest() -> None:
     once, twice = predict(workload(LAYOUT)), predict(workload(LAYOUT, micro_batches=128))
     for part in (TimePart.COMPUTE, TimePart.ATTENTION, TimePart.TENSOR_PARALLEL):
         assert twice.parts[part] == pytest.approx(2 * once.parts[part])
@@ -67,7 +67,7 @@ def test_twice_the_micro_batches_are_twice_the_compute_and_nothing_of_the_rest()
         assert twice.parts[part] == pytest.approx(once.parts[part])
 
 
-def test_full_recompute_costs_a_third_of_the_layers_and_half_of_their_collectives():
+def test_full_recompute_costs_a_third_of_the_layers_and_half_of_their_collectives() -> None:
     none = predict(workload(LAYOUT))
     full = predict(workload(LAYOUT, recompute=Recompute.FULL))
     ratio = full.parts[TimePart.COMPUTE] / none.parts[TimePart.COMPUTE]
@@ -79,7 +79,7 @@ def test_full_recompute_costs_a_third_of_the_layers_and_half_of_their_collective
     assert full.model_flops == none.model_flops
 
 
-def test_selective_recompute_costs_only_attention():
+def test_selective_recompute_costs_only_attention() -> None:
     none = predict(workload(LAYOUT))
     selective = predict(workload(LAYOUT, recompute=Recompute.SELECTIVE))
     assert selective.parts[TimePart.ATTENTION] > 1.2 * none.parts[TimePart.ATTENTION]
@@ -88,12 +88,12 @@ def test_selective_recompute_costs_only_attention():
     )
 
 
-def test_the_last_stage_is_slowest_because_of_the_logits():
+def test_the_last_stage_is_slowest_because_of_the_logits() -> None:
     time = predict(workload(LAYOUT))
     assert max(time.stages) == time.stages[-1] > time.stages[0]
 
 
-def test_an_uneven_pipeline_goes_at_the_pace_of_its_fullest_stage():
+def test_an_uneven_pipeline_goes_at_the_pace_of_its_fullest_stage() -> None:
     even = predict(workload(LAYOUT))
     sizes = [11, 13, *[12] * 6]
     uneven = predict(workload(LAYOUT, stages=stages_of(sizes, 1)))
@@ -101,14 +101,14 @@ def test_an_uneven_pipeline_goes_at_the_pace_of_its_fullest_stage():
     assert uneven.total > 1.05 * even.total
 
 
-def test_tensor_parallelism_across_nodes_is_much_slower_than_inside():
+def test_tensor_parallelism_across_nodes_is_much_slower_than_inside() -> None:
     inside = predict(workload(RankLayout(8, 1, 8, 8)))
     across = predict(workload(RankLayout(16, 1, 4, 8), micro_batches=128))
     slower = across.parts[TimePart.TENSOR_PARALLEL] / inside.parts[TimePart.TENSOR_PARALLEL]
     assert slower > 3
 
 
-def test_a_faster_network_shortens_only_what_crosses_it():
+def test_a_faster_network_shortens_only_what_crosses_it() -> None:
     slow, fast = (
         predict(workload(LAYOUT, hardware=replace(A100, network_bandwidth=rate)))
         for rate in (12.5e9, 50e9)
@@ -117,7 +117,7 @@ def test_a_faster_network_shortens_only_what_crosses_it():
     assert fast.parts[TimePart.TENSOR_PARALLEL] == slow.parts[TimePart.TENSOR_PARALLEL]
 
 
-def test_fully_sharded_copies_wait_only_where_the_network_is_too_slow():
+def test_fully_sharded_copies_wait_only_where_the_network_is_too_slow() -> None:
     layout = RankLayout(1, 1, 64, 1)
     quick, slow = (
         predict(
@@ -135,7 +135,7 @@ def test_fully_sharded_copies_wait_only_where_the_network_is_too_slow():
     assert slow.parts[TimePart.DATA_PARALLEL] > 0.3 * slow.total
 
 
-def test_experts_cost_exchanges_and_more_tokens_an_expert_pay_off():
+def test_experts_cost_exchanges_and_more_tokens_an_expert_pay_off() -> None:
     spread_out = predict(workload(RankLayout(1, 1, 8, 1, ep_size=8), EXPERTS))
     assert spread_out.parts[TimePart.EXPERT_PARALLEL] > 0
     alone = predict(workload(RankLayout(1, 1, 8, 1), EXPERTS))
@@ -144,7 +144,7 @@ def test_experts_cost_exchanges_and_more_tokens_an_expert_pay_off():
     assert spread_out.parts[TimePart.COMPUTE] < alone.parts[TimePart.COMPUTE]
 
 
-def test_model_flops_are_six_for_each_weight_and_token():
+def test_model_flops_are_six_for_each_weight_and_token() -> None:
     given = workload(LAYOUT)
     weights = 96 * 12 * 12288**2 + 51200 * 12288
     attention = 96 * 2 * 2048 * 12288 / 2
@@ -153,7 +153,7 @@ def test_model_flops_are_six_for_each_weight_and_token():
     )
 
 
-def test_a_step_is_priced_quickly_enough_for_a_search():
+def test_a_step_is_priced_quickly_enough_for_a_search() -> None:
     given = workload(LAYOUT)
     step_time(given, CONSTANTS)
     seconds = timeit.repeat(
@@ -163,7 +163,7 @@ def test_a_step_is_priced_quickly_enough_for_a_search():
     assert min(seconds) / 100 < 1e-3
 
 
-def test_calibration_scales_everything():
+def test_calibration_scales_everything() -> None:
     plain = predict(workload(LAYOUT))
     scaled = step_time(workload(LAYOUT), replace(CONSTANTS, scale=1.1))
     assert scaled.total == pytest.approx(1.1 * plain.total)
