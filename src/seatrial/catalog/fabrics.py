@@ -37,6 +37,21 @@ class VariableToAvoid(Facts):
     """The node types it is for; empty means all that have the fabric."""
 
 
+class HostPath(Facts):
+    """A directory of the node that pods must see to use the fabric."""
+
+    path: str = Field(pattern=r"^/[^\s:]*$")
+    """Where it is on the node."""
+    mount: str = Field(pattern=r"^/[^\s:]*$")
+    """Where pods mount it, for reading."""
+    why: str = Field(min_length=8)
+    """What lies there."""
+    source: str = Field(min_length=8)
+    """Where this is stated."""
+    node_types: tuple[str, ...] = ()
+    """The node types it is for; empty means all that have the fabric."""
+
+
 class Fabric(Entry):
     """One kind of network between nodes."""
 
@@ -48,3 +63,11 @@ class Fabric(Entry):
     """Variables to set."""
     avoid: tuple[VariableToAvoid, ...] = ()
     """Variables never to set."""
+    annotations: dict[str, str] = {}
+    """Annotations by which pods get its network interfaces."""
+    host_paths: tuple[HostPath, ...] = ()
+    """Directories of the node that pods mount."""
+    device_glob: str = ""
+    """Pattern of paths in a pod that has its devices, one path a device; empty without devices."""
+    daemon: str = ""
+    """What must run beside the processes in every pod; empty when nothing must."""

@@ -47,6 +47,8 @@ class Profile(Entry):
     """Kubernetes resource name of a GPU; empty without Kubernetes."""
     node_type_label: str
     """Node label that holds the node type; empty without Kubernetes."""
+    node_labels: dict[str, str] = {}
+    """Other labels that a node must have for a run, with their values."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of GPU nodes that pods tolerate."""
     network_interface: str = ""

@@ -25,6 +25,7 @@ def references(entry: Entry) -> Iterator[Reference]:
     elif isinstance(entry, Fabric):
         limits = [("environment", i, v.node_types) for i, v in enumerate(entry.environment)]
         limits += [("avoid", i, v.node_types) for i, v in enumerate(entry.avoid)]
+        limits += [("host_paths", i, v.node_types) for i, v in enumerate(entry.host_paths)]
         for fact, index, names in limits:
             for name in names:
                 yield (fact, index, "node_types"), Kind.NODE_TYPES, name

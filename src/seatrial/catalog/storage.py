@@ -61,5 +61,13 @@ class StorageTier(Entry):
     """Parameters of the storage class for dynamic provisioning."""
     mount_options: tuple[str, ...] = ()
     """Mount options worth setting."""
+    dynamic: bool = True
+    """Whether the driver makes new volumes; otherwise one must exist."""
+    required_parameters: tuple[str, ...] = ()
+    """Parameters of the storage class that only the owner of a cluster knows."""
+    required_attributes: tuple[str, ...] = ()
+    """Attributes that an existing volume is mounted by, beside its handle."""
+    pod_annotations: dict[str, str] = {}
+    """Annotations without which pods cannot mount it."""
     price: StoragePrice | None = None
     """List price of capacity, where one is published."""

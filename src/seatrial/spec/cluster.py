@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from seatrial.naming import names_namespace, names_object
 from seatrial.spec.base import DEFAULTS, SpecModel, broken
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.scalars import ByteSize
+from seatrial.spec.scalars import ByteSize, Flag
 from seatrial.spec.secrets import names_secret, shown
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -70,6 +70,37 @@ class Operator(StrEnum):
     """No Kubernetes: torchrun on this host."""
 
 
+class Gang(StrEnum):
+    """What starts all pods of a run together or none of them."""
+
+    AUTO = "auto"
+    """Kueue where `queue` is given, else nothing."""
+    NONE = "none"
+    """Nothing: pods start one by one, as nodes become free."""
+    COSCHEDULING = "coscheduling"
+    """The coscheduling plugin of Kubernetes' scheduler-plugins."""
+    VOLCANO = "volcano"
+    """The Volcano scheduler."""
+
+
+class TopologySpec(SpecModel):
+    """How near to each other Kueue places the pods of the run."""
+
+    level: str = Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
+    """Node label of the group that should hold all pods, such as that of a rack or a block."""
+    required: Flag = False
+    """Whether the run waits until one group has room, rather than to spread over several."""
+
+
+class VolumeSpec(SpecModel):
+    """A file system or bucket that exists already, for a volume without a claim yet."""
+
+    handle: str = Field(pattern=r"^[^\s]+$")
+    """What the storage driver knows it by, such as `fs-0123456789abcdef0`."""
+    attributes: Mapping[str, str] = {}
+    """What the driver needs besides, such as `dnsname` and `mountname`; values are text."""
+
+
 class StorageSpec(SpecModel):
     """The shared volume of the run: an existing claim, or a new volume of a tier."""
 
@@ -79,6 +110,10 @@ class StorageSpec(SpecModel):
     """Storage tier of the catalog for a new volume; the profile's default when absent."""
     capacity: ByteSize | None = None
     """Size of a new volume with its unit, such as `16Ti`; what the run needs when absent."""
+    volume: VolumeSpec | None = None
+    """An existing file system or bucket of the tier; a new one is made when absent."""
+    parameters: Mapping[str, str] = {}
+    """Parameters of the tier's storage class that only this cluster knows, such as `subnetId`."""
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
     """Where pods mount it, as a path from the root, such as `/data`."""
 
@@ -97,6 +132,41 @@ class StorageSpec(SpecModel):
                 "an existing claim has its capacity already.", "Keep claim or capacity, not both."
             )
         return capacity
+
+    @field_validator("volume")
+    @classmethod
+    def _claim_or_volume(cls, volume: object, info: ValidationInfo) -> object:
+        if volume is not None and info.data.get("claim") is not None:
+            raise broken(
+                "an existing claim has its volume already.", "Keep claim or volume, not both."
+            )
+        return volume
+
+    @field_validator("parameters")
+    @classmethod
+    def _for_new_volumes_only(
+        cls, parameters: Mapping[str, str], info: ValidationInfo
+    ) -> Mapping[str, str]:
+        for name in ("claim", "volume"):
+            if parameters and info.data.get(name) is not None:
+                raise broken(
+                    f"parameters are for a volume that is made, and {name} names one that exists.",
+                    f"Keep {name} or parameters, not both.",
+                )
+        return parameters
+
+
+class PreparationPods(SpecModel):
+    """The pods that prepare data on the cluster; they need no GPU."""
+
+    pods: Annotated[int, Field(strict=True, gt=0, le=10_000)] = 4
+    """Pods at a time."""
+    cpus: Annotated[int, Field(strict=True, gt=0, le=1_000)] = 8
+    """Processors of each."""
+    memory: ByteSize = 32 << 30
+    """Memory of each with its unit, such as `32Gi`."""
+    image: str | None = Field(default=None, pattern=r"^[^\s]+$")
+    """Container image, or the name of one in the catalog; the profile's own when absent."""
 
 
 class SecretRef(SpecModel):
@@ -145,10 +215,18 @@ class ClusterSpec(SpecModel):
     """Processes on each machine, one per GPU; all its GPUs when absent."""
     operator: Operator = Operator.AUTO
     """What starts the processes."""
+    operator_version: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
+    """Version of that operator on the cluster, such as `2.1`; the newest known when absent."""
     namespace: str = "default"
     """Kubernetes namespace of the run."""
     queue: str | None = None
     """Kueue local queue that admits the run; none when absent."""
+    topology: TopologySpec | None = None
+    """How near to each other Kueue places the pods; as it comes when absent."""
+    gang: Gang = Gang.AUTO
+    """What starts all pods together or none."""
+    priority_class: ObjectName | None = None
+    """Kubernetes priority class of the pods; the cluster's default when absent."""
     fabric: str | None = None
     """Network between nodes; the node type's own when absent, `none` for plain TCP."""
     storage: StorageSpec = DEFAULTS
@@ -160,9 +238,49 @@ class ClusterSpec(SpecModel):
     env: Mapping[Variable, str] = {}
     """Extra environment variables; values are text, so numbers are quoted."""
     service_account: ObjectName | None = None
-    """Kubernetes service account, for access to buckets without keys."""
+    """Existing Kubernetes service account, for access to buckets without keys."""
+    identity: str | None = Field(default=None, pattern=r"^[^\s]+$")
+    """Cloud identity of a new service account: role ARN, Azure client id, or Google account."""
     secrets: tuple[SecretRef, ...] = ()
     """Secrets that pods receive, by reference."""
+    run_as_user: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
+    """Numeric user of the processes; root on a fabric with RDMA and 1000 elsewhere when absent."""
+    restarts: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 10
+    """How often the processes may start again before the attempt has failed."""
+    preflight: Flag = True
+    """Whether each node is looked at before training starts there."""
+    preparation: PreparationPods = DEFAULTS
+    """The pods that prepare data."""
+
+    @field_validator("identity")
+    @classmethod
+    def _one_account(cls, identity: str | None, info: ValidationInfo) -> str | None:
+        if identity is not None and info.data.get("service_account") is not None:
+            raise broken(
+                "an existing service account has its identity already.",
+                "Keep service_account or identity, not both.",
+            )
+        return identity
+
+    @field_validator("topology")
+    @classmethod
+    def _topology_needs_queue(cls, topology: object, info: ValidationInfo) -> object:
+        if topology is not None and info.data.get("queue", "") is None:
+            raise broken(
+                "Kueue places pods by topology, and without a queue it does not see the run.",
+                "Add queue: NAME, or remove topology.",
+            )
+        return topology
+
+    @field_validator("gang")
+    @classmethod
+    def _one_gang(cls, gang: Gang, info: ValidationInfo) -> Gang:
+        if gang in (Gang.COSCHEDULING, Gang.VOLCANO) and info.data.get("queue") is not None:
+            raise broken(
+                f"Kueue admits all pods together already, and would wait for {gang} besides.",
+                "Keep queue or gang, not both.",
+            )
+        return gang
 
     @field_validator("namespace")
     @classmethod

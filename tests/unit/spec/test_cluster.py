@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a spec can say of the cluster: rules between its fields, and values that are kept."""
+
+import pytest
+
+from seatrial.errors import FindingsError
+from seatrial.spec.cluster import Gang
+from tests.conftest import loaded
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field", "said"),
+    [
+        (
+            ("cluster.storage={claim: c, volume: {handle: fs-1}}",),
+            "cluster.storage.volume",
+            "has its volume already",
+        ),
+        (
+            ("cluster.storage={claim: c, parameters: {subnetId: s}}",),
+            "cluster.storage.parameters",
+            "claim names one that exists",
+        ),
+        (
+            ("cluster.storage={volume: {handle: fs-1}, parameters: {subnetId: s}}",),
+            "cluster.storage.parameters",
+            "volume names one that exists",
+        ),
+        (
+            ("cluster.service_account=training", "cluster.identity=arn:aws:iam::1:role/r"),
+            "cluster.identity",
+            "has its identity already",
+        ),
+        (
+            ("cluster.topology={level: example.com/rack}",),
+            "cluster.topology",
+            "without a queue",
+        ),
+        (("cluster.queue=q", "cluster.gang=volcano"), "cluster.gang", "Kueue admits all pods"),
+        (("cluster.operator_version=two",), "cluster.operator_version", ""),
+        (("cluster.topology={level: 'a b'}", "cluster.queue=q"), "cluster.topology.level", ""),
+        (("cluster.restarts=-1",), "cluster.restarts", ""),
+    ],
+)
+def test_a_contradiction_is_refused_where_it_stands(
+    overrides: tuple[str, ...], field: str, said: str
+) -> None:
+    with pytest.raises(FindingsError) as caught:
+        loaded(*overrides)
+    (finding,) = caught.value.findings
+    assert finding.where.field == field
+    assert said in finding.rule
+
+
+def test_what_a_cluster_needs_is_read() -> None:
+    cluster = loaded(
+        "cluster.queue=research",
+        "cluster.topology={level: example.com/rack, required: true}",
+        "cluster.operator_version='2.1'",
+        "cluster.identity=arn:aws:iam::1:role/r",
+        "cluster.run_as_user=1000",
+        "cluster.preparation={pods: 2, cpus: 4, memory: 8Gi}",
+        "cluster.storage={volume: {handle: fs-1, attributes: {dnsname: d, mountname: m}}}",
+    ).spec.cluster
+    assert cluster.topology is not None
+    assert cluster.topology.required
+    assert cluster.gang is Gang.AUTO
+    assert cluster.preparation.memory == 8 << 30
+    assert cluster.storage.volume is not None
+    assert dict(cluster.storage.volume.attributes) == {"dnsname": "d", "mountname": "m"}
+    assert cluster.restarts == 10
+    assert cluster.preflight
+
+
+def test_a_secret_does_not_hide_in_the_new_fields() -> None:
+    with pytest.raises(FindingsError) as caught:
+        loaded("cluster.storage={volume: {handle: x, attributes: {k: AKIAABCDEFGHIJKLMNOP}}}")
+    assert {finding.code for finding in caught.value.findings} == {"ST-SPEC-006"}
