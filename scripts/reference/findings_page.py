@@ -15,8 +15,10 @@ from seatrial.engines.engine import EngineCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.codes import PlanCode
+from seatrial.rendering.codes import RenderCode
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.loader import loads
+from seatrial.worker.preflight import PreflightCode
 
 SOURCES: dict[type[StrEnum], str] = {
     SpecCode: "Reading a spec",
@@ -25,6 +27,8 @@ SOURCES: dict[type[StrEnum], str] = {
     CatalogCode: "Reading the catalog",
     InputCode: "Reading raw text",
     DatasetCode: "Verifying prepared data",
+    RenderCode: "Rendering manifests",
+    PreflightCode: "Looking at a node before training",
 }
 """The enums of codes, and what reports under them."""
 

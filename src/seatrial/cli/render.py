@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial render`: the Kubernetes manifests of a run, on the screen or in a directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.output import counted, say, say_findings, say_json, say_text
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.cli.render_files import seatrial_files, write_directory
+from seatrial.client import load_plan
+from seatrial.errors import UsageError
+from seatrial.findings import Finding
+from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.code_digest import code_digest
+from seatrial.rendering.files import rendering_files
+from seatrial.rendering.helm_chart import chart_files
+from seatrial.rendering.render import Part, Rendering, render
+from seatrial.rendering.yaml_text import yaml_documents
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    part: Annotated[
+        Part, typer.Option(help="What to print; a directory gets all parts.")
+    ] = Part.RUN,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Write files to a directory instead of printing."
+        ),
+    ] = None,
+    helm: Annotated[
+        bool, typer.Option("--helm", help="Write a Helm chart of the run; needs --output.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what an earlier render wrote there.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the Kubernetes manifests of a run: what is shown is what a launch submits.
+
+    No cluster is asked. Pipe it to kubectl, or keep it in version control with --output.
+    """
+    if helm and output is None:
+        raise UsageError("--helm writes a chart of several files. Add --output DIR.")
+    catalog = default_catalog()
+    loaded, plan = load_plan(file, overrides or (), catalog)
+    attempt = Attempt(code_digest=code_digest(seatrial_files()))
+    wanted = [part] if output is None or helm else list(Part)
+    made = {each: render(plan, catalog, each, attempt, loaded.where) for each in wanted}
+    first = made[wanted[0]]
+    if as_json:
+        _say_as_json(made)
+        return
+    say_findings(first.findings)
+    if output is None:
+        say(yaml_documents(first.manifests).rstrip("\n"))
+        return
+    files = chart_files(first, plan) if helm else _all_files(made, plan)
+    write_directory(output, files, force=force)
+    _conclude(output, made, plan, helm=helm)
+
+
+def _all_files(made: dict[Part, Rendering], plan: Plan) -> dict[str, str]:
+    """A directory for each part; that of the data only when there is raw text to prepare."""
+    raw = any(source.prepared is None for source in plan.spec.data.sources or ())
+    return {
+        f"{part}/{name}": text
+        for part, rendering in made.items()
+        if part is not Part.DATA or raw
+        for name, text in rendering_files(rendering).items()
+    }
+
+
+def _say_as_json(made: dict[Part, Rendering]) -> None:
+    findings: dict[Finding, None] = {}
+    for rendering in made.values():
+        findings |= dict.fromkeys(rendering.findings)
+    say_json(
+        {
+            "manifests": {str(part): list(rendering.manifests) for part, rendering in made.items()},
+            "findings": [finding.to_dict() for finding in findings],
+        }
+    )
+
+
+def _conclude(output: Path, made: dict[Part, Rendering], plan: Plan, *, helm: bool) -> None:
+    """What was written, and what comes next."""
+    namespace = plan.spec.cluster.namespace
+    if helm:
+        say_text(f"Wrote the chart of {plan.spec.name} to {output}.", rest="  ")
+        say(f"next  helm install {plan.spec.name} {output} --namespace {namespace}")
+        return
+    numbers = ", ".join(
+        f"{part} {counted(len(rendering.manifests), 'object')}" for part, rendering in made.items()
+    )
+    say_text(f"Wrote {output}: {numbers}.", rest="  ")
+    say(f"next  kubectl apply --server-side -k {output}/run")

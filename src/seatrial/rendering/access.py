@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what: the pods' account, the launcher's role, and a look at the cluster."""
+
+from seatrial.catalog.node_types import Cloud
+from seatrial.planning.plan import Plan
+from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.names import Component, metadata
+from seatrial.rendering.scene import Scene
+from seatrial.spec.cluster import Operator
+
+LAUNCHER = "seatrial-launcher"
+"""The role of whoever launches runs in a namespace."""
+OBSERVER = "seatrial-observer"
+"""The role that looks at nodes, volumes and kinds of objects, and changes nothing."""
+
+READ = ["get", "list", "watch"]
+OWN = ["get", "list", "watch", "create", "patch", "delete"]
+
+IDENTITY_ANNOTATIONS = {
+    Cloud.AWS: "eks.amazonaws.com/role-arn",
+    Cloud.AZURE: "azure.workload.identity/client-id",
+    Cloud.GOOGLE: "iam.gke.io/gcp-service-account",
+}
+"""How a service account is tied to an identity of each cloud."""
+
+_OPERATOR_KINDS = {
+    Operator.PYTORCHJOB: [("kubeflow.org", ["pytorchjobs"])],
+    Operator.TRAINJOB: [("trainer.kubeflow.org", ["trainjobs", "trainingruntimes"])],
+    Operator.HYPERPOD: [("sagemaker.amazonaws.com", ["hyperpodpytorchjobs"])],
+}
+
+
+def service_account(scene: Scene) -> Manifest:
+    """The account of the run's pods, tied to an identity of the cloud."""
+    identity = scene.plan.spec.cluster.identity
+    if identity is None:
+        raise ValueError("the spec names no identity")
+    account = metadata(scene.plan, Component.ACCESS)
+    account["annotations"] = {IDENTITY_ANNOTATIONS[scene.profile.cloud]: identity}
+    return manifest("v1", "ServiceAccount", account, automountServiceAccountToken=False)
+
+
+def launcher_rules(operators: tuple[Operator, ...] = tuple(_OPERATOR_KINDS)) -> list[Manifest]:
+    """What launching, following, stopping and deleting runs of these operators takes.
+
+    No secrets, no pods/exec, no nodes, nothing outside the namespace. Pods are created only to
+    read a run's volume.
+    """
+    rules = [
+        _rule(group, kinds, OWN)
+        for operator in operators
+        for group, kinds in _OPERATOR_KINDS[operator]
+    ]
+    return [
+        *rules,
+        _rule("batch", ["jobs"], OWN),
+        _rule("ray.io", ["rayjobs"], OWN),
+        _rule("apps", ["deployments"], OWN),
+        _rule("networking.k8s.io", ["networkpolicies"], OWN),
+        _rule(
+            "",
+            ["configmaps", "services", "persistentvolumeclaims", "serviceaccounts"],
+            OWN,
+        ),
+        _rule("", ["pods"], [*READ, "create", "delete"]),
+        _rule("", ["pods/log"], ["get"]),
+        _rule("", ["pods/portforward"], ["create"]),
+        _rule("", ["events"], READ),
+        _rule("kueue.x-k8s.io", ["localqueues", "workloads"], READ),
+    ]
+
+
+def observer_rules() -> list[Manifest]:
+    """What helps to explain a run that waits; the product works without it, and says so."""
+    return [
+        _rule("", ["nodes", "persistentvolumes"], READ),
+        _rule("storage.k8s.io", ["storageclasses"], READ),
+        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
+        _rule("kueue.x-k8s.io", ["clusterqueues", "resourceflavors", "topologies"], READ),
+        _rule("scheduling.k8s.io", ["priorityclasses"], READ),
+    ]
+
+
+def launcher_role(plan: Plan) -> Manifest:
+    """The namespaced role for the operator of one run."""
+    operator = plan.machines.operator
+    role = {**metadata(plan, Component.ACCESS), "name": LAUNCHER}
+    return manifest("rbac.authorization.k8s.io/v1", "Role", role, rules=launcher_rules((operator,)))
+
+
+def observer_role(plan: Plan) -> Manifest:
+    """The read-only role over the cluster."""
+    role = metadata(plan, Component.ACCESS)
+    head = {"name": OBSERVER, "labels": role["labels"]}
+    return manifest("rbac.authorization.k8s.io/v1", "ClusterRole", head, rules=observer_rules())
+
+
+def _rule(group: str, kinds: list[str], verbs: list[str]) -> Manifest:
+    return {"apiGroups": [group], "resources": kinds, "verbs": verbs}

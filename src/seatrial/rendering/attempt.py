@@ -1,0 +1,17 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What differs from one submission of a run to the next."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One submission of a run."""
+
+    number: int = 1
+    """Counted from 1."""
+    excluded_nodes: tuple[str, ...] = ()
+    """Kubernetes nodes on which an earlier attempt found a fault; no pod goes there."""
+    code_digest: str = ""
+    """Identity of the Seatrial that rendered it, as `sha256:` and digits; empty leaves it out."""

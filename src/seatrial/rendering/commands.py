@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the commands that pods run; no shell ever reads them.
+
+`$(NAME)` is Kubernetes' own notation: the kubelet puts the variable's value there.
+"""
+
+from dataclasses import dataclass
+
+from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engines.megatron.flags import command_line, engine_arguments
+from seatrial.rendering.environment import SITE, literal
+from seatrial.rendering.resources import checkpoint_bytes, shared_memory_gib
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.volumes import LOCK
+
+PYTHON = "python3"
+WORKER_MODULE = "seatrial.worker.pod"
+"""One process of a run inside a pod."""
+PREFLIGHT_MODULE = "seatrial.worker.preflight"
+"""What looks at a node before training starts there."""
+RENDEZVOUS_PORT = 23456
+"""Where torchrun's processes meet; the training operator's own default."""
+PREFLIGHT_PORT = 29400
+"""Where the nodes meet before that, for an all-reduce."""
+RENDEZVOUS_SECONDS = 900
+"""How long a node waits for the others: a container that keeps failing is held back up to 300 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """How the nodes of a run find each other."""
+
+    node_rank: str
+    """This node's number: digits, or a variable that holds them."""
+    address: str
+    """The host on which node 0 listens; empty when the launcher finds it."""
+    first_rank: int = 0
+    """What is to be added to the node's number, where the operator counts roles from 0 each."""
+
+
+def training_command(scene: Scene, meeting: Meeting) -> list[str]:
+    """Start torchrun with everything said: nodes, processes, rank, rendezvous, logs, engine."""
+    return [
+        *(PYTHON, "-m", "torch.distributed.run"),
+        *_shape(scene),
+        f"--node-rank={meeting.node_rank}",
+        f"--master-addr={meeting.address}",
+        f"--master-port={RENDEZVOUS_PORT}",
+        f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}",
+        # Pods start again together, through the operator; torchrun would hang on its own
+        # leftovers (pytorch#135712).
+        "--max-restarts=0",
+        f"--log-dir={log_directory(scene)}/node-{meeting.node_rank}",
+        *_process(scene),
+    ]
+
+
+def hyperpod_command(scene: Scene) -> list[str]:
+    """HyperPod's launcher, which finds rank and rendezvous itself, and whose logs it watches."""
+    return ["hyperpodrun", *_shape(scene), "--log-dir=/tmp/hyperpod", *_process(scene)]
+
+
+def log_directory(scene: Scene) -> str:
+    """Where the processes of this attempt write what they print."""
+    return f"{scene.home}/logs/attempt-{scene.attempt.number}"
+
+
+def _shape(scene: Scene) -> list[str]:
+    machines = scene.plan.machines
+    return [f"--nnodes={machines.nodes}", f"--nproc-per-node={machines.processes_per_node}"]
+
+
+def _process(scene: Scene) -> list[str]:
+    """What each process is, and what the engine is told."""
+    arguments = engine_arguments(scene.plan)
+    if scene.on_cpu:
+        arguments |= CPU_ARGUMENTS
+    # Asked to end, the engine saves first; the pod's grace is made for that.
+    arguments.setdefault("exit-signal-handler", True)
+    words = [literal(word) for word in command_line(arguments)]
+    return ["--tee=3", "--module", WORKER_MODULE, *words]
+
+
+def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
+    """What is looked at on each node, and how the nodes meet for the all-reduce."""
+    machines = scene.plan.machines
+    words = [
+        *(PYTHON, "-m", PREFLIGHT_MODULE),
+        f"--gpus={0 if scene.on_cpu else machines.processes_per_node}",
+        f"--shared-memory-gib={shared_memory_gib(scene)}",
+        f"--mount={scene.plan.spec.cluster.storage.mount}",
+        f"--directory={scene.home}",
+        f"--free-bytes={checkpoint_bytes(scene.plan)}",
+    ]
+    if scene.fabric_devices:
+        words += [f"--devices={scene.fabric.device_glob}", f"--device-count={scene.fabric_devices}"]
+    if meeting is not None:
+        words += [
+            f"--nodes={machines.nodes}",
+            f"--processes={machines.processes_per_node}",
+            f"--node-rank={meeting.node_rank}",
+            f"--first-rank={meeting.first_rank}",
+            f"--master-addr={meeting.address}",
+            f"--master-port={PREFLIGHT_PORT}",
+        ]
+    return words
+
+
+def install_command() -> list[str]:
+    """Install the worker by its lock file into a directory that the other containers share."""
+    return [
+        *(PYTHON, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
+        *("--require-hashes", "--no-deps", f"--requirement={LOCK}/worker.txt", f"--target={SITE}"),
+    ]

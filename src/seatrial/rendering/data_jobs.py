@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Data preparation on the cluster: an Indexed Job over a frozen list, or a RayJob.
+
+Both end in the same bytes: a task is done by one kernel, and its record decides (ADR 7).
+"""
+
+import shlex
+from dataclasses import dataclass
+
+from seatrial.rendering.commands import PYTHON
+from seatrial.rendering.environment import SCRATCH, identity, plain, secret_variables
+from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.names import Component, labels, metadata
+from seatrial.rendering.pod import account_parts, identity_labels
+from seatrial.rendering.resources import quantity, small_resources
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.scheduling import queue_labels
+from seatrial.rendering.security import container_security, pod_security, user_of
+from seatrial.rendering.spec_config import DIRECTORY, FILE, spec_mount
+from seatrial.rendering.volumes import Mount, scratch_mount, secret_mounts, storage_mount
+
+SUFFIX = "data"
+TRIES = 5
+"""How often a task may fail by what another try can mend."""
+BAD_INPUT = 1
+"""The exit code of a task whose input is bad, so that another try is in vain."""
+KEEP_SECONDS = 7 * 86_400
+"""How long a finished job and its pods stay to be looked at."""
+RAY_VERSION = "2.60.0"
+"""The Ray of the image for data preparation."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """A frozen list of tasks."""
+
+    address: str
+    """The file `tasks.jsonl`, as pods see it."""
+    tasks: int
+    """How many tasks it has."""
+
+
+def indexed_job(scene: Scene, work: TaskList) -> Manifest:
+    """One pod for each task; what fails is tried again alone, and bad input only once."""
+    pods = scene.plan.spec.cluster.preparation
+    command = [
+        *(PYTHON, "-m", "seatrial.dataprep.drivers.single"),
+        f"--list={work.address}",
+    ]
+    memory = quantity(max(1, pods.memory // pods.cpus >> 20) << 20)
+    template = _pod(scene, command, small_resources("1", memory))
+    template["spec"]["restartPolicy"] = "Never"
+    return manifest(
+        "batch/v1",
+        "Job",
+        _metadata(scene),
+        spec={
+            "completionMode": "Indexed",
+            "completions": work.tasks,
+            "parallelism": min(work.tasks, pods.pods * pods.cpus),
+            "backoffLimitPerIndex": TRIES,
+            # One that cannot be done is enough to know that the data set will not be whole.
+            "maxFailedIndexes": 0,
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "Ignore",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    },
+                    {
+                        "action": "FailIndex",
+                        "onExitCodes": {
+                            "containerName": "prepare",
+                            "operator": "In",
+                            "values": [BAD_INPUT],
+                        },
+                    },
+                ]
+            },
+            "ttlSecondsAfterFinished": KEEP_SECONDS,
+            "template": template,
+        },
+    )
+
+
+def ray_job(scene: Scene) -> Manifest:
+    """A Ray cluster for the time of one preparation."""
+    pods = scene.plan.spec.cluster.preparation
+    entry = [
+        *(PYTHON, "-m", "seatrial", "data", "prepare", f"{DIRECTORY}/{FILE}"),
+        "--driver=ray",
+    ]
+    worker = _ray_pod(scene, small_resources(str(pods.cpus), quantity(pods.memory)))
+    return manifest(
+        "ray.io/v1",
+        "RayJob",
+        _metadata(scene),
+        spec={
+            "entrypoint": shlex.join(entry),
+            # What was done is kept on the volume, so that another try goes on from there.
+            "backoffLimit": TRIES,
+            "shutdownAfterJobFinishes": True,
+            "ttlSecondsAfterFinished": KEEP_SECONDS,
+            "submitterPodTemplate": _submitter(scene),
+            "rayClusterSpec": {
+                "rayVersion": RAY_VERSION,
+                "headGroupSpec": {
+                    # Tasks go to the workers; the head lists, assembles and serves.
+                    "rayStartParams": {"num-cpus": "0"},
+                    "template": _ray_pod(scene, small_resources("4", "16Gi")),
+                },
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "workers",
+                        "replicas": pods.pods,
+                        "minReplicas": pods.pods,
+                        "maxReplicas": pods.pods,
+                        "rayStartParams": {},
+                        "template": worker,
+                    }
+                ],
+            },
+        },
+    )
+
+
+def _metadata(scene: Scene) -> Manifest:
+    head = metadata(scene.plan, Component.DATA, SUFFIX)
+    head["labels"] = head["labels"] | queue_labels(scene)
+    return head
+
+
+def _mounts(scene: Scene) -> list[Mount]:
+    plan = scene.plan
+    return [storage_mount(scene), scratch_mount(), spec_mount(plan), *secret_mounts(scene)]
+
+
+def _pod(scene: Scene, command: list[str], resources: Manifest) -> Manifest:
+    """A pod of data preparation: no GPU, no fabric, no capability."""
+    mounts = _mounts(scene)
+    container: Manifest = {
+        "name": "prepare",
+        "image": scene.data_image.reference,
+        "imagePullPolicy": "IfNotPresent",
+        **({"command": command} if command else {}),
+        "env": [
+            *identity(),
+            *plain({"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "PYTHONUNBUFFERED": "1"}),
+            *secret_variables(scene.plan.spec.cluster.secrets),
+        ],
+        "resources": resources,
+        "securityContext": container_security(),
+        "volumeMounts": [mount.mount for mount in mounts],
+    }
+    annotations = scene.tier.pod_annotations if scene.tier else {}
+    return {
+        "metadata": {
+            "labels": labels(scene.plan, Component.DATA) | identity_labels(scene),
+            **({"annotations": dict(annotations)} if annotations else {}),
+        },
+        "spec": {
+            **account_parts(scene),
+            "enableServiceLinks": False,
+            # The user that trains, for both write into the run's directory.
+            "securityContext": pod_security(user_of(scene)),
+            "volumes": [mount.volume for mount in mounts],
+            "containers": [container],
+        },
+    }
+
+
+def _ray_pod(scene: Scene, resources: Manifest) -> Manifest:
+    """A pod of the Ray cluster; KubeRay says what it runs."""
+    template = _pod(scene, [], resources)
+    template["spec"]["containers"][0]["name"] = "ray"
+    return template
+
+
+def _submitter(scene: Scene) -> Manifest:
+    """The pod that submits the job to Ray and follows it; it touches no data."""
+    template = _pod(scene, [], small_resources("1", "1Gi"))
+    spec = template["spec"]
+    spec["restartPolicy"] = "Never"
+    spec["volumes"] = [scratch_mount().volume]
+    spec["containers"][0] |= {
+        "name": "submit",
+        "volumeMounts": [scratch_mount().mount],
+        "env": plain({"HOME": SCRATCH}),
+    }
+    return template

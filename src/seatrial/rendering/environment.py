@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of the training processes: fabric, engine, run, and what the spec adds."""
+
+from fnmatch import fnmatchcase
+
+from seatrial.catalog.fabrics import Fabric, VariableToAvoid
+from seatrial.engines.megatron.environment import engine_environment
+from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.resources import grace_seconds
+from seatrial.rendering.scene import Scene
+from seatrial.spec.cluster import SecretRef
+
+SCRATCH = "/scratch"
+"""Where local disk is mounted, for what need not outlive the pod."""
+SITE = "/opt/seatrial/site"
+"""Where an init container installs the worker when the image lacks it."""
+
+RESERVED = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"),
+    *("MASTER_ADDR", "MASTER_PORT", "PET_*", "TORCHELASTIC_*", "SEATRIAL_*", "JOB_COMPLETION_*"),
+    *("NODE_NAME", "POD_NAME", "PYTHONPATH", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+)
+"""Variables that torchrun, an operator or Seatrial sets; another value would break the run."""
+
+
+def fabric_environment(fabric: Fabric, node_type: str) -> dict[str, str]:
+    """What the catalog says a fabric needs on a node type."""
+    return {
+        variable.name: variable.value
+        for variable in fabric.environment
+        if not variable.node_types or node_type in variable.node_types
+    }
+
+
+def forbidding(fabric: Fabric, node_type: str, name: str, value: str) -> VariableToAvoid | None:
+    """What the catalog has against a variable on a node type, if anything."""
+    for variable in fabric.avoid:
+        if variable.node_types and node_type not in variable.node_types:
+            continue
+        if fnmatchcase(name, variable.name) and variable.value in ("", value):
+            return variable
+    return None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a variable is not the spec's to set."""
+    return any(fnmatchcase(name, pattern) for pattern in RESERVED)
+
+
+def training_environment(scene: Scene) -> list[Manifest]:
+    """The environment of a training container, in an order that does not change."""
+    return [*open_environment(scene), *secret_variables(scene.plan.spec.cluster.secrets)]
+
+
+def open_environment(scene: Scene) -> list[Manifest]:
+    """What of it is no secret, for containers that need none."""
+    values = run_environment(scene) | _interfaces(scene) | _torch_environment(scene)
+    values |= fabric_environment(scene.fabric, scene.plan.machines.node_type)
+    values |= engine_environment(scene.plan)
+    # What the spec says is meant; rules have looked at it before.
+    values |= scene.plan.spec.cluster.env
+    return [*identity(), *plain(values)]
+
+
+def run_environment(scene: Scene) -> dict[str, str]:
+    """What belongs to the run: its event log, its loggers, its caches."""
+    spec = scene.plan.spec
+    values = {
+        "HOME": SCRATCH,
+        "HF_HOME": f"{SCRATCH}/huggingface",
+        # On a shared file system its locks are fought over (AWS's workshop, chapter 3).
+        "TRITON_CACHE_DIR": f"{SCRATCH}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+        "PYTHONUNBUFFERED": "1",
+        "SEATRIAL_EVENTS": f"{scene.home}/events.jsonl",
+    }
+    if not scene.image.brings_worker:
+        values["PYTHONPATH"] = SITE
+    if spec.monitoring.wandb is not None:
+        # Without an id every restart begins a new run there (KempnerForge#19).
+        values |= {
+            "WANDB_RUN_ID": spec.name,
+            "WANDB_RESUME": "allow",
+            "WANDB_MODE": str(spec.monitoring.wandb.mode),
+            "WANDB_DIR": f"{scene.home}/wandb",
+        }
+    if spec.monitoring.mlflow is not None:
+        values |= {
+            "MLFLOW_TRACKING_URI": spec.monitoring.mlflow.tracking_uri,
+            "MLFLOW_EXPERIMENT_NAME": spec.monitoring.mlflow.experiment,
+        }
+    return values
+
+
+def _interfaces(scene: Scene) -> dict[str, str]:
+    """The interface for bootstrap and for gloo, where the profile names one."""
+    name = scene.profile.network_interface
+    return {"NCCL_SOCKET_IFNAME": name, "GLOO_SOCKET_IFNAME": name} if name else {}
+
+
+def _torch_environment(scene: Scene) -> dict[str, str]:
+    """What torchrun and torch need in any run."""
+    values = {
+        "OMP_NUM_THREADS": "1",
+        # Else a restart finds the old attempt's keys in the shared store (pytorch#135712).
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        # torchrun kills its processes after 30 s otherwise, in the middle of a save.
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),
+    }
+    if scene.on_cpu:
+        values |= {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
+    return values
+
+
+def identity() -> list[Manifest]:
+    """The pod and the node it is on, for logs and findings."""
+    paths = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name"}
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in paths.items()
+    ]
+
+
+def plain(values: dict[str, str]) -> list[Manifest]:
+    """Variables with their values."""
+    return [{"name": name, "value": literal(value)} for name, value in sorted(values.items())]
+
+
+def literal(text: str) -> str:
+    """The text as Kubernetes leaves it alone: it would put a variable's value where `$(` is."""
+    return text.replace("$(", "$$(")
+
+
+def secret_variables(secrets: tuple[SecretRef, ...]) -> list[Manifest]:
+    """Variables whose values stand in secrets, by reference."""
+    return [
+        {
+            "name": secret.env,
+            "valueFrom": {"secretKeyRef": {"name": secret.secret, "key": secret.key}},
+        }
+        for secret in secrets
+        if secret.env is not None
+    ]

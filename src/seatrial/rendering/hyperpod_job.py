@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""HyperPodPyTorchJob: the training operator of Amazon SageMaker HyperPod.
+
+It starts processes through `hyperpodrun`, torchrun with an agent that the operator talks to; the
+image needs the package hyperpod-elastic-agent. Which node is the first, only that agent knows, so
+that nodes are looked at one by one before training, without the all-reduce between them; HyperPod
+tests the network itself (deep health checks).
+"""
+
+from seatrial.rendering.commands import hyperpod_command
+from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.names import Component, attempt_metadata
+from seatrial.rendering.pod import Role, training_pod
+from seatrial.rendering.pytorch_job import CONTAINER, KEEP_SECONDS
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.scheduling import queue_labels
+
+RESTARTS_IN_PLACE = 3
+"""Restarts of processes before the whole job starts again; AWS's examples have the same."""
+EVALUATION_SECONDS = 21_600
+"""The time within which restarts are counted."""
+
+
+def hyperpod_job(scene: Scene) -> Manifest:
+    """The job, with one kind of pod for all nodes."""
+    machines = scene.plan.machines
+    restarts = scene.plan.spec.cluster.restarts
+    head = attempt_metadata(scene.plan, scene.attempt, Component.TRAINING)
+    head["labels"] = head["labels"] | queue_labels(scene)
+    role = Role(
+        container=CONTAINER,
+        command=hyperpod_command(scene),
+        preflight=None,
+        restart_policy="",
+    )
+    return manifest(
+        "sagemaker.amazonaws.com/v1",
+        "HyperPodPyTorchJob",
+        head,
+        spec={
+            "nprocPerNode": str(machines.processes_per_node),
+            "runPolicy": {
+                "cleanPodPolicy": "None",
+                "ttlSecondsAfterFinished": KEEP_SECONDS,
+                "jobMaxRetryCount": restarts,
+                "restartPolicy": {
+                    "evalPeriodSeconds": EVALUATION_SECONDS,
+                    "numRestartBeforeFullJobRestart": min(RESTARTS_IN_PLACE, restarts),
+                    "maxFullJobRestarts": restarts,
+                },
+            },
+            "replicaSpecs": [
+                {
+                    "name": "pods",
+                    "replicas": machines.nodes,
+                    "template": training_pod(scene, role),
+                }
+            ],
+        },
+    )

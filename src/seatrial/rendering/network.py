@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who may reach the pods of a run: themselves, whoever collects metrics, and nobody else."""
+
+from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.names import RUN_LABEL, Component, metadata, selector
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.tensorboard import PORT
+
+METADATA_NAME = "kubernetes.io/metadata.name"
+MEETING = "meeting"
+"""What the name of the service ends in under which nodes meet before training."""
+
+
+def network_policies(scene: Scene) -> list[Manifest]:
+    """The policies of a run.
+
+    torch's store, Ray and TensorBoard ask nobody for a password (CVE-2023-48022 is Ray's), so
+    that the network must. What pods reach themselves is not restricted: buckets, the Hub,
+    loggers and metadata services differ from cluster to cluster.
+    """
+    policies = [_run_policy(scene)]
+    if scene.plan.spec.monitoring.tensorboard:
+        policies.append(_tensorboard_policy(scene))
+    return policies
+
+
+def _run_policy(scene: Scene) -> Manifest:
+    plan = scene.plan
+    run = {RUN_LABEL: plan.spec.name}
+    ingress: list[Manifest] = [{"from": [{"podSelector": {"matchLabels": run}}]}]
+    prometheus = plan.spec.monitoring.prometheus
+    if prometheus.enabled:
+        # Whoever scrapes is in a namespace of its own; it reaches this port and no other.
+        ingress.append(
+            {
+                "from": [{"namespaceSelector": {}}],
+                "ports": [{"protocol": "TCP", "port": prometheus.port}],
+            }
+        )
+    return manifest(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        metadata(plan, Component.TRAINING),
+        spec={
+            "podSelector": {"matchLabels": run},
+            "policyTypes": ["Ingress"],
+            "ingress": ingress,
+        },
+    )
+
+
+def _tensorboard_policy(scene: Scene) -> Manifest:
+    """TensorBoard from the run's own namespace; a forward reaches it in any case."""
+    plan = scene.plan
+    namespace = {"matchLabels": {METADATA_NAME: plan.spec.cluster.namespace}}
+    return manifest(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        metadata(plan, Component.TENSORBOARD, "tensorboard"),
+        spec={
+            "podSelector": {"matchLabels": selector(plan, Component.TENSORBOARD)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {
+                    "from": [{"namespaceSelector": namespace}],
+                    "ports": [{"protocol": "TCP", "port": PORT}],
+                }
+            ],
+        },
+    )
+
+
+def meeting_service(scene: Scene) -> Manifest:
+    """The name of node 0 before its pod is ready, so that nodes can meet in init containers.
+
+    The training operator's own service answers only once node 0 is ready, which it is not before
+    its init containers have ended.
+    """
+    return manifest(
+        "v1",
+        "Service",
+        metadata(scene.plan, Component.TRAINING, MEETING),
+        spec={
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {
+                "training.kubeflow.org/job-name": scene.plan.spec.name,
+                "training.kubeflow.org/replica-type": "master",
+            },
+        },
+    )

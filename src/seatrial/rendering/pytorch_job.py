@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorchJob: Kubeflow Training Operator v1 (1.8 and 1.9 have the same fields)."""
+
+from seatrial.rendering.commands import RENDEZVOUS_PORT, Meeting, training_command
+from seatrial.rendering.manifest import Manifest, manifest, without_empty
+from seatrial.rendering.names import Component, attempt_metadata, object_name
+from seatrial.rendering.network import MEETING
+from seatrial.rendering.pod import Role, training_pod
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, queue_labels
+from seatrial.spec.cluster import Gang
+
+KEEP_SECONDS = 7 * 86_400
+"""How long a finished job and its pods stay to be looked at."""
+CONTAINER = "pytorch"
+"""The operator's webhook refuses a job without a container of this name."""
+INDEX = "SEATRIAL_REPLICA_INDEX"
+"""The operator tells its containers their rank, but not its init containers."""
+
+
+def pytorch_job(scene: Scene) -> Manifest:
+    """The job: node 0 as master, the others as workers."""
+    machines = scene.plan.machines
+    replicas = {"Master": _replica(scene, 1, first_rank=0)}
+    if machines.nodes > 1:
+        replicas["Worker"] = _replica(scene, machines.nodes - 1, first_rank=1)
+    head = attempt_metadata(scene.plan, scene.attempt, Component.TRAINING)
+    head["labels"] = head["labels"] | queue_labels(scene)
+    return manifest(
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        head,
+        spec={
+            "nprocPerNode": str(machines.processes_per_node),
+            "runPolicy": _run_policy(scene),
+            "pytorchReplicaSpecs": replicas,
+        },
+    )
+
+
+def _run_policy(scene: Scene) -> Manifest:
+    nodes = scene.plan.machines.nodes
+    return {
+        # Pods that still run end with the job; those that have ended stay for their logs.
+        "cleanPodPolicy": "Running",
+        "ttlSecondsAfterFinished": KEEP_SECONDS,
+        # The operator adds up the restarts of all containers, and when one node fails all start
+        # again (pkg/core/job.go, PastBackoffLimit).
+        "backoffLimit": scene.plan.spec.cluster.restarts * nodes + 1,
+        **without_empty({"schedulingPolicy": _gang(scene)}),
+    }
+
+
+def _gang(scene: Scene) -> Manifest:
+    """What a gang scheduler of the operator is told; which one it is, the operator knows."""
+    if scene.plan.spec.cluster.gang not in (Gang.COSCHEDULING, Gang.VOLCANO):
+        return {}
+    return without_empty(
+        {
+            "minAvailable": scene.plan.machines.nodes,
+            "scheduleTimeoutSeconds": GANG_WAIT_SECONDS,
+            "priorityClass": scene.plan.spec.cluster.priority_class,
+        }
+    )
+
+
+def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
+    name = scene.plan.spec.name
+    # RANK is the node's number here: the operator means nodes by it (kubeflow/trainer#1790).
+    meeting = Meeting("$(RANK)", f"{name}-master-0")
+    before = Meeting(f"$({INDEX})", object_name(scene.plan, MEETING), first_rank)
+    role = Role(
+        container=CONTAINER,
+        command=training_command(scene, meeting),
+        preflight=before,
+        # The operator puts its own into the pod.
+        restart_policy="",
+        ports=(("pytorchjob-port", RENDEZVOUS_PORT),),
+        preflight_env=(_replica_index(),),
+    )
+    return {"replicas": count, "restartPolicy": "OnFailure", "template": training_pod(scene, role)}
+
+
+def _replica_index() -> Manifest:
+    path = "metadata.labels['training.kubeflow.org/replica-index']"
+    return {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod asks of its node: processors, memory, GPUs, fabric devices, shared memory, time."""
+
+from math import ceil, floor
+
+from seatrial.catalog.storage import StorageTier
+from seatrial.planning.plan import Plan
+from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.scene import Scene
+from seatrial.spec.training import Precision
+
+GIB = 1 << 30
+TIB = 1 << 40
+
+CPU_SHARE = 0.9
+"""Share of a node's processors that a run asks for; the rest is the system's and daemons'."""
+MEMORY_SHARE = 0.85
+"""Share of a node's memory: kubelet, system and daemons hold back up to a tenth of it."""
+SHARED_MEMORY_GIB = 8
+"""Shared memory for each process: 64 GiB for 8, as Azure's charts give."""
+SCRATCH_GIB = 50
+"""Local disk for caches and temporary files."""
+
+SHORTEST_GRACE = 120
+"""Seconds that a pod has to end when a save takes less."""
+LONGEST_GRACE = 3600
+"""A node that is to be drained does not wait longer."""
+
+
+def training_resources(scene: Scene) -> Manifest:
+    """Requests and limits of a training container: the same, so that nothing else takes from it.
+
+    Equal requests and limits put the pod into the quality class that is evicted last.
+    """
+    wanted = {
+        "cpu": str(max(1, floor(scene.node.cpus * CPU_SHARE * scene.share_of_node))),
+        "memory": f"{memory_gib(scene)}Gi",
+    }
+    processes = scene.plan.machines.processes_per_node
+    if scene.profile.gpu_resource and not scene.on_cpu:
+        wanted[scene.profile.gpu_resource] = str(processes)
+    if scene.fabric_devices and scene.node.fabric_resource:
+        wanted[scene.node.fabric_resource] = str(scene.fabric_devices)
+    return {"requests": wanted, "limits": dict(wanted)}
+
+
+def memory_gib(scene: Scene) -> int:
+    """Memory of a training container."""
+    return max(1, floor(scene.node.memory_gib * MEMORY_SHARE * scene.share_of_node))
+
+
+def shared_memory_gib(scene: Scene) -> int:
+    """Shared memory of a training pod; it counts as memory, and may take a quarter of it."""
+    wanted = SHARED_MEMORY_GIB * scene.plan.machines.processes_per_node
+    return max(1, min(wanted, memory_gib(scene) // 4))
+
+
+def small_resources(cpu: str, memory: str) -> Manifest:
+    """Requests and limits of a helper beside the run."""
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+def checkpoint_bytes(plan: Plan) -> int:
+    """One checkpoint: weights, their fp32 copies and both moments of Adam, 14 bytes a parameter.
+
+    In fp32 the weights are their own copies. Megatron's 175B comes to 2.2 TiB this way, as
+    Azure's guide states it (Azure/ai-infrastructure-on-azure, GPT3-175B).
+    """
+    single = plan.spec.training.precision is Precision.FP32
+    return plan.model.parameters * (12 if single else 14)
+
+
+def checkpoints_held(plan: Plan) -> int:
+    """Checkpoints that lie on the volume at a time: the kept ones, and the one being written."""
+    kept = plan.spec.checkpoints.keep_last
+    for_good = plan.spec.checkpoints.keep_every_steps
+    return kept + 1 + (plan.length.steps // for_good if for_good else 0)
+
+
+def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
+    """The size of a new volume: as the spec says, or what checkpoints and tokens need.
+
+    A fifth is added for logs, caches and what a file system keeps to itself; then it goes up to
+    the next size that the tier comes in.
+    """
+    given = plan.spec.cluster.storage.capacity
+    if given is not None:
+        return given
+    token_bytes = 2 if plan.model.architecture.vocab_size <= 1 << 16 else 4
+    needed = checkpoint_bytes(plan) * checkpoints_held(plan) + plan.length.tokens * token_bytes
+    needed += needed // 5
+    least = ceil((tier.min_tib or 0) * TIB)
+    step = ceil((tier.step_tib or 0) * TIB) or 100 * GIB
+    if needed <= least:
+        return least
+    return least + ceil((needed - least) / step) * step
+
+
+def quantity(size: int) -> str:
+    """A size as Kubernetes writes it, in the largest unit that leaves it whole."""
+    for unit, factor in (("Ti", TIB), ("Gi", GIB), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def grace_seconds(scene: Scene) -> int:
+    """The time that a pod has to save and end: a checkpoint through the tier, twice as long."""
+    if scene.tier is None or scene.tier.mb_s_per_tib is None:
+        # Of an existing claim nothing is known; Azure's smallest Lustre does 2 GB/s.
+        rate = 2e9
+    else:
+        size = capacity_bytes(scene.plan, scene.tier)
+        rate = max(1.0, size / TIB) * scene.tier.mb_s_per_tib * 1e6
+        if scene.tier.max_gb_s:
+            rate = min(rate, scene.tier.max_gb_s * 1e9)
+    seconds = ceil(2 * checkpoint_bytes(scene.plan) / rate) + 60
+    return min(LONGEST_GRACE, max(SHORTEST_GRACE, seconds))

@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps a plan from becoming manifests, and what its owner should know of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from seatrial.catalog.node_types import Cloud
+from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.plan import Plan
+from seatrial.rendering.codes import RenderCode
+from seatrial.rendering.environment import forbidding, is_reserved
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
+from seatrial.rendering.volumes import training_mounts
+from seatrial.spec.cluster import Gang, Operator
+from seatrial.spec.engine import EngineName
+
+Place = Callable[[str], Where]
+"""Where a field of the spec stands; a loaded spec knows the line."""
+
+PYTORCHJOB_VERSIONS = ("1.8", "1.9")
+"""The versions of the Training Operator whose definitions manifests were checked against."""
+_ACCOUNTS = {Cloud.AWS: "arn:", Cloud.GOOGLE: "@"}
+"""What an identity of a cloud has in it."""
+
+
+def unnamed_place(field_name: str) -> Where:
+    """The place of a field when nobody knows the file."""
+    return Where(field=field_name)
+
+
+@dataclass
+class Inspection:
+    """Collects findings, so that one pass reports everything."""
+
+    place: Place = unnamed_place
+    """Where fields stand."""
+    findings: list[Finding] = field(default_factory=list)
+    """What was found so far."""
+
+    def add(
+        self,
+        code: RenderCode,
+        field_name: str,
+        rule: str,
+        fix: str,
+        value: object = "",
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Add a finding about a field."""
+        self.findings.append(Finding(code, severity, self.place(field_name), rule, str(value), fix))
+
+
+def plan_findings(plan: Plan, place: Place) -> list[Finding]:
+    """What can be said before the catalog is asked: engine and operator."""
+    inspection = Inspection(place)
+    engine = plan.spec.engine.name
+    if engine is not EngineName.MEGATRON:
+        rule = f"runs of {engine} cannot be rendered in this version."
+        inspection.add(RenderCode.ENGINE, "engine.name", rule, "Use engine.name=megatron.", engine)
+    if plan.machines.operator is Operator.TORCHRUN:
+        rule = f"the profile {plan.machines.profile} starts torchrun on this host: no manifests."
+        fix = "Choose a profile with Kubernetes: seatrial catalog list profiles."
+        inspection.add(RenderCode.OPERATOR, "cluster.profile", rule, fix, plan.machines.profile)
+    return inspection.findings
+
+
+def scene_findings(scene: Scene, place: Place) -> list[Finding]:
+    """Every rule, in the order of the spec."""
+    inspection = Inspection(place)
+    _check_operator(scene, inspection)
+    _check_fabric(scene, inspection)
+    _check_environment(scene, inspection)
+    _check_storage(scene, inspection)
+    _check_locations(scene, inspection)
+    _check_image(scene, inspection)
+    _check_identity(scene, inspection)
+    _check_mounts(scene, inspection)
+    return inspection.findings
+
+
+def _check_operator(scene: Scene, inspection: Inspection) -> None:
+    cluster, operator = scene.plan.spec.cluster, scene.plan.machines.operator
+    version = cluster.operator_version
+    known = KNOWN_VERSIONS if operator is Operator.TRAINJOB else PYTORCHJOB_VERSIONS
+    if version and operator is Operator.HYPERPOD:
+        rule = "HyperPod's operator has one form of its job, whatever its version."
+        fix = "Remove operator_version."
+        inspection.add(RenderCode.OPERATOR_VERSION, "cluster.operator_version", rule, fix, version)
+    elif version and ".".join(version.split(".")[:2]) not in known:
+        rule = f"manifests of {operator} are known for versions {', '.join(known)}."
+        fix = f"Use one of them; {known[-1]} when the cluster's is newer."
+        inspection.add(RenderCode.OPERATOR_VERSION, "cluster.operator_version", rule, fix, version)
+    oldest = operator is Operator.TRAINJOB and trainer_api(version) is TrainerApi.V2_0
+    if oldest and cluster.gang is Gang.VOLCANO:
+        rule = "Trainer 2.0 has no Volcano; 2.1 does."
+        fix = "Use cluster.gang=coscheduling, or Kueue by cluster.queue."
+        inspection.add(RenderCode.OPERATOR, "cluster.gang", rule, fix, cluster.gang)
+    if operator is Operator.HYPERPOD and cluster.gang in (Gang.COSCHEDULING, Gang.VOLCANO):
+        rule = f"HyperPod does not know {cluster.gang}; there Kueue starts pods together."
+        inspection.add(
+            RenderCode.OPERATOR, "cluster.gang", rule, "Give cluster.queue instead.", cluster.gang
+        )
+
+
+def _check_fabric(scene: Scene, inspection: Inspection) -> None:
+    if scene.fabric.daemon:
+        name = scene.plan.machines.fabric
+        rule = f"{name} needs {scene.fabric.daemon} in every pod, which is not rendered yet."
+        fix = "Use cluster.fabric=none for a slow test, or another node type."
+        inspection.add(RenderCode.DAEMON, "cluster.fabric", rule, fix, name)
+
+
+def _check_environment(scene: Scene, inspection: Inspection) -> None:
+    fabric, node_type = scene.plan.machines.fabric, scene.plan.machines.node_type
+    for name, value in scene.plan.spec.cluster.env.items():
+        where = f"cluster.env.{name}"
+        if is_reserved(name):
+            rule = f"{name} is set by the launcher, and another value would break the run."
+            inspection.add(RenderCode.RESERVED_VARIABLE, where, rule, "Remove the line.", value)
+        against = forbidding(scene.fabric, node_type, name, value)
+        if against is not None:
+            shown = f"{name}={against.value}" if against.value else name
+            rule = f"{shown} does harm on {fabric}: {against.why}"
+            inspection.add(RenderCode.FORBIDDEN_VARIABLE, where, rule, "Remove the line.", value)
+
+
+def _check_storage(scene: Scene, inspection: Inspection) -> None:
+    tier, storage = scene.tier, scene.plan.spec.cluster.storage
+    if tier is None:
+        return
+    name = scene.plan.machines.storage
+    if not tier.csi_driver:
+        rule = f"{name} is a directory of one host, and pods share nothing there."
+        fix = "Name a tier with a driver, or an existing claim: cluster.storage.claim=NAME."
+        inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
+        return
+    if storage.volume is None and not tier.dynamic:
+        rule = f"the driver of {name} makes no volumes: one must exist."
+        fix = "Give cluster.storage.volume with its handle, or an existing claim."
+        inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
+    if storage.volume is not None:
+        missing = [key for key in tier.required_attributes if key not in storage.volume.attributes]
+        if missing:
+            rule = f"{name} is mounted by {', '.join(tier.required_attributes)}."
+            fix = f"Add to cluster.storage.volume.attributes: {', '.join(missing)}."
+            inspection.add(RenderCode.VOLUME, "cluster.storage.volume", rule, fix)
+
+
+def _check_locations(scene: Scene, inspection: Inspection) -> None:
+    """What the run writes must lie on the volume or in a store, not in a container."""
+    plan, mount = scene.plan, scene.plan.spec.cluster.storage.mount.rstrip("/")
+    places = {
+        "checkpoints.location": plan.checkpoint_location,
+        "data.location": plan.data_location if plan.spec.data.sources else "",
+    }
+    for field_name, path in places.items():
+        if path and "://" not in path and not f"{path}/".startswith(f"{mount}/"):
+            rule = f"{path} is not on the volume, which pods see at {mount}: it ends with the pod."
+            fix = f"Use a path below {mount}, or remove the line."
+            inspection.add(RenderCode.LOCATION, field_name, rule, fix, path)
+
+
+def _check_image(scene: Scene, inspection: Inspection) -> None:
+    image, fabric = scene.image, scene.plan.machines.fabric
+    name = scene.plan.machines.image
+    if not image.published:
+        rule = f"{name} is planned and cannot be pulled yet."
+        fix = "Use another image, or build it and give its reference."
+        inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name)
+    if image.floating:
+        rule = f"the tag of {name} moves with every build, so that a restart may run other code."
+        fix = "Give the image by its digest: REPOSITORY@sha256:..."
+        inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
+    lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
+    if lacking and scene.fabric.rdma and scene.plan.machines.nodes > 1:
+        rule = f"{name} does not bring the libraries of {fabric}. {scene.fabric.requires}"
+        fix = "Use an image that has them; the pre-flight stops the run before training otherwise."
+        inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
+
+
+def _check_identity(scene: Scene, inspection: Inspection) -> None:
+    identity, cloud = scene.plan.spec.cluster.identity, scene.profile.cloud
+    if identity is None:
+        return
+    if cloud is Cloud.LOCAL:
+        rule = f"a cluster of profile {scene.plan.machines.profile} has no identities of a cloud."
+        fix = "Remove identity, or give secrets."
+        inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
+    elif _ACCOUNTS.get(cloud, "") not in identity:
+        rule = "this is not an identity of this cloud."
+        fix = {
+            Cloud.AWS: "Write the role's ARN: arn:aws:iam::ACCOUNT:role/NAME.",
+            Cloud.GOOGLE: "Write the account's address: NAME@PROJECT.iam.gserviceaccount.com.",
+        }[cloud]
+        inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
+
+
+def _check_mounts(scene: Scene, inspection: Inspection) -> None:
+    seen: dict[str, str] = {}
+    for mount in training_mounts(scene):
+        path = mount.path.rstrip("/")
+        other = seen.setdefault(path, mount.name)
+        if other != mount.name:
+            number = mount.name.removeprefix("secret-")
+            where = f"cluster.secrets[{number}].mount" if number.isdigit() else "cluster.storage"
+            rule = f"{path} is taken already, by {other.replace('-', ' ')}."
+            inspection.add(RenderCode.MOUNT, where, rule, "Give it another directory.", path)

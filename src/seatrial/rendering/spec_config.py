@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The spec inside the cluster, for whoever works on the run there."""
+
+import json
+
+from seatrial.planning.plan import Plan
+from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.names import Component, metadata, object_name
+from seatrial.rendering.volumes import Mount
+from seatrial.spec.run import RunSpec
+
+DIRECTORY = "/etc/seatrial"
+FILE = "run.yaml"
+
+
+def spec_text(spec: RunSpec) -> str:
+    """The spec as it was given, overrides included; JSON, which is YAML too."""
+    given = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return json.dumps(given, indent=2, ensure_ascii=False) + "\n"
+
+
+def spec_config(plan: Plan) -> Manifest:
+    """The config map that holds the spec."""
+    head = metadata(plan, Component.TRAINING, "spec")
+    return manifest("v1", "ConfigMap", head, data={FILE: spec_text(plan.spec)})
+
+
+def spec_mount(plan: Plan) -> Mount:
+    """The spec as a file in a pod."""
+    source = {"configMap": {"name": object_name(plan, "spec")}}
+    return Mount("spec", DIRECTORY, source, read_only=True)

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""TensorBoard over the run's files, and the service that it is reached by."""
+
+from seatrial.rendering.commands import PYTHON
+from seatrial.rendering.environment import plain
+from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.names import Component, labels, metadata, object_name, selector
+from seatrial.rendering.pod import account_parts, identity_labels
+from seatrial.rendering.resources import small_resources
+from seatrial.rendering.scene import Scene
+from seatrial.rendering.security import container_security, pod_security, user_of
+from seatrial.rendering.volumes import scratch_mount, storage_mount
+
+PORT = 6006
+SUFFIX = "tensorboard"
+
+
+def tensorboard(scene: Scene) -> list[Manifest]:
+    """A deployment that only reads, and its service."""
+    plan = scene.plan
+    selected = selector(plan, Component.TENSORBOARD)
+    # It reads what the training pods wrote, so it is the same user.
+    mounts = [storage_mount(scene, read_only=True), scratch_mount()]
+    probe = {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 30, "timeoutSeconds": 10}
+    container: Manifest = {
+        "name": "tensorboard",
+        "image": scene.image.reference,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [
+            *(PYTHON, "-m", "tensorboard.main"),
+            f"--logdir={plan.checkpoint_location}/tensorboard",
+            *("--host=0.0.0.0", f"--port={PORT}", "--load_fast=false"),
+        ],
+        "env": plain({"HOME": scratch_mount().path}),
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "readinessProbe": probe,
+        "resources": small_resources("1", "4Gi"),
+        "securityContext": container_security(),
+        "volumeMounts": [mount.mount for mount in mounts],
+    }
+    annotations = scene.tier.pod_annotations if scene.tier else {}
+    template: Manifest = {
+        "metadata": {
+            "labels": labels(plan, Component.TENSORBOARD) | identity_labels(scene),
+            **({"annotations": dict(annotations)} if annotations else {}),
+        },
+        "spec": {
+            **account_parts(scene),
+            "enableServiceLinks": False,
+            "securityContext": pod_security(user_of(scene)),
+            "volumes": [mount.volume for mount in mounts],
+            "containers": [container],
+        },
+    }
+    deployment = manifest(
+        "apps/v1",
+        "Deployment",
+        metadata(plan, Component.TENSORBOARD, SUFFIX),
+        spec={
+            "replicas": 1,
+            # Two at a time would only load the files twice.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": selected},
+            "template": template,
+        },
+    )
+    return [deployment, service(scene)]
+
+
+def service(scene: Scene) -> Manifest:
+    """The service by which TensorBoard is reached inside the cluster, or through a forward."""
+    return manifest(
+        "v1",
+        "Service",
+        metadata(scene.plan, Component.TENSORBOARD, SUFFIX),
+        spec={
+            "selector": selector(scene.plan, Component.TENSORBOARD),
+            "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
+        },
+    )
+
+
+def address(scene: Scene) -> str:
+    """Where the service is, inside the cluster."""
+    name = object_name(scene.plan, SUFFIX)
+    return f"http://{name}.{scene.plan.spec.cluster.namespace}.svc:{PORT}"

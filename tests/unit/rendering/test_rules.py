@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be rendered is refused, with every reason at once and at its place."""
+
+import pytest
+
+from seatrial.client import load_plan
+from seatrial.errors import FindingsError
+from seatrial.findings import Severity
+from seatrial.planning.resolve import resolve
+from seatrial.recipes.shipped import recipe
+from seatrial.rendering.codes import RenderCode
+from seatrial.rendering.render import render
+from seatrial.rendering.secrets_in import secrets_in
+from tests.conftest import loaded, resolved
+from tests.unit.rendering.scenes import CATALOG, manifests
+
+GKE = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
+TRAINJOB = "cluster.operator=trainjob"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "field", "said"),
+    [
+        (
+            ("cluster.env={NCCL_PROTO: simple}",),
+            RenderCode.FORBIDDEN_VARIABLE,
+            "cluster.env.NCCL_PROTO",
+            "NCCL_PROTO does harm on efa",
+        ),
+        (
+            ("cluster.env={NCCL_SOCKET_IFNAME: eth0}",),
+            RenderCode.FORBIDDEN_VARIABLE,
+            "cluster.env.NCCL_SOCKET_IFNAME",
+            "NCCL_SOCKET_IFNAME=eth0 does harm",
+        ),
+        (
+            ("cluster.env={RDMAV_FORK_SAFE: '1'}",),
+            RenderCode.FORBIDDEN_VARIABLE,
+            "cluster.env.RDMAV_FORK_SAFE",
+            "rdma-core",
+        ),
+        (
+            ("cluster.env={MASTER_ADDR: host}",),
+            RenderCode.RESERVED_VARIABLE,
+            "cluster.env.MASTER_ADDR",
+            "set by the launcher",
+        ),
+        (
+            ("cluster.env={PET_NNODES: '2'}",),
+            RenderCode.RESERVED_VARIABLE,
+            "cluster.env.PET_NNODES",
+            "set by the launcher",
+        ),
+        (
+            ("cluster.profile=gke", "cluster.node_type=a3-megagpu-8g"),
+            RenderCode.DAEMON,
+            "cluster.fabric",
+            "tcpxo-daemon",
+        ),
+        (
+            (*GKE, "cluster.storage={tier: gcs-fuse}"),
+            RenderCode.VOLUME,
+            "cluster.storage.tier",
+            "makes no volumes",
+        ),
+        (
+            ("cluster.storage={volume: {handle: fs-1, attributes: {dnsname: d}}}",),
+            RenderCode.VOLUME,
+            "cluster.storage.volume",
+            "dnsname, mountname",
+        ),
+        (
+            ("checkpoints={location: /scratch/here, every_steps: 100}",),
+            RenderCode.LOCATION,
+            "checkpoints.location",
+            "ends with the pod",
+        ),
+        (
+            ("checkpoints={location: /database, every_steps: 100}",),
+            RenderCode.LOCATION,
+            "checkpoints.location",
+            "not on the volume",
+        ),
+        (
+            ("cluster.image=worker-megatron-efa",),
+            RenderCode.IMAGE,
+            "cluster.image",
+            "cannot be pulled yet",
+        ),
+        (
+            ("cluster.identity=me@example.com",),
+            RenderCode.IDENTITY,
+            "cluster.identity",
+            "not an identity of this cloud",
+        ),
+        (
+            ("cluster.secrets=[{secret: s, mount: /data}]",),
+            RenderCode.MOUNT,
+            "cluster.secrets[0].mount",
+            "taken already, by storage",
+        ),
+        (
+            (TRAINJOB, "cluster.operator_version='1.9'"),
+            RenderCode.OPERATOR_VERSION,
+            "cluster.operator_version",
+            "2.0, 2.1, 2.2, 2.3",
+        ),
+        (
+            ("cluster.operator_version='2.1'",),
+            RenderCode.OPERATOR_VERSION,
+            "cluster.operator_version",
+            "1.8, 1.9",
+        ),
+        (
+            (TRAINJOB, "cluster.operator_version='2.0'", "cluster.gang=volcano"),
+            RenderCode.OPERATOR,
+            "cluster.gang",
+            "Trainer 2.0 has no Volcano",
+        ),
+        (
+            (
+                *("cluster.profile=hyperpod-eks", "cluster.node_type=ml.p4d.24xlarge"),
+                *("cluster.operator=hyperpod-pytorchjob", "cluster.gang=volcano"),
+            ),
+            RenderCode.OPERATOR,
+            "cluster.gang",
+            "Kueue starts pods together",
+        ),
+    ],
+)
+def test_a_rule_refuses_at_its_field(
+    overrides: tuple[str, ...], code: RenderCode, field: str, said: str
+) -> None:
+    spec = loaded(*overrides)
+    with pytest.raises(FindingsError) as caught:
+        render(resolve(spec, CATALOG), CATALOG, place=spec.where)
+    (finding,) = [f for f in caught.value.findings if f.severity is Severity.ERROR]
+    assert finding.code == code
+    assert finding.where.field == field
+    assert said in finding.rule
+    assert finding.fix
+
+
+@pytest.mark.parametrize("name", ["aks-mpt-125m", "aks-mpt-30b"])
+def test_a_run_of_llm_foundry_is_refused_with_a_finding(name: str) -> None:
+    spec, plan = load_plan(recipe(name).path, (), CATALOG)
+    with pytest.raises(FindingsError) as caught:
+        render(plan, CATALOG, place=spec.where)
+    (finding,) = caught.value.findings
+    assert finding.code == RenderCode.ENGINE
+    assert finding.where.line
+
+
+def test_a_run_on_this_host_has_no_manifests() -> None:
+    plan = load_plan(recipe("gpt2-large-ablation").path, (), CATALOG)[1]
+    with pytest.raises(FindingsError) as caught:
+        render(plan, CATALOG)
+    assert [finding.code for finding in caught.value.findings] == [RenderCode.OPERATOR]
+
+
+def test_all_reasons_come_at_once() -> None:
+    with pytest.raises(FindingsError) as caught:
+        manifests("cluster.env={NCCL_ALGO: Ring, RANK: '1'}", "cluster.identity=x")
+    errors = [f.code for f in caught.value.findings if f.severity is Severity.ERROR]
+    assert errors == [
+        RenderCode.FORBIDDEN_VARIABLE,
+        RenderCode.RESERVED_VARIABLE,
+        RenderCode.IDENTITY,
+    ]
+
+
+def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
+    (finding,) = render(resolved(), CATALOG).findings
+    assert finding.code == RenderCode.IMAGE
+    assert finding.severity is Severity.WARNING
+    assert "EFA installer" in finding.rule
+    assert render(resolved("cluster.fabric=none"), CATALOG).findings == ()
+    assert render(resolved("cluster.image=a/b:1"), CATALOG).findings == ()
+
+
+def test_something_that_looks_like_a_secret_is_found_wherever_it_stands() -> None:
+    token = "hf_" + "a" * 30
+    made = {
+        "kind": "ConfigMap",
+        "metadata": {"name": "x", "annotations": {"note": f"use {token}"}},
+        "data": [{"deep": (f"--token={token}",)}],
+        token: "a key too",
+    }
+    found = secrets_in([made])
+    assert found == [
+        "ConfigMap/x metadata.annotations.note",
+        "ConfigMap/x data[0].deep[0]",
+        "ConfigMap/x (not shown)",
+    ]
+
+
+def test_a_key_of_hexadecimal_digits_is_told_from_a_commit_by_its_name() -> None:
+    digits = "0123456789abcdef" * 2 + "01234567"
+    entry = {"name": "WANDB_API_KEY", "value": digits}
+    other = {"name": "SEATRIAL_TOKENIZER_REVISION", "value": digits}
+    made = {"kind": "Pod", "metadata": {"name": "x"}, "env": [entry, other]}
+    assert secrets_in([made]) == ["Pod/x env[0].value"]
