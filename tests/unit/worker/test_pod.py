@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A process in a pod ends with a code that tells whether the run is finished."""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from seatrial.worker import pod
+
+
+def trained(
+    monkeypatch: pytest.MonkeyPatch, train: Callable[[], None], words: tuple[str, ...] = ()
+) -> None:
+    """Run the process with something else in the engine's place, which needs torch."""
+    stand_in = ModuleType("seatrial.worker.run")
+    stand_in.main = train  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "seatrial.worker.run", stand_in)
+    monkeypatch.setattr(sys, "argv", ["pod", *words])
+    pod.main()
+
+
+def ending(code: int | None) -> Callable[[], None]:
+    def train() -> None:
+        sys.exit(code)
+
+    return train
+
+
+def test_a_finished_run_is_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[bool] = []
+    trained(monkeypatch, lambda: done.append(True))
+    assert done == [True]
+
+
+@pytest.mark.parametrize("code", [0, None])
+def test_an_early_end_after_a_save_is_none(
+    monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        trained(monkeypatch, ending(code))
+    assert caught.value.code == pod.UNFINISHED
+
+
+@pytest.mark.parametrize("code", [1, 16, 17])
+def test_the_engines_own_codes_stay(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    with pytest.raises(SystemExit) as caught:
+        trained(monkeypatch, ending(code))
+    assert caught.value.code == code
+
+
+def test_an_end_that_was_asked_for_is_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit) as caught:
+        trained(monkeypatch, ending(0), ("--exit-interval", "10"))
+    assert caught.value.code == 0

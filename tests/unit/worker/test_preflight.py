@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A node is looked at before training: each fault is a finding, and is left to be read."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.worker import preflight
+from seatrial.worker.preflight import (
+    Company,
+    Expected,
+    PreflightCode,
+    finding,
+    look,
+    main,
+    meet,
+    read_findings,
+)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Expected:
+    """A node that has what is expected of it."""
+    for number in range(4):
+        (tmp_path / f"nvidia{number}").touch()
+        (tmp_path / f"uverbs{number}").touch()
+    (tmp_path / "nvidiactl").touch()
+    monkeypatch.setattr(preflight, "GPU_GLOB", f"{tmp_path}/nvidia[0-9]*")
+    monkeypatch.setattr(preflight, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
+    monkeypatch.setenv("NODE_NAME", "ip-1")
+    return Expected(
+        gpus=4,
+        devices=f"{tmp_path}/uverbs*",
+        device_count=4,
+        shared_memory_gib=0,
+        mount=str(tmp_path),
+        directory=f"{tmp_path}/run",
+        free_bytes=1,
+    )
+
+
+def test_a_good_node_is_passed_and_left_as_it_was(node: Expected) -> None:
+    assert look(node) == []
+    assert list(Path(node.directory).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"gpus": 8}, PreflightCode.GPUS, "4 of 8 GPUs"),
+        ({"device_count": 5}, PreflightCode.DEVICES, "4 of 5 devices"),
+        ({"shared_memory_gib": 1 << 40}, PreflightCode.SHARED_MEMORY, "the plan counts on"),
+        ({"mount": "/elsewhere"}, PreflightCode.MOUNT, "nothing is mounted at /elsewhere"),
+        ({"directory": "/proc/nowhere"}, PreflightCode.MOUNT, "cannot be written"),
+        ({"free_bytes": 1 << 62}, PreflightCode.ROOM, "a checkpoint takes"),
+    ],
+)
+def test_a_fault_is_a_finding_that_names_the_node(
+    node: Expected, change: dict[str, object], code: PreflightCode, said: str
+) -> None:
+    (found,) = look(replace(node, **change))  # type: ignore[arg-type]
+    assert found.code == code
+    assert found.where.field == "ip-1"
+    assert said in found.rule
+    assert found.fix
+
+
+def words(node: Expected) -> list[str]:
+    """The command line of a look, as pods have it."""
+    return [
+        f"--gpus={node.gpus}",
+        f"--devices={node.devices}",
+        f"--device-count={node.device_count}",
+        f"--mount={node.mount}",
+        f"--directory={node.directory}",
+    ]
+
+
+def test_the_findings_are_left_where_kubernetes_reads_them(
+    node: Expected, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last_words = tmp_path / "termination-log"
+    last_words.touch()
+    assert main(words(replace(node, gpus=8)), last_words) == 1
+    (left,) = json.loads(last_words.read_text())
+    assert left["code"] == "ST-PREFLIGHT-001"
+    assert left["where"]["field"] == "ip-1"
+    assert "ST-PREFLIGHT-001 ip-1: 4 of 8 GPUs" in capsys.readouterr().err
+    last_words.write_text("")
+    assert main(words(node), last_words) == 0
+    assert last_words.read_text() == ""
+
+
+def test_more_than_kubernetes_keeps_is_cut_between_findings(
+    node: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [finding(PreflightCode.SUM, "x" * 1000, "fix", number) for number in range(9)]
+    monkeypatch.setattr(preflight, "look", lambda expected: many)
+    last_words = tmp_path / "termination-log"
+    last_words.touch()
+    assert main(words(node), last_words) == 1
+    text = last_words.read_text()
+    assert len(text) <= 4096
+    assert 1 <= len(json.loads(text)) < 9
+
+
+def test_a_node_meets_the_others_only_when_it_is_well(
+    node: Expected, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    met: list[Company] = []
+
+    def meeting(company: Company, directory: str) -> list[object]:
+        met.append(company)
+        return []
+
+    monkeypatch.setattr(preflight, "meet", meeting)
+    address = ["--nodes=2", "--processes=4", "--node-rank=0", "--first-rank=1"]
+    address += ["--master-addr=slim-7b-meeting", "--master-port=29400"]
+    assert main([*words(replace(node, gpus=8)), *address], tmp_path / "none") == 1
+    assert met == []
+    assert main([*words(node), *address], tmp_path / "none") == 0
+    assert met == [Company(2, 4, 1, "slim-7b-meeting", 29400)]
+
+
+def test_findings_are_read_from_among_other_lines() -> None:
+    one = finding(PreflightCode.CLOCK, "the clock is off.", "Mend it.", 9.5)
+    line = json.dumps(one.to_dict())
+    text = f"NCCL INFO something\n[default0]:{line}\n{line}\n{{}}\n"
+    assert read_findings(text) == [one]
+
+
+def test_nodes_that_do_not_meet_are_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A program that fails stands in for torchrun, which this environment does not have.
+    failing = tmp_path / "python"
+    failing.write_text("#!/bin/sh\nexit 3\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(preflight.sys, "executable", str(failing))
+    (found,) = meet(Company(2, 8, 0, "slim-7b-meeting", 29400), "/data")
+    assert found.code == PreflightCode.TOGETHER
+    assert "slim-7b-meeting:29400" in found.rule
