@@ -41,28 +41,33 @@ def service_account(scene: Scene) -> Manifest:
     return manifest("v1", "ServiceAccount", account, automountServiceAccountToken=False)
 
 
+def launchable_operators() -> tuple[Operator, ...]:
+    """The operators whose jobs can be launched."""
+    return tuple(_OPERATOR_KINDS)
+
+
 def launcher_rules(operators: tuple[Operator, ...] = tuple(_OPERATOR_KINDS)) -> list[Manifest]:
     """What launching, following, stopping and deleting runs of these operators takes.
 
     No secrets, no pods/exec, no nodes, nothing outside the namespace. Pods are created only to
     read a run's volume.
     """
-    rules = [
-        _rule(group, kinds, OWN)
-        for operator in operators
-        for group, kinds in _OPERATOR_KINDS[operator]
-    ]
+    return [rule for each in operators for rule in operator_rules(each)] + common_rules()
+
+
+def operator_rules(operator: Operator) -> list[Manifest]:
+    """What the jobs of one operator take."""
+    return [_rule(group, kinds, OWN) for group, kinds in _OPERATOR_KINDS[operator]]
+
+
+def common_rules() -> list[Manifest]:
+    """What every run takes, whoever starts its processes."""
     return [
-        *rules,
         _rule("batch", ["jobs"], OWN),
         _rule("ray.io", ["rayjobs"], OWN),
         _rule("apps", ["deployments"], OWN),
         _rule("networking.k8s.io", ["networkpolicies"], OWN),
-        _rule(
-            "",
-            ["configmaps", "services", "persistentvolumeclaims", "serviceaccounts"],
-            OWN,
-        ),
+        _rule("", ["configmaps", "services", "persistentvolumeclaims", "serviceaccounts"], OWN),
         _rule("", ["pods"], [*READ, "create", "delete"]),
         _rule("", ["pods/log"], ["get"]),
         _rule("", ["pods/portforward"], ["create"]),

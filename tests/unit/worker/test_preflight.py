@@ -4,6 +4,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def test_nodes_that_do_not_meet_are_a_finding(
     failing = tmp_path / "python"
     failing.write_text("#!/bin/sh\nexit 3\n")
     failing.chmod(0o755)
-    monkeypatch.setattr(preflight.sys, "executable", str(failing))
+    monkeypatch.setattr(sys, "executable", str(failing))
     (found,) = meet(Company(2, 8, 0, "slim-7b-meeting", 29400), "/data")
     assert found.code == PreflightCode.TOGETHER
     assert "slim-7b-meeting:29400" in found.rule

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Write what the chart for administrators takes from the code: roles, storage classes, a lock.
+
+    python -m scripts.write_chart_files
+
+A test compares the files with what this would write.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.kinds import Kind
+from seatrial.rendering.access import (
+    common_rules,
+    launchable_operators,
+    observer_rules,
+    operator_rules,
+)
+from seatrial.rendering.manifest import without_empty
+
+ROOT = Path(__file__).parents[1]
+FILES = ROOT / "charts" / "seatrial" / "files"
+IN_BASE_IMAGE = re.compile(r"^(torch|triton|numpy|setuptools|nvidia-.*|cuda-.*)$")
+"""What NVIDIA's image brings, built for each other; another torch would break its kernels."""
+_NAME = re.compile(r"^([a-z0-9][a-z0-9._-]*)==")
+
+
+def chart_files() -> dict[str, str]:
+    """The files by name."""
+    rules = {
+        "operators": {str(each): operator_rules(each) for each in launchable_operators()},
+        "always": common_rules(),
+    }
+    return {
+        "launcher-rules.json": _json(rules),
+        "observer-rules.json": _json(observer_rules()),
+        "storage-classes.json": _json(_storage_classes()),
+        "worker.txt": _lock((ROOT / "requirements" / "worker.txt").read_text(encoding="utf-8")),
+    }
+
+
+def _storage_classes() -> dict[str, object]:
+    """Every tier whose driver makes volumes."""
+    catalog = Catalog()
+    tiers = {name: catalog.storage(name) for name in catalog.names(Kind.STORAGE)}
+    return {
+        name: without_empty(
+            {
+                "name": tier.storage_class,
+                "provisioner": tier.csi_driver,
+                "parameters": tier.storage_class_parameters,
+                "mountOptions": list(tier.mount_options),
+                "required": list(tier.required_parameters),
+            }
+        )
+        for name, tier in tiers.items()
+        if tier.csi_driver and tier.dynamic
+    }
+
+
+def _lock(text: str) -> str:
+    """The lock file without what the base image brings, and without its remarks."""
+    kept: list[str] = []
+    taken = False
+    for line in text.splitlines():
+        name = _NAME.match(line)
+        if name is not None:
+            taken = IN_BASE_IMAGE.match(name[1]) is None
+        if taken and line.strip() and not line.lstrip().startswith("#"):
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, indent=2) + "\n"
+
+
+def main() -> None:
+    """Write the files."""
+    FILES.mkdir(parents=True, exist_ok=True)
+    for name, text in chart_files().items():
+        (FILES / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
