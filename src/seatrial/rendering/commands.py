@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.flags import command_line, engine_arguments
 from seatrial.rendering.environment import SITE, literal
-from seatrial.rendering.resources import checkpoint_bytes, shared_memory_gib
+from seatrial.rendering.resources import saved_bytes, shared_memory_gib
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.volumes import LOCK
 
@@ -91,7 +91,7 @@ def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
         f"--shared-memory-gib={shared_memory_gib(scene)}",
         f"--mount={scene.plan.spec.cluster.storage.mount}",
         f"--directory={scene.home}",
-        f"--free-bytes={checkpoint_bytes(scene.plan)}",
+        f"--free-bytes={saved_bytes(scene.plan)}",
     ]
     if scene.fabric_devices:
         words += [f"--devices={scene.fabric.device_glob}", f"--device-count={scene.fabric_devices}"]

@@ -6,9 +6,10 @@ from math import ceil, floor
 
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.plan import Plan
+from seatrial.planning.saving.retention import kept_checkpoints, volume_bytes
+from seatrial.planning.saving.writing import checkpoint_bytes, file_system_bandwidth
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.scene import Scene
-from seatrial.spec.training import Precision
 
 GIB = 1 << 30
 TIB = 1 << 40
@@ -61,21 +62,9 @@ def small_resources(cpu: str, memory: str) -> Manifest:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
 
 
-def checkpoint_bytes(plan: Plan) -> int:
-    """One checkpoint: weights, their fp32 copies and both moments of Adam, 14 bytes a parameter.
-
-    In fp32 the weights are their own copies. Megatron's 175B comes to 2.2 TiB this way, as
-    Azure's guide states it (Azure/ai-infrastructure-on-azure, GPT3-175B).
-    """
-    single = plan.spec.training.precision is Precision.FP32
-    return plan.model.parameters * (12 if single else 14)
-
-
-def checkpoints_held(plan: Plan) -> int:
-    """Checkpoints that lie on the volume at a time: the kept ones, and the one being written."""
-    kept = plan.spec.checkpoints.keep_last
-    for_good = plan.spec.checkpoints.keep_every_steps
-    return kept + 1 + (plan.length.steps // for_good if for_good else 0)
+def saved_bytes(plan: Plan) -> int:
+    """One checkpoint."""
+    return checkpoint_bytes(plan.model.parameters, plan.spec.training.precision)
 
 
 def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
@@ -87,14 +76,15 @@ def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
     given = plan.spec.cluster.storage.capacity
     if given is not None:
         return given
+    saves = plan.spec.checkpoints
+    kept = kept_checkpoints(
+        plan.length.steps, plan.save_every_steps, saves.keep_last, saves.keep_every_steps
+    )
     token_bytes = 2 if plan.model.architecture.vocab_size <= 1 << 16 else 4
-    needed = checkpoint_bytes(plan) * checkpoints_held(plan) + plan.length.tokens * token_bytes
-    needed += needed // 5
-    least = ceil((tier.min_tib or 0) * TIB)
-    step = ceil((tier.step_tib or 0) * TIB) or 100 * GIB
-    if needed <= least:
-        return least
-    return least + ceil((needed - least) / step) * step
+    needed = saved_bytes(plan) * kept.total + plan.length.tokens * token_bytes
+    # Whole GiB, for any size goes where a tier has no steps.
+    needed = ceil(1.2 * needed / GIB) * GIB
+    return volume_bytes(needed, tier)
 
 
 def quantity(size: int) -> str:
@@ -106,14 +96,10 @@ def quantity(size: int) -> str:
 
 
 def grace_seconds(scene: Scene) -> int:
-    """The time that a pod has to save and end: a checkpoint through the tier, twice as long."""
-    if scene.tier is None or scene.tier.mb_s_per_tib is None:
-        # Of an existing claim nothing is known; Azure's smallest Lustre does 2 GB/s.
-        rate = 2e9
-    else:
-        size = capacity_bytes(scene.plan, scene.tier)
-        rate = max(1.0, size / TIB) * scene.tier.mb_s_per_tib * 1e6
-        if scene.tier.max_gb_s:
-            rate = min(rate, scene.tier.max_gb_s * 1e9)
-    seconds = ceil(2 * checkpoint_bytes(scene.plan) / rate) + 60
+    """The time that a pod has to save and end: a checkpoint to the tier, twice as long."""
+    plan, rate = scene.plan, None
+    if scene.tier is not None:
+        rate = file_system_bandwidth(scene.tier, capacity_bytes(plan, scene.tier))
+    # Of an existing claim nothing is known; Azure's smallest Lustre does 2 GB/s.
+    seconds = ceil(2 * saved_bytes(plan) / (rate or 2e9)) + 60
     return min(LONGEST_GRACE, max(SHORTEST_GRACE, seconds))

@@ -12,13 +12,7 @@ from seatrial.rendering.access import launcher_rules, observer_rules
 from seatrial.rendering.data_jobs import TaskList, indexed_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part
-from seatrial.rendering.resources import (
-    TIB,
-    capacity_bytes,
-    checkpoint_bytes,
-    checkpoints_held,
-    quantity,
-)
+from seatrial.rendering.resources import TIB, capacity_bytes, quantity, saved_bytes
 from seatrial.rendering.spec_config import spec_text
 from seatrial.rendering.storage import storage_class
 from seatrial.spec.cluster import Operator
@@ -39,7 +33,8 @@ def test_a_new_volume_is_claimed_of_its_tiers_class_and_large_enough() -> None:
     plan, tier = resolved(), CATALOG.storage("fsx-lustre-250")
     size = capacity_bytes(plan, tier)
     assert claim["spec"]["resources"]["requests"]["storage"] == quantity(size)
-    assert size >= checkpoint_bytes(plan) * checkpoints_held(plan)
+    # The newest three, and the one that is being written.
+    assert size >= 4 * saved_bytes(plan)
     # 1200 GiB, then steps of 2400.
     assert (size - 1200 * (1 << 30)) % (2400 * (1 << 30)) == 0
 
@@ -50,13 +45,17 @@ def test_a_given_capacity_is_asked_for() -> None:
 
 
 def test_checkpoints_that_are_kept_for_good_need_room_too() -> None:
-    kept = "checkpoints={every_steps: 100, keep_last: 2, keep_every_steps: 200}"
-    assert checkpoints_held(resolved(kept)) == 2 + 1 + 1000 // 200
+    tier = CATALOG.storage("fsx-lustre-250")
+    plain, kept = (
+        capacity_bytes(resolved(f"checkpoints={{every_steps: 10, keep_last: 2{more}}}"), tier)
+        for more in ("", ", keep_every_steps: 10")
+    )
+    assert kept > plain + 90 * saved_bytes(resolved())
 
 
 def test_the_checkpoint_of_175b_is_as_large_as_azures_guide_states() -> None:
     plan = resolved("model.preset=gpt3-175b", "cluster.nodes=64")
-    assert checkpoint_bytes(plan) / TIB == pytest.approx(2.22, abs=0.01)
+    assert saved_bytes(plan) / TIB == pytest.approx(2.22, abs=0.01)
 
 
 def test_an_existing_claim_is_mounted_and_nothing_is_made() -> None:
