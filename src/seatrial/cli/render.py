@@ -61,7 +61,7 @@ def command(
     if as_json:
         _say_as_json(made)
         return
-    say_findings(first.findings)
+    say_findings(_findings(made))
     if output is None:
         say(yaml_documents(first.manifests).rstrip("\n"))
         return
@@ -81,14 +81,16 @@ def _all_files(made: dict[Part, Rendering], plan: Plan) -> dict[str, str]:
     }
 
 
+def _findings(made: dict[Part, Rendering]) -> list[Finding]:
+    """What was found of all parts; each once."""
+    return list(dict.fromkeys(f for rendering in made.values() for f in rendering.findings))
+
+
 def _say_as_json(made: dict[Part, Rendering]) -> None:
-    findings: dict[Finding, None] = {}
-    for rendering in made.values():
-        findings |= dict.fromkeys(rendering.findings)
     say_json(
         {
             "manifests": {str(part): list(rendering.manifests) for part, rendering in made.items()},
-            "findings": [finding.to_dict() for finding in findings],
+            "findings": [finding.to_dict() for finding in _findings(made)],
         }
     )
 

@@ -15,7 +15,13 @@ from seatrial.rendering.codes import RenderCode
 from seatrial.rendering.hyperpod_job import hyperpod_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.pytorch_job import pytorch_job
-from seatrial.rendering.rules import Place, plan_findings, scene_findings, unnamed_place
+from seatrial.rendering.rules import (
+    Place,
+    class_findings,
+    plan_findings,
+    scene_findings,
+    unnamed_place,
+)
 from seatrial.rendering.scene import Scene, scene_of
 from seatrial.rendering.secrets_in import secrets_in
 from seatrial.rendering.spec_config import spec_config
@@ -63,6 +69,8 @@ def render(
     found += scene_findings(scene, place)
     if has_errors(found):
         raise FindingsError(found)
+    if part is Part.ADMIN:
+        found += class_findings(scene, place)
     manifests = {Part.RUN: run_manifests, Part.DATA: data_manifests, Part.ADMIN: admin_manifests}
     made = tuple(manifests[part](scene))
     _refuse_secrets(made, place)

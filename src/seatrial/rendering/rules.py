@@ -80,6 +80,19 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
     return inspection.findings
 
 
+def class_findings(scene: Scene, place: Place) -> list[Finding]:
+    """What a new storage class lacks; a class that exists already has it."""
+    inspection, storage = Inspection(place), scene.plan.spec.cluster.storage
+    if scene.tier is not None and storage.volume is None:
+        missing = [key for key in scene.tier.required_parameters if key not in storage.parameters]
+        if missing:
+            rule = f"the driver makes no volume without {', '.join(missing)} of this cluster."
+            fix = "Give them in cluster.storage.parameters before the class is applied."
+            where = "cluster.storage.parameters"
+            inspection.add(RenderCode.VOLUME, where, rule, fix, severity=Severity.WARNING)
+    return inspection.findings
+
+
 def _check_operator(scene: Scene, inspection: Inspection) -> None:
     cluster, operator = scene.plan.spec.cluster, scene.plan.machines.operator
     version = cluster.operator_version

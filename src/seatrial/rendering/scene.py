@@ -113,7 +113,7 @@ def image_of(name: str, catalog: Catalog) -> PodImage:
     try:
         found = catalog.image(name)
     except NotInCatalogError:
-        return PodImage(name)
+        return PodImage(name, floating=name.endswith(":latest"))
     repository = found.reference.rpartition(":")[0]
     return PodImage(
         f"{repository}@{found.digest}" if found.digest else found.reference,

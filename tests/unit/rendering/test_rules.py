@@ -10,7 +10,7 @@ from seatrial.findings import Severity
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.codes import RenderCode
-from seatrial.rendering.render import render
+from seatrial.rendering.render import Part, render
 from seatrial.rendering.secrets_in import secrets_in
 from tests.conftest import loaded, resolved
 from tests.unit.rendering.scenes import CATALOG, manifests
@@ -177,6 +177,23 @@ def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
     assert "EFA installer" in finding.rule
     assert render(resolved("cluster.fabric=none"), CATALOG).findings == ()
     assert render(resolved("cluster.image=a/b:1"), CATALOG).findings == ()
+
+
+def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
+    (finding,) = render(resolved("cluster.image=a/b:latest"), CATALOG).findings
+    assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
+    assert "digest" in finding.fix
+
+
+def test_a_class_that_lacks_what_only_the_cluster_knows_is_a_warning() -> None:
+    own = "cluster.image=a/b:1"
+    (finding,) = render(resolved(own), CATALOG, Part.ADMIN).findings
+    assert (finding.code, finding.severity) == (RenderCode.VOLUME, Severity.WARNING)
+    assert "subnetId, securityGroupIds" in finding.rule
+    # A run needs the claim alone; whether the class is there, the cluster knows.
+    assert render(resolved(own), CATALOG, Part.RUN).findings == ()
+    given = "cluster.storage={parameters: {subnetId: a, securityGroupIds: b}}"
+    assert render(resolved(own, given), CATALOG, Part.ADMIN).findings == ()
 
 
 def test_something_that_looks_like_a_secret_is_found_wherever_it_stands() -> None:
