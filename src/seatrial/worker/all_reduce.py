@@ -47,12 +47,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *sharing_findings(Path(given.directory)),
         *sum_findings(device, given.elements),
     ]
+    # Asked by all, for it is an exchange; said by those that have nothing of their own to say.
+    others = other_findings(device, len(found))
+    found = found or others
     for each in found:
         sys.stdout.write(json.dumps(each.to_dict()) + "\n")
     sys.stdout.flush()
     dist.barrier()
     dist.destroy_process_group()
     return 1 if found else 0
+
+
+def other_findings(device: torch.device, mine: int) -> list[Finding]:
+    """Whether others have findings: all nodes end alike, or torchrun would wait for the rest."""
+    faults = torch.tensor(mine, dtype=torch.int64, device=device)
+    dist.all_reduce(faults)
+    if int(faults) == mine:
+        return []
+    rule = "this node is well, and another is not."
+    return [finding(PreflightCode.TOGETHER, rule, "See what the pods of the others say.")]
 
 
 def clock_findings(device: torch.device, now: float | None = None) -> list[Finding]:

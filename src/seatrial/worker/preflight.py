@@ -47,7 +47,7 @@ class PreflightCode(StrEnum):
     ROOM = "ST-PREFLIGHT-005"
     """The volume has no room for a checkpoint."""
     TOGETHER = "ST-PREFLIGHT-006"
-    """The nodes do not reach each other."""
+    """The nodes do not reach each other, or another one has findings; no fault of this node."""
     CLOCK = "ST-PREFLIGHT-007"
     """A node's clock differs from the others'."""
     NOT_SHARED = "ST-PREFLIGHT-008"
