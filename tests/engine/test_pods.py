@@ -31,14 +31,15 @@ ENVIRONMENT = {
 def started(words: list[str], log: Path, **variables: str) -> subprocess.Popen[bytes]:
     """A process of the worker's environment, in a session of its own."""
     settings = {**os.environ, **ENVIRONMENT, **variables, "PYTHONPATH": python_path()}
-    return subprocess.Popen(
-        [worker_python(), *words],
-        env=settings,
-        stdin=subprocess.DEVNULL,
-        stdout=log.open("wb"),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            [worker_python(), *words],
+            env=settings,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def meeting(tmp_path: Path, directories: tuple[str, str], port: int) -> list[tuple[int, str]]:
