@@ -42,6 +42,7 @@ COMMANDS = {
     "plan": "Find the fastest layout that fits; show its memory, time, cost, and why.",
     "data": "Prepare, estimate, verify and inspect the data of a run.",
     "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
+    "render": "Write the Kubernetes manifests of a run, without a cluster.",
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
@@ -51,7 +52,7 @@ COMMANDS = {
 
 
 NOT_YET = (
-    *("check", "render", "launch", "watch", "diagnose", "checkpoints"),
+    *("check", "launch", "watch", "diagnose", "checkpoints"),
     *("status", "logs", "report", "explain", "doctor"),
 )
 """Commands of the journey that this version does not have; asking for one says so."""
