@@ -125,7 +125,9 @@ def _naive(content: bytes, domain: bool) -> list[str]:
 
 def _naive_rows(stored: bytes, domain: bool) -> tuple[list[str], int]:
     """The texts of a Parquet file all at once, as Python objects; and how many rows it has."""
-    rows = pq.read_table(io.BytesIO(stored)).to_pylist()
+    # Damage of a column that is not wanted is not seen.
+    columns = ["text", *(["meta"] if domain else [])]
+    rows = pq.read_table(io.BytesIO(stored), columns=columns).to_pylist()
     texts = []
     for row in rows:
         name = (row["meta"] or {}).get("d") if domain else ""
