@@ -28,6 +28,12 @@ from tests.unit.planning.search.asked import opened
 GOLDEN = Path(__file__).parents[2] / "golden" / "plan"
 
 
+@pytest.fixture(autouse=True)
+def unbroken_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are not broken, whatever width the tests themselves run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def printed(page: Page, capsys: pytest.CaptureFixture[str]) -> str:
     say_page(page)
     return capsys.readouterr().out
