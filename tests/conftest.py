@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from hypothesis import settings
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.planning.plan import Plan
@@ -35,6 +36,10 @@ SPEC = dedent(
     checkpoints: {every_steps: 100}
     """
 )
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("seatrial", deadline=None)
+settings.load_profile("seatrial")
 
 
 @pytest.fixture(autouse=True)
