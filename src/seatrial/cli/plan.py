@@ -26,7 +26,7 @@ from seatrial.cli.plan_sweep import (
 )
 from seatrial.client import load_checked, refuse_unsupported
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import ExitCode, FindingsError
+from seatrial.errors import ExitCode, FindingsError, UsageError
 from seatrial.findings import has_errors
 from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.inverse import limits_of
@@ -78,6 +78,11 @@ def command(
     """
     catalog, given = default_catalog(), overrides or []
     if what_if or compare:
+        if html is not None or limits or again:
+            raise UsageError(
+                "--html, --limits and --again are of one plan, and --what-if and --compare make "
+                "several. Give one kind at a time."
+            )
         _say_table(*_sweep([file, *(compare or ())], given, what_if or (), catalog), as_json)
         return
     page = _page(file, given, catalog, again=again)

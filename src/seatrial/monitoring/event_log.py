@@ -86,13 +86,14 @@ def _number(value: Any) -> Any:
 
 def read_events(path: Path) -> Iterator[Event]:
     """The events of a log, in order; half a line, of a process that was killed, is left out."""
-    with path.open() as lines:
+    # What is no text is no event either, as half a line is none.
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
                 values = json.loads(line)
                 kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
                 event = EventKind(kind)
-            except (ValueError, KeyError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError):
                 continue
             plain = {name: _number(value) for name, value in values.items()}
             yield Event(event, step, when, plain)

@@ -9,6 +9,7 @@ for other machines.
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -157,11 +158,17 @@ def calibrated(constants: Constants, calibration: Calibration) -> Constants:
 
 def write_calibration(calibration: Calibration, directory: Path) -> Path:
     """Keep a calibration in a run's directory; the path of the file."""
-    directory.mkdir(parents=True, exist_ok=True)
     target = directory / FILE
-    fresh = target.with_suffix(".json.new")
-    fresh.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
-    fresh.replace(target)
+    # Two calibrations at the same time do not write into one file; the last to end counts.
+    fresh = target.with_suffix(f".json.{os.getpid()}")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
+        fresh.replace(target)
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written: {error.strerror}. Make room for it beside the spec."
+        ) from error
     return target
 
 
@@ -171,10 +178,11 @@ def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibra
     if not target.exists():
         return None
     try:
+        # A directory of that name, or a file that may not be read, is no calibration either.
         content: dict[str, Any] = json.loads(target.read_text())
         found = Calibration(**content)
         sound = 1 / WIDEST <= found.scale <= WIDEST and found.steps >= FEWEST
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OSError):
         sound = False
     if not sound:
         raise UsageError(

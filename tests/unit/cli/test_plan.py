@@ -106,3 +106,10 @@ def test_overrides_are_not_kept(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", "cluster.nodes=4", cwd=open_file.parent)
     assert "not kept: overrides are for this call" in done.stdout
     assert not (open_file.parent / ".seatrial").exists()
+
+
+def test_an_option_of_one_plan_is_refused_for_several(open_file: Path) -> None:
+    words = ("--what-if", "cluster.nodes=2,4", "--html", "plan.html")
+    done = seatrial("plan", "open.yaml", *words, cwd=open_file.parent, code=2)
+    assert "Give one kind at a time" in done.stderr
+    assert not (open_file.parent / "plan.html").exists()

@@ -75,3 +75,23 @@ def test_a_log_without_steps_is_refused(tmp_path: Path) -> None:
         logged_steps(tmp_path / "empty.jsonl")
     with pytest.raises(UsageError, match="not a file"):
         logged_steps(tmp_path / "absent.jsonl")
+
+
+@pytest.mark.parametrize("content", [b"\x80\x81\n\xff", b"[1]\n", b"1\n", b""])
+def test_what_is_no_event_log_is_said(tmp_path: Path, content: bytes) -> None:
+    log = tmp_path / "events.jsonl"
+    log.write_bytes(content)
+    with pytest.raises(UsageError, match="Is it an event log"):
+        logged_steps(log)
+
+
+def test_a_place_that_cannot_hold_a_calibration_is_said(spec: Path) -> None:
+    (spec.parent / ".seatrial").write_text("a file")
+    with pytest.raises(UsageError, match="cannot be written"):
+        run(spec, "--seconds", "30,30,30")
+
+
+def test_a_directory_in_place_of_a_calibration_is_said(spec: Path) -> None:
+    (spec.parent / ".seatrial/open/calibration.json").mkdir(parents=True)
+    with pytest.raises(UsageError, match="not a calibration that Seatrial wrote"):
+        run(spec, "--seconds", "30,30,30")
