@@ -3,8 +3,8 @@
 """Whether the layout that is predicted to be fastest is fastest.
 
 A choice is a set of rows that share source, model, sequence length, accelerator, GPUs, global
-batch, precision, kernels and release, and differ only in layout, micro batch and recompute. How
-optimizer state is sharded is none of these: rows that differ in it are not one choice.
+batch, precision, kernels and release, and differ only in layout, what the optimizer shares out
+among it, micro batch and recompute.
 """
 
 from collections import defaultdict
@@ -59,8 +59,6 @@ def _shared(row: Row) -> Hashable:
         work.precision,
         row.kernel,
         row.release,
-        work.sharding,
-        work.shard_size,
     )
 
 
@@ -72,4 +70,6 @@ def _layout(row: Row) -> Hashable:
         work.micro_batch_size,
         work.recompute,
         work.sequence_parallel,
+        work.sharding,
+        work.shard_size,
     )
