@@ -21,8 +21,9 @@ compile() {
 
 mkdir -p requirements
 compile --output-file requirements/core.txt "$@"
-# The same versions in development as in a plain installation, and all of data preparation.
-compile --group dev --extra data --extra ray --constraint requirements/core.txt --output-file requirements/dev.txt "$@"
+# The same versions in development as in a plain installation, all of data preparation, and the
+# client of Kubernetes.
+compile --group dev --extra data --extra ray --extra cluster --constraint requirements/core.txt --output-file requirements/dev.txt "$@"
 # What a rehearsal's processes need: the engine, and nothing of development.
 compile --extra worker --constraint requirements/core.txt --output-file requirements/worker.txt "$@"
 
