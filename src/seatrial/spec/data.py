@@ -134,7 +134,9 @@ class DataSpec(SpecModel):
     mock: Flag | None = Field(default=None, validate_default=True)
     """True for the engine's own made-up data instead of sources; for tests of a layout."""
     tokenizer: str | None = Field(
-        default=None, pattern=r"^(hf://[^\s@]+(@[^\s@]+)?|[^\s:]*/[^\s:]+)$"
+        default=None,
+        # A bare word is no path: `gpt2` is the mistake of leaving out `hf://`.
+        pattern=r"^(hf://[^\s@]+(@[^\s@]+)?|[^\s:]*/[^\s:]+|[^\s:]+\.(json|model|tiktoken))$",
     )
     """`hf://NAME@REVISION`, or the path of a tokenizer file; the preset's own when absent."""
     split: Split = (98.0, 2.0, 0.0)

@@ -198,3 +198,13 @@ def test_the_words_of_other_yaml_versions_stay_text() -> None:
     text = GOOD + "description: 2024-01-01\n"
     assert loads(text, "run.yaml").spec.description == "2024-01-01"
     assert loads(GOOD + "description: no\n", "run.yaml").spec.description == "no"
+
+
+@pytest.mark.parametrize("value", ["tokenizer.json", "./tokenizer", "llama.model", "hf://gpt2"])
+def test_a_tokenizer_is_a_name_on_the_hub_or_a_file(value: str) -> None:
+    assert loads(GOOD.replace("hf://gpt2", value), "run.yaml").spec.data.tokenizer == value
+
+
+def test_a_bare_word_is_no_tokenizer() -> None:
+    with pytest.raises(FindingsError, match="hf://NAME"):
+        loads(GOOD.replace("hf://gpt2", "gpt2"), "run.yaml")

@@ -145,7 +145,7 @@ def _epochs(
 def _repeated(split: Split, source: str, times: float, tokens: int) -> Finding:
     many = split is Split.TRAINING and times > MANY_EPOCHS
     rule = (
-        f"the run reads the {_NAMES[split]} data of {source} {times:.1f} times ({tokens} tokens)."
+        f"the run reads the {_NAMES[split]} data of {source} {times:.1f} times ({tokens:,} tokens)."
     )
     fix = "Nothing needs doing where that is meant."
     if split is Split.TRAINING:
