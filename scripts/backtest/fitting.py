@@ -101,7 +101,7 @@ def _sizes(row: Row) -> Quantities:
 
 def predict(sizes: Quantities, rates: Rates) -> Array:
     """Seconds of a step of every row."""
-    each = pieces(sizes, rates)
+    each = pieces(sizes.layer, rates)
     return cast(Array, sum(part_times(sizes, each, rates).values()))
 
 

@@ -9,7 +9,7 @@ the fit with thousands of rows at once, so that what was fitted is what predicts
 from dataclasses import dataclass
 
 from seatrial.planning.timing.parts import TimePart
-from seatrial.planning.timing.quantities import Quantities, Work
+from seatrial.planning.timing.quantities import LayerQuantities, Pipeline, Quantities, Work
 from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.traffic import StageCount
 
@@ -47,14 +47,11 @@ class Pieces:
     """A layer with experts."""
     head: float
     """Logits and loss."""
-    transfer: float
-    """Transfers to and from the neighbours."""
 
     def stage(self, count: StageCount) -> float:
-        """A whole stage."""
+        """A whole stage, without transfers to and from its neighbours."""
         dense, moe, heads = count
-        layers = dense * self.dense.total + moe * self.moe.total
-        return layers + heads * self.head + self.transfer
+        return dense * self.dense.total + moe * self.moe.total + heads * self.head
 
 
 def longer(one: float, other: float) -> float:
@@ -70,7 +67,7 @@ def products(work: Work, peak: float, bandwidth: float, rates: Rates) -> float:
     return flops / (peak * rates.matrix) + 2 * moved / bandwidth
 
 
-def pieces(q: Quantities, rates: Rates) -> Pieces:
+def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
     """What a micro batch takes in each piece of a stage."""
     stream = q.bandwidth * rates.elementwise
     attention = q.attention_flops / (q.peak_bf16 * rates.attention) + q.score_bytes / stream
@@ -96,7 +93,6 @@ def pieces(q: Quantities, rates: Rates) -> Pieces:
         + q.traffic.exchange.network / rates.expert_network
     )
     exchange = exchange + q.traffic.exchange_count * rates.expert_latency
-    transfer = (q.traffic.transfer.link + q.traffic.transfer.network) / rates.transfer
     return Pieces(
         dense=_layer(rates.layer, dense, attention, tensor, context, 0.0, host, latency),
         moe=_layer(
@@ -111,9 +107,14 @@ def pieces(q: Quantities, rates: Rates) -> Pieces:
         ),
         head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates)
         + q.head_bytes / (q.bandwidth * rates.loss),
-        transfer=(transfer + q.traffic.transfer_count * rates.transfer_latency)
-        * (1 - rates.transfer_overlap * q.traffic.interleaved),
     )
+
+
+def transfer_time(q: Pipeline, rates: Rates) -> float:
+    """Seconds of a micro batch's transfers to and from the neighbours of a stage."""
+    moved = (q.transfer.link + q.transfer.network) / rates.transfer
+    shown = 1 - rates.transfer_overlap * q.interleaved
+    return (moved + q.transfer_count * rates.transfer_latency) * shown
 
 
 def _layer(
@@ -161,9 +162,10 @@ def slowest(q: Quantities, each: Pieces) -> StageCount:
 def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, float]:
     """Seconds of every part of a step."""
     dense, moe, heads = count = slowest(q, each)
-    stage = each.stage(count)
+    transfer = transfer_time(q.pipeline, rates)
+    stage = each.stage(count) + transfer
     batches = q.pipeline.micro_batches
-    whole = each.stage(q.pipeline.whole) + (q.pipeline.pp_size - 1) * each.transfer
+    whole = each.stage(q.pipeline.whole) + q.pipeline.pp_size * transfer
     network = rates.data_network / (1 + q.nodes / rates.data_nodes)
     gathered = q.gathered.link / rates.data_link + q.gathered.network / network
     reduced = q.gradients.link / rates.data_link + q.gradients.network / network
@@ -177,9 +179,9 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
         TimePart.TENSOR_PARALLEL: batches * (dense * each.dense.tensor + moe * each.moe.tensor),
         TimePart.CONTEXT_PARALLEL: batches * (dense * each.dense.context + moe * each.moe.context),
         TimePart.EXPERT_PARALLEL: batches * (moe * each.moe.expert),
-        TimePart.PIPELINE_TRANSFER: batches * each.transfer,
+        TimePart.PIPELINE_TRANSFER: batches * transfer,
         TimePart.BUBBLE: (whole - stage) / q.pipeline.vp_size,
         TimePart.DATA_PARALLEL: batches * (longer(stage, gathered) - stage) + exposed,
-        TimePart.OPTIMIZER: q.optimizer_bytes / (q.bandwidth * rates.optimizer),
+        TimePart.OPTIMIZER: q.optimizer_bytes / (q.layer.bandwidth * rates.optimizer),
         TimePart.OTHER: rates.step,
     }

@@ -57,7 +57,7 @@ class Work:
 
 @dataclass(slots=True)
 class LayerTraffic:
-    """What a layer, or a stage, and its neighbours exchange for one micro batch, all passes."""
+    """What a layer and its neighbours exchange for one micro batch, all passes."""
 
     tensor: Route
     """Collectives inside a layer."""
@@ -71,12 +71,6 @@ class LayerTraffic:
     """Tokens on their way to experts and back."""
     exchange_count: float
     """How many exchanges they are."""
-    transfer: Route
-    """Activations to the next stage and gradients to the previous, all chunks of a stage."""
-    transfer_count: float
-    """How many they are."""
-    interleaved: float
-    """1 where stages have several chunks, so that transfers go on behind compute; else 0."""
 
 
 @dataclass(slots=True)
@@ -97,11 +91,21 @@ class Pipeline:
     """Chunks of a stage."""
     micro_batches: float
     """Micro batches of a step."""
+    transfer: Route
+    """Activations to the next stage and gradients to the previous, all chunks of a stage."""
+    transfer_count: float
+    """How many they are."""
+    interleaved: float
+    """1 where stages have several chunks, so that transfers go on behind compute; else 0."""
 
 
 @dataclass(slots=True)
-class Quantities:
-    """What one step has to compute and to move; per layer and micro batch unless it says else."""
+class LayerQuantities:
+    """What one layer has to compute and to move for one micro batch.
+
+    It does not depend on stages and model copies, so that layouts which differ only in those share
+    it.
+    """
 
     peak: float
     """FLOP/s of matrix products."""
@@ -134,7 +138,18 @@ class Quantities:
     local_experts: float
     """Experts of a layer that a rank holds."""
     traffic: LayerTraffic
-    """What layers and stages exchange."""
+    """What layers exchange."""
+    model_flops: StageCount
+    """Products of a dense layer, of one with experts and of the logits that the model needs: one
+    forward pass, attention causal."""
+
+
+@dataclass(slots=True)
+class Quantities:
+    """What one step has to compute and to move."""
+
+    layer: LayerQuantities
+    """For one layer and micro batch."""
     pipeline: Pipeline
     """How layers and micro batches go through the stages."""
     gathered: Route
@@ -151,28 +166,26 @@ class Quantities:
     """Products of a step over all GPUs, without recompute, attention causal."""
 
 
-def quantities(workload: Workload, counts: list[StageCount] | None = None) -> Quantities:
-    """What a step of the workload has to compute and to move; `counts` where they are known."""
+def quantities(workload: Workload) -> Quantities:
+    """What a step of the workload has to compute and to move."""
+    return step_quantities(workload, layer_quantities(workload), stage_counts(workload))
+
+
+def layer_quantities(workload: Workload) -> LayerQuantities:
+    """What one layer has to compute and to move for one micro batch."""
     model, layout, hardware = workload.model, workload.layout, workload.hardware
     tp, hidden, sequence = layout.tp_size, model.hidden_size, workload.sequence_length
-    place = Placement(layout, hardware)
     tokens = workload.micro_batch_size * sequence / layout.cp_size
     products = layer_products(workload, tokens)
     attention, dense = products.attention, products.dense
     shared, experts = products.shared, products.experts
-    counts = counts or stage_counts(workload)
-    pipeline = _pipeline(workload, counts)
-    own = rank_parameters(workload, counts)
     square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share
     attention_flops, score_bytes = _attention(workload, square, tokens)
     vocab = workload.padded_vocab_size / tp
     logits = 2.0 * tokens * hidden * vocab
-    forward = pipeline.whole[0] * (attention.flops + dense.flops + square / 2) + logits
-    forward += pipeline.whole[1] * (attention.flops + shared.flops + experts.flops + square / 2)
     elementwise, moe_bytes = _elementwise(workload, tokens)
-    copies = per_step(workload, place, own)
-    ranks = layout.world_size
-    return Quantities(
+    sorted_width = model.moe.top_k * hidden if model.moe else 0
+    return LayerQuantities(
         peak=hardware.peak_flops,
         peak_bf16=hardware.peak_flops_bf16,
         bandwidth=hardware.memory_bandwidth,
@@ -186,13 +199,32 @@ def quantities(workload: Workload, counts: list[StageCount] | None = None) -> Qu
         score_bytes=score_bytes,
         elementwise_bytes=elementwise,
         moe_bytes=moe_bytes,
-        routed_bytes=ROUTING_TOUCHES
-        * HALF
-        * tokens
-        / tp
-        * (model.moe.top_k * hidden if model.moe else 0),
+        routed_bytes=ROUTING_TOUCHES * HALF * tokens / tp * sorted_width,
         local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
-        traffic=_layer_traffic(workload, place, tokens),
+        traffic=_layer_traffic(workload, tokens),
+        model_flops=(
+            attention.flops + dense.flops + square / 2,
+            attention.flops + shared.flops + experts.flops + square / 2,
+            logits,
+        ),
+    )
+
+
+def step_quantities(
+    workload: Workload, layer: LayerQuantities, counts: list[StageCount]
+) -> Quantities:
+    """What a step has to compute and to move, from what its layers and its stages do."""
+    layout = workload.layout
+    place = Placement(layout, workload.hardware)
+    pipeline = _pipeline(workload, place, counts)
+    own = rank_parameters(workload, counts)
+    copies = per_step(workload, place, own)
+    dense, moe, head = pipeline.whole
+    forward = layer.model_flops[2] * head
+    forward += dense * layer.model_flops[0] + moe * layer.model_flops[1]
+    ranks = layout.world_size
+    return Quantities(
+        layer=layer,
         pipeline=pipeline,
         gathered=per_micro_batch(workload, place, own),
         gradients=copies.gradients,
@@ -213,18 +245,16 @@ def _together(one: Products, other: Products) -> Work:
     )
 
 
-def _layer_traffic(workload: Workload, place: Placement, tokens: float) -> LayerTraffic:
-    """What layers and stages exchange for one micro batch."""
+def _layer_traffic(workload: Workload, tokens: float) -> LayerTraffic:
+    """What layers exchange for one micro batch."""
     model, layout = workload.model, workload.layout
+    place = Placement(layout, workload.hardware)
     tp, moe = layout.tp_size, model.moe
     collectives = (6.0 if workload.recompute is Recompute.FULL else 4.0) if tp > 1 else 0.0
     ring = 2.0 * (tp - 1) / tp * tokens * model.hidden_size * HALF
     keys = 2.0 * HALF * tokens * model.kv_heads * model.head_dim / tp
-    hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
     exchanges = 4.0 if moe is not None and layout.ep_size > 1 else 0.0
     routed = tokens / tp * (moe.top_k if moe is not None else 0) * model.hidden_size * HALF
-    passed = tokens / tp * model.hidden_size * HALF
-    stride = tp * layout.cp_size * layout.dp_size
     return LayerTraffic(
         tensor=place.ring(ring * collectives, tp, 1),
         tensor_count=collectives * (tp - 1),
@@ -232,24 +262,29 @@ def _layer_traffic(workload: Workload, place: Placement, tokens: float) -> Layer
         context=place.ring(3.0 * (layout.cp_size - 1) * keys, layout.cp_size, tp),
         exchange=place.exchange(exchanges * routed, layout.ep_size, layout.etp_size),
         exchange_count=exchanges,
-        transfer=place.neighbour(hops * passed, stride, layout.pp_size),
-        transfer_count=hops,
-        interleaved=1.0 if layout.vp_size > 1 else 0.0,
     )
 
 
-def _pipeline(workload: Workload, counts: list[StageCount]) -> Pipeline:
+def _pipeline(workload: Workload, place: Placement, counts: list[StageCount]) -> Pipeline:
     """How layers and micro batches go through the stages."""
+    layout = workload.layout
     # A layer with experts takes about as long as two others: which stage is fullest.
     between = max(counts[1:-1], default=counts[0], key=lambda count: count[0] + 2 * count[1])
+    hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
+    tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
+    passed = tokens / layout.tp_size * workload.model.hidden_size * HALF
+    stride = layout.tp_size * layout.cp_size * layout.dp_size
     return Pipeline(
         first=counts[0],
         middle=between,
         last=counts[-1],
         whole=(sum(count[0] for count in counts), sum(count[1] for count in counts), 1.0),
-        pp_size=workload.layout.pp_size,
-        vp_size=workload.layout.vp_size,
+        pp_size=layout.pp_size,
+        vp_size=layout.vp_size,
         micro_batches=workload.micro_batches,
+        transfer=place.neighbour(hops * passed, stride, layout.pp_size),
+        transfer_count=hops,
+        interleaved=1.0 if layout.vp_size > 1 else 0.0,
     )
 
 

@@ -3,24 +3,28 @@
 """How long an optimizer step takes, part by part."""
 
 from seatrial.planning.timing.constants import Constants
-from seatrial.planning.timing.formula import part_times, pieces
+from seatrial.planning.timing.formula import part_times, transfer_time
+from seatrial.planning.timing.layer_times import known_counts, layer_times
 from seatrial.planning.timing.parts import StepTime
-from seatrial.planning.timing.quantities import quantities
-from seatrial.planning.timing.traffic import stage_counts
+from seatrial.planning.timing.quantities import step_quantities
 from seatrial.planning.workload import Workload
 
 
 def step_time(workload: Workload, constants: Constants) -> StepTime:
     """The predicted time of one optimizer step of the workload."""
-    counts = stage_counts(workload)
-    sizes, rates = quantities(workload, counts), constants.rates_for(workload)
-    each = pieces(sizes, rates)
-    scale = constants.scale
-    parts = {part: scale * seconds for part, seconds in part_times(sizes, each, rates).items()}
-    stages = tuple(scale * each.stage(count) for count in counts)
+    rates, scale = constants.rates_for(workload), constants.scale
+    known = layer_times(workload, rates)
+    counts = known_counts(workload)
+    sizes = step_quantities(workload, known.layer, counts)
+    parts = part_times(sizes, known.times, rates)
+    if scale != 1.0:
+        parts = {part: scale * seconds for part, seconds in parts.items()}
+    transfer = transfer_time(sizes.pipeline, rates)
+    # Most stages are alike.
+    each = {count: scale * (known.times.stage(count) + transfer) for count in set(counts)}
     return StepTime(
         parts=parts,
-        stages=stages,
+        stages=tuple(each[count] for count in counts),
         model_flops=sizes.model_flops,
         gpus=workload.layout.world_size,
         error=constants.error_for(workload),

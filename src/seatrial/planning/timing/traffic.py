@@ -62,7 +62,13 @@ def rank_parameters(workload: Workload, counts: list[StageCount]) -> RankParamet
     words = workload.padded_vocab_size * hidden
     most_dense = most_expert = 0.0
     final = len(counts) - 1
-    for index, (dense, experts, _) in enumerate(counts):
+    before: StageCount | None = None
+    for index, count in enumerate(counts):
+        if count == before and index < final:
+            continue
+        # The first stage also has the embedding: one like it is still to be looked at.
+        before = count if index else None
+        dense, experts, _ = count
         own = dense * (attention + feed) + experts * (attention + shared)
         if index == 0:
             own += words
