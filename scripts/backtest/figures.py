@@ -3,18 +3,28 @@
 """What the back-test of the step time found: every prediction, kept to be read and compared."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from statistics import median
+from typing import Any
 
+from scripts.backtest import ampere
 from scripts.backtest.cross_validation import (
-    UnseenSource,
+    Prediction,
     held_out_rows,
     held_out_sizes,
-    unseen_sources,
+    without_twins,
 )
-from scripts.backtest.groups import GROUPS, Group
+from scripts.backtest.extrapolation import Extrapolation, extrapolations
+from scripts.backtest.groups import GROUPS, Group, fit_pool
 from scripts.backtest.record_split import DATA
+from scripts.backtest.unseen import (
+    Unseen,
+    UnseenSource,
+    alone,
+    family,
+    large_sources,
+    unseen,
+)
 
 FILE = DATA / "figures.json"
 """Relative errors of held-out predictions, by the number of the row."""
@@ -33,39 +43,54 @@ class Figures:
     """The same without factors by shape of a layer, of the sources that have such."""
     table_5: Mapping[str, float]
     """The points of table 5, each held out alone."""
-    sources: tuple[UnseenSource, ...]
-    """Whole sources held out."""
-
-    @property
-    def unseen(self) -> float:
-        """Median over sources of the median error on a source that was never seen."""
-        return median(source.median for source in self.sources)
-
-    @property
-    def calibrated(self) -> float:
-        """The same after a calibration."""
-        return median(s.calibrated for s in self.sources if s.calibrated is not None)
+    twins: Mapping[str, float]
+    """Rows of folds that have a twin in the fit, predicted without the twin."""
+    by_source: Unseen
+    """Every source held out alone."""
+    by_family: Unseen
+    """Every source held out with its family."""
+    ampere: Unseen
+    """The sources on which the constants for A100 are measured, held out with their families."""
+    extrapolations: tuple[Extrapolation, ...]
+    """The larger runs of groups, predicted by their smaller ones."""
 
 
 def measure() -> Figures:
     """Run the back-test."""
     plain = [Group(g.stack, g.rows) for g in GROUPS if "layer" in g.keys]
     table_5 = next(group for group in GROUPS if group.stack == TABLE_5)
+    large = large_sources()
     return Figures(
-        errors={found.row.id: round(found.error, DIGITS) for found in held_out_sizes()},
-        shapeless={found.row.id: round(found.error, DIGITS) for found in held_out_sizes(plain)},
-        table_5={found.row.id: round(found.error, DIGITS) for found in held_out_rows(table_5)},
-        sources=tuple(unseen_sources()),
+        errors=_by_row(held_out_sizes()),
+        shapeless=_by_row(held_out_sizes(plain)),
+        table_5=_by_row(held_out_rows(table_5)),
+        twins=_by_row(without_twins()),
+        by_source=unseen(large, alone, fit_pool),
+        by_family=unseen(large, family, fit_pool),
+        ampere=unseen(ampere.SOURCES, family, fit_pool),
+        extrapolations=tuple(extrapolations()),
     )
 
 
+def _by_row(found: Iterable[Prediction]) -> dict[str, float]:
+    """Errors by the number of the row."""
+    return {item.row.id: round(item.error, DIGITS) for item in found}
+
+
 def write_figures(figures: Figures) -> None:
-    """Keep the figures, a line a source or a thousand characters."""
+    """Keep the figures, a value a line, so that a change shows which moved."""
     FILE.write_text(json.dumps(asdict(figures), indent=0) + "\n")
 
 
 def read_figures() -> Figures:
     """The figures that were kept."""
     content = json.loads(FILE.read_text())
-    sources = tuple(UnseenSource(**source) for source in content.pop("sources"))
-    return Figures(**content, sources=sources)
+    for name in ("by_source", "by_family", "ampere"):
+        content[name] = _read_unseen(content[name])
+    content["extrapolations"] = tuple(Extrapolation(**i) for i in content["extrapolations"])
+    return Figures(**content)
+
+
+def _read_unseen(content: dict[str, Any]) -> Unseen:
+    """What was kept of sources that were held out."""
+    return Unseen(**content | {"sources": tuple(UnseenSource(**s) for s in content["sources"])})

@@ -10,18 +10,22 @@ are read from `data/figures.json`, which `python -m scripts.backtest.report` wri
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
 
+from scripts.backtest import ampere
+from scripts.backtest.extrapolation import widening
 from scripts.backtest.figures import Figures, read_figures
-from scripts.backtest.fitting import Fitted
-from scripts.backtest.groups import GROUPS, Group, fit_group, start_of
+from scripts.backtest.groups import GROUPS, Group, fit_group, generation_of, start_of
 from scripts.backtest.rows import Row, timed_rows
+from scripts.backtest.unseen import NINE_OF_TEN
 from seatrial.planning.timing.constants import DATA
 from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.reach import Reach, reach_of
+from seatrial.spec.training import Precision
 
-VERSION = "2026.11"
+VERSION = "2026.11.1"
 HEAD = f"""\
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
@@ -29,29 +33,60 @@ HEAD = f"""\
 # Constants of the step time, per accelerator, precision and stack (planning/timing/rates.py says
 # what each means). Written by scripts/backtest/fit_step_time.py from the published runs in
 # scripts/backtest/data; do not edit. `error` is the median relative error on model sizes that were
-# not fitted.
+# not fitted (of A100 with megatron-core: on sources that were not fitted), `error_nine_of_ten` what
+# nine of ten of these stay below, `largest` how far the fitted rows go. `unseen_error` is that of a
+# source of whose family nothing was fitted, `widening` the factor on an error for every doubling
+# beyond `largest`.
 version = "{VERSION}"
 """
-ALEPH_ALPHA_KERNEL = "flash_attention2 + RMS kernel"
-"""Of the kernels that this source compares, what Megatron-core has today."""
 DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the data file."""
+
+    stack: str
+    """The software."""
+    accelerator: str
+    """Name in the catalog."""
+    precision: str
+    """Number format of the matrix products."""
+    rows: Sequence[Row]
+    """The rows that it stands for."""
+    reach: Reach
+    """How far the fitted rows go."""
+    rates: Rates
+    """The fitted rates."""
+    error: float
+    """Median relative error on what was not fitted."""
+    nine_of_ten: float
+    """What nine of ten of these errors stay below."""
+    shapes: Mapping[str, float]
+    """By shape of a layer: its time over what the rates say."""
 
 
 def main() -> None:
     """Fit every group and write the file."""
     figures = read_figures()
+    unseen = figures.by_family
     lines = [
         HEAD,
-        f"unseen_error = {figures.unseen:.3f}",
-        f"calibrated_error = {figures.calibrated:.3f}",
+        f"unseen_error = {unseen.median:.3f}",
+        f"unseen_error_nine_of_ten = {unseen.nine_of_ten:.3f}",
+        f"calibrated_error = {unseen.calibrated:.3f}",
+        f"calibrated_error_nine_of_ten = {unseen.calibrated_nine_of_ten:.3f}",
+        f"widening = {widening(figures.extrapolations):.3f}",
     ]
-    for group in GROUPS:
-        lines += entries(group, figures)
+    found = [entry for group in GROUPS for entry in entries(group, figures)]
+    found.append(ampere_entry(figures))
+    for entry in found:
+        lines += as_toml(entry)
     DATA.write_text("\n".join(lines) + "\n")
-    print(f"{DATA}: {sum('[[fit]]' in line for line in lines)} entries")
+    print(f"{DATA}: {len(found)} entries")
 
 
-def entries(group: Group, figures: Figures) -> Iterator[str]:
+def entries(group: Group, figures: Figures) -> Iterator[Entry]:
     """The entries of a group: one for each accelerator and precision, and experts apart."""
     rows = [row for row in timed_rows() if group.rows(row)]
     fitted = fit_group(group, rows, start_of(rows))
@@ -60,18 +95,40 @@ def entries(group: Group, figures: Figures) -> Iterator[str]:
     for row in scored:
         key = (row.workload.hardware.accelerator, row.workload.precision)
         kinds.setdefault(key, []).append(row)
-    # What each entry claims at best: a few rows that agree are luck, so no better than its group.
-    claims = {group.stack: error_of(scored, figures)}
-    if group.stack == "aleph-alpha-scaling":
-        # Another framework, but the one source with today's kernels on A100s. The planner takes it
-        # for Megatron-core, with the error that this source has for who never saw it.
-        claims["megatron-core"] = max(
-            source.median for source in figures.sources if source.source == scored[0].source
+    shapes = {key[1]: math.exp(value) for key, value in fitted.offsets.items() if key[0] == "layer"}
+    for (accelerator, precision), own in sorted(kinds.items()):
+        kernels = [row for row in own if row.kernel == ampere.TODAY] or own
+        newest = max(kernels, key=lambda row: (row.release.lstrip("v"), int(row.id)))
+        # Network and links are fitted to all precisions of a generation together.
+        alike = [row for row in scored if generation_of(row) == generation_of(own[0])]
+        yield Entry(
+            stack=group.stack,
+            accelerator=accelerator,
+            precision=precision,
+            rows=own,
+            reach=reach_of([row.workload for row in alike]),
+            rates=Rates(**(asdict(fitted.of(newest)) | {"layer": 1.0})),
+            # A few rows that agree are luck, so no entry claims more than its group.
+            error=max(error_of(scored, figures), error_of(own, figures)),
+            nine_of_ten=max(nine_of_ten(scored, figures), nine_of_ten(own, figures)),
+            shapes=shapes,
         )
-    for stack, least in claims.items():
-        for (accelerator, precision), own in sorted(kinds.items()):
-            error = max(least, error_of(own, figures))
-            yield from entry(stack, accelerator, precision, own, fitted, error)
+
+
+def ampere_entry(figures: Figures) -> Entry:
+    """Megatron-core on A100, with the error of A100 sources that the fit never saw."""
+    rows = [row for row in timed_rows() if row.source in ampere.SOURCES]
+    return Entry(
+        stack="megatron-core",
+        accelerator="a100-80gb",
+        precision=Precision.BF16,
+        rows=rows,
+        reach=reach_of([row.workload for row in rows]),
+        rates=ampere.shipped_rates(),
+        error=figures.ampere.median,
+        nine_of_ten=figures.ampere.nine_of_ten,
+        shapes={},
+    )
 
 
 def error_of(rows: Sequence[Row], figures: Figures) -> float:
@@ -79,34 +136,31 @@ def error_of(rows: Sequence[Row], figures: Figures) -> float:
     return median(abs(figures.errors[row.id]) for row in rows)
 
 
-def entry(
-    stack: str,
-    accelerator: str,
-    precision: str,
-    rows: Sequence[Row],
-    fitted: Fitted,
-    error: float,
-) -> Iterator[str]:
-    """One entry: the rates of the newest of the rows, and how well they predict."""
-    kernels = [row for row in rows if row.kernel == ALEPH_ALPHA_KERNEL] or rows
-    newest = max(kernels, key=lambda row: (row.release.lstrip("v"), int(row.id)))
-    sources = ", ".join(dict.fromkeys(row.source for row in rows))
+def nine_of_ten(rows: Sequence[Row], figures: Figures) -> float:
+    """What nine of ten errors of rows stay below, on model sizes that were not fitted."""
+    return sorted(abs(figures.errors[row.id]) for row in rows)[int(NINE_OF_TEN * len(rows))]
+
+
+def as_toml(entry: Entry) -> Iterator[str]:
+    """The lines of an entry."""
+    sources = ", ".join(dict.fromkeys(row.source for row in entry.rows))
+    largest = ", ".join(f"{name} = {value}" for name, value in asdict(entry.reach).items())
     yield "\n[[fit]]"
-    yield f'accelerator = "{accelerator}"'
-    yield f'precision = "{precision}"'
-    yield f'stack = "{stack}"'
-    yield f"experts = {str(rows[0].moe).lower()}"
-    yield f"rows = {len(rows)}"
+    yield f'accelerator = "{entry.accelerator}"'
+    yield f'precision = "{entry.precision}"'
+    yield f'stack = "{entry.stack}"'
+    yield f"experts = {str(entry.rows[0].moe).lower()}"
+    yield f"rows = {len(entry.rows)}"
     yield f'sources = "{sources}"'
-    yield f"error = {error:.3f}"
+    yield f"error = {entry.error:.3f}"
+    yield f"error_nine_of_ten = {entry.nine_of_ten:.3f}"
+    yield f"largest = {{ {largest} }}"
     yield "[fit.rates]"
-    rates = Rates(**(asdict(fitted.of(newest)) | {"layer": 1.0}))
-    for name, value in asdict(rates).items():
+    for name, value in asdict(entry.rates).items():
         yield f"{name} = {value:.{DIGITS}g}"
-    shapes = {key[1]: math.exp(value) for key, value in fitted.offsets.items() if key[0] == "layer"}
-    if shapes:
+    if entry.shapes:
         yield "[fit.shapes]"
-        for shape, factor in sorted(shapes.items()):
+        for shape, factor in sorted(entry.shapes.items()):
             yield f'"{shape}" = {factor:.{DIGITS}g}'
 
 

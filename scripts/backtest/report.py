@@ -19,6 +19,8 @@ from scripts.backtest.memory_report import memory_lines
 from scripts.backtest.time_lines import time_lines
 
 PAGE = Path(__file__).parents[2] / "docs" / "backtest.md"
+WIDE = 60
+"""Characters of a figure in the terminal's table; a longer one moves its bar to the right."""
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
@@ -42,7 +44,7 @@ def main() -> None:
 def as_text(lines: Sequence[Line]) -> str:
     """The figures as a table for a terminal."""
     wide = max(len(line.title) for line in lines)
-    long = max(len(line.measured) for line in lines)
+    long = min(WIDE, max(len(line.measured) for line in lines))
     return "\n".join(
         f"{line.title:<{wide}}  {line.rows:>5}  {line.measured:<{long}}  {line.bar}"
         + ("" if line.met else "   NOT MET")

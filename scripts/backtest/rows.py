@@ -4,12 +4,14 @@
 
 import csv
 import re
+from collections import Counter
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 
 from scripts.backtest.machines import hardware
 from scripts.backtest.published_models import PublishedModel, published_model
-from scripts.backtest.record_split import RUNS, SPLIT
+from scripts.backtest.record_split import RUNS, SPLIT, is_timed
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import Stage
@@ -35,6 +37,17 @@ _RELEASE = re.compile(r"(?:NeMo container|tag|NeMo|date) (v?[\d.]+(?:-\d+)?)")
 _SHARD = re.compile(r"shard=(\d+)")
 _EXPERT_TP = re.compile(r"ETP (\d+)")
 _ACCUMULATED = re.compile(r"local batch (\d+) grad-accum (\d+)")
+
+
+class LeftOut(StrEnum):
+    """Why a published row that was timed takes no part."""
+
+    TINY = "tiny models, made slow to be deterministic"
+    DIMENSIONS = "dimensions of the model not stated"
+    HYBRID = "hybrid model, which is not modelled"
+    LAYOUT = "layout or batch not stated"
+    CHUNKS = "chunks of the pipeline not stated"
+    UNEVEN = "stated degrees do not multiply to the stated GPUs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +88,42 @@ class Row:
 @cache
 def timed_rows() -> tuple[Row, ...]:
     """Every published row that can be predicted."""
+    return tuple(row for _, row in _read_rows() if isinstance(row, Row))
+
+
+@cache
+def left_out() -> dict[str, Counter[LeftOut]]:
+    """By source: how many of its timed rows take no part, and why."""
+    found: dict[str, Counter[LeftOut]] = {}
+    for source, row in _read_rows():
+        if isinstance(row, LeftOut):
+            found.setdefault(source, Counter())[row] += 1
+    return found
+
+
+@cache
+def _read_rows() -> tuple[tuple[str, Row | LeftOut], ...]:
+    """Every published row that was timed, by its source: read, or why not."""
     with RUNS.open(newline="") as file, SPLIT.open(newline="") as split:
         places = {line["id"]: line for line in csv.DictReader(split)}
-        found = (read_row(row, places[row["id"]]) for row in csv.DictReader(file))
-        return tuple(row for row in found if row)
+        return tuple(
+            (row["source"], read_row(row, places[row["id"]]))
+            for row in csv.DictReader(file)
+            if is_timed(row)
+        )
 
 
-def read_row(row: dict[str, str], place: dict[str, str]) -> Row | None:
-    """A row with its place in the split; nothing where it is not timed or not known in full."""
+def read_row(row: dict[str, str], place: dict[str, str]) -> Row | LeftOut:
+    """A timed row with its place in the split, or why it takes no part."""
     if row["source"] == MEMORY_ONLY:
-        return None
+        return LeftOut.TINY
     model = published_model(row)
-    workload = _workload(row, model) if model else None
-    if workload is None:
-        return None
+    if model is None:
+        return LeftOut.HYBRID if "hybrid" in row["notes"] else LeftOut.DIMENSIONS
+    workload = _workload(row, model)
+    if isinstance(workload, LeftOut):
+        return workload
     seconds = _seconds(row, workload)
-    if not seconds:
-        return None
     kernel, release = _KERNEL.search(row["notes"]), _RELEASE.search(row["notes"])
     return Row(
         id=row["id"],
@@ -109,11 +141,13 @@ def read_row(row: dict[str, str], place: dict[str, str]) -> Row | None:
     )
 
 
-def _workload(row: dict[str, str], model: PublishedModel) -> Workload | None:
-    """What was run, or nothing where the layout or the batch is not stated."""
+def _workload(row: dict[str, str], model: PublishedModel) -> Workload | LeftOut:
+    """What was run, or why that is not known."""
     known = ("seq_len", "n_gpus", "tp", "pp", "micro_batch", "global_batch", "gpu")
-    if not all(row[name] for name in known) or UNKNOWN_CHUNKS in row["notes"]:
-        return None
+    if not all(row[name] for name in known):
+        return LeftOut.LAYOUT
+    if UNKNOWN_CHUNKS in row["notes"]:
+        return LeftOut.CHUNKS
     source = row["source"]
     gpus, tp, pp = int(row["n_gpus"]), int(row["tp"]), int(row["pp"])
     cp, vp, ep = (int(row[name] or 1) for name in ("cp", "vp", "ep"))
@@ -123,14 +157,14 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | None:
         micro = int(accumulated[1])
     dp = gpus // (tp * pp * cp)
     if tp * pp * cp * dp != gpus:
-        return None
+        return LeftOut.UNEVEN
     etp = 1
     if model.architecture.moe:
         stated = _EXPERT_TP.search(row["notes"])
         # Before expert tensor parallelism had a size of its own, it was that of the layers.
         etp = int(stated[1]) if stated else tp if "v25.02" in row["notes"] else 1
         if gpus % (etp * ep * pp):
-            return None
+            return LeftOut.UNEVEN
     layout = RankLayout(tp, cp, dp, pp, vp, ep, etp)
     batches = int(row["global_batch"]) / (micro * dp)
     precision = _precision(row["precision"])

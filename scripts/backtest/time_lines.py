@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, median
 
 from scripts.backtest.cross_validation import Prediction
+from scripts.backtest.extrapolation import widening
 from scripts.backtest.figures import Figures
 from scripts.backtest.groups import generation_of, is_nemo
 from scripts.backtest.layout_choice import choices
 from scripts.backtest.line import Line
-from scripts.backtest.rows import Row, timed_rows
+from scripts.backtest.rows import Row, left_out, timed_rows
+from scripts.backtest.unseen import NINE_OF_TEN, Unseen
 
 Selects = Callable[[Row], bool]
 
@@ -69,6 +71,7 @@ def time_lines(figures: Figures) -> list[Line]:
         _figure(f"Step time, {title}, sizes held out", figures.errors, rows, chosen, bar, median)
         for title, chosen, bar in MEDIANS
     ]
+    lines += _twin_lines(figures, rows)
     lines += [_figure(f"Step time, {t}", figures.errors, rows, s, b, mean) for t, s, b in MEANS]
     lines += [
         _figure(
@@ -91,7 +94,11 @@ def time_lines(figures: Figures) -> list[Line]:
             found < CALCULON,
         )
     )
-    return lines + _unseen_lines(figures) + _choice_lines(figures, rows)
+    lines += _unseen_lines(figures.by_source, "source", "")
+    lines += _unseen_lines(figures.by_family, "family", " with its family")
+    lines += _ampere_lines(figures.ampere)
+    lines += _extrapolation_lines(figures)
+    return lines + _choice_lines(figures, rows) + _left_out_lines()
 
 
 def _figure(
@@ -107,7 +114,7 @@ def _figure(
     found = middle(own)
     name = "median" if middle is median else "mean"
     word = f"{name} at most" if middle is median else f"{name} below"
-    most = sorted(own)[int(0.9 * len(own))]
+    most = sorted(own)[int(NINE_OF_TEN * len(own))]
     return Line(
         title,
         len(own),
@@ -117,31 +124,92 @@ def _figure(
     )
 
 
-def _unseen_lines(figures: Figures) -> list[Line]:
+def _twin_lines(figures: Figures, rows: dict[str, Row]) -> list[Line]:
+    """The figures that change where models of the same shape leave the fit with the scored one."""
+    rescored = dict(figures.errors) | dict(figures.twins)
+    return [
+        _figure(
+            f"Step time, {title}, sizes and their twins held out", rescored, rows, s, bar, median
+        )
+        for title, s, bar in MEDIANS
+        if any(s(rows[number]) for number in figures.twins)
+    ]
+
+
+def _unseen_lines(found: Unseen, word: str, beside: str) -> list[Line]:
     """Sources held out whole: over all, and each."""
+    small = "; too small for it: " + ", ".join(found.too_small) if found.too_small else ""
     lines = [
         Line(
-            "Step time, unseen source: median over sources",
-            len(figures.sources),
-            f"median {figures.unseen:.1%}",
+            f"Step time, unseen {word}: median over sources, each held out{beside}",
+            len(found.sources),
+            f"median {found.median:.1%}, nine of ten rows below {found.nine_of_ten:.0%}",
             f"median at most {UNSEEN:.0%}",
-            figures.unseen <= UNSEEN,
+            found.median <= UNSEEN,
         ),
         Line(
-            "Step time, unseen source after a calibration on five of its rows",
-            sum(item.calibrated is not None for item in figures.sources),
-            f"median {figures.calibrated:.1%}",
+            f"Step time, unseen {word} after a calibration on five rows of the source",
+            len(found.sources) - len(found.too_small),
+            f"median {found.calibrated:.1%}, nine of ten rows below "
+            f"{found.calibrated_nine_of_ten:.0%}{small}",
             f"median at most {CALIBRATED:.0%}",
-            figures.calibrated <= CALIBRATED,
+            found.calibrated <= CALIBRATED,
         ),
     ]
-    for item in figures.sources:
+    for item in found.sources:
         after = "" if item.calibrated is None else f", calibrated {item.calibrated:.1%}"
-        lines.append(
-            Line(
-                f"  unseen: {item.source}", item.rows, f"median {item.median:.1%}{after}", "", True
-            )
+        said = f"median {item.median:.1%}, bias {item.bias:+.1%}{after}"
+        lines.append(Line(f"  unseen {word}: {item.source}", item.rows, said, "", True))
+    return lines
+
+
+def _ampere_lines(found: Unseen) -> list[Line]:
+    """Megatron-core on A100: each source of its fit held out with its family."""
+    lines = [
+        Line(
+            "Step time, A100 for Megatron-core: median over its sources, each held out with its "
+            "family",
+            len(found.sources),
+            f"median {found.median:.1%}, nine of ten rows below {found.nine_of_ten:.0%}",
+            "",
+            True,
         )
+    ]
+    for item in found.sources:
+        said = f"median {item.median:.1%}, bias {item.bias:+.1%}"
+        lines.append(Line(f"  A100, held out: {item.source}", item.rows, said, "", True))
+    return lines
+
+
+def _extrapolation_lines(figures: Figures) -> list[Line]:
+    """Larger runs predicted by smaller ones."""
+    found = figures.extrapolations
+    lines = [
+        Line(
+            "Step time, beyond the fitted range: growth of the error with every doubling",
+            len(found),
+            f"times {widening(found):.2f}, upper quartile",
+            "",
+            True,
+        )
+    ]
+    for item in found:
+        said = (
+            f"median {item.beyond:.1%}, {item.within:.1%} up to {item.fitted_up_to:,}: "
+            f"times {item.per_doubling:.2f}"
+        )
+        title = f"  beyond, {item.measure}: {item.group}"
+        lines.append(Line(title, item.rows, said, "", True))
+    return lines
+
+
+def _left_out_lines() -> list[Line]:
+    """Timed rows that take no part, by source, and why."""
+    lines = []
+    for name, reasons in left_out().items():
+        why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        title = f"Step time, rows left out by rule: {name}"
+        lines.append(Line(title, reasons.total(), why, "", True))
     return lines
 
 

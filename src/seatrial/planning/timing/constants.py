@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.reach import Reach
 from seatrial.planning.timing.shapes import shape_of
 from seatrial.planning.workload import Workload
 from seatrial.spec.training import Precision
@@ -21,6 +22,18 @@ GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
 _PREFIXES = {"a10g": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
 _NARROW = {Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far to trust rates."""
+
+    error: float
+    """Median relative error to expect within the reach."""
+    nine_of_ten: float
+    """Relative error that nine of ten runs stay below; 0 where it is not known."""
+    reach: Reach | None
+    """The largest values among the fitted rows, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,14 @@ class Constants:
     """The error of those."""
     shapes: Mapping[str, float] = field(default_factory=dict)
     """By shape of a layer: its time over what the rates say, where layers of it were measured."""
+    error_nine_of_ten: float = 0.0
+    """Relative error that nine of ten runs stay below; 0 where it is not known."""
+    expert_error_nine_of_ten: float = 0.0
+    """The same of models with experts."""
+    reach: Reach | None = None
+    """The largest values among the fitted rows without experts, where they are known."""
+    expert_reach: Reach | None = None
+    """The same of rows with experts."""
 
     def rates_for(self, workload: Workload) -> Rates:
         """The rates of a workload."""
@@ -54,9 +75,15 @@ class Constants:
         return rates
 
     def error_for(self, workload: Workload) -> float:
-        """The relative error to expect of a workload."""
+        """The median relative error to expect of a workload within the reach."""
         with_experts = workload.model.moe is not None and self.expert_rates is not None
         return self.expert_error if with_experts else self.error
+
+    def trust_for(self, workload: Workload) -> Trust:
+        """How far to trust what is said of a workload; `timing/error.py` makes an error of it."""
+        if workload.model.moe is not None and self.expert_rates is not None:
+            return Trust(self.expert_error, self.expert_error_nine_of_ten, self.expert_reach)
+        return Trust(self.error, self.error_nine_of_ten, self.reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,10 @@ class Fit:
     """Where the rows come from."""
     error: float
     """Median relative error on model sizes that were not fitted."""
+    error_nine_of_ten: float
+    """Relative error that nine of ten of these stay below."""
+    reach: Reach
+    """The largest values among the fitted rows."""
     rates: Rates
     """The fitted rates."""
     experts: bool
@@ -90,9 +121,15 @@ class Table:
     version: str
     """Version of the file."""
     unseen_error: float
-    """Median relative error on a source that was not fitted at all."""
+    """Median relative error on a source of whose family nothing was fitted."""
+    unseen_error_nine_of_ten: float
+    """Relative error that nine of ten rows of such sources stay below."""
     calibrated_error: float
-    """The same after a calibration on five of its rows."""
+    """Median relative error on such a source after a calibration on five of its rows."""
+    calibrated_error_nine_of_ten: float
+    """Relative error that nine of ten of its other rows stay below then."""
+    widening: float
+    """Factor on an error for every doubling beyond the largest fitted value."""
     fits: tuple[Fit, ...]
     """All entries."""
 
@@ -113,13 +150,23 @@ def read_table(content: Mapping[str, Any]) -> Table:
             rows=entry["rows"],
             sources=entry["sources"],
             error=entry["error"],
+            error_nine_of_ten=entry["error_nine_of_ten"],
+            reach=Reach(**entry["largest"]),
             rates=Rates(**entry["rates"]),
             experts=entry["experts"],
             shapes=entry.get("shapes", {}),
         )
         for entry in content["fit"]
     )
-    return Table(content["version"], content["unseen_error"], content["calibrated_error"], fits)
+    return Table(
+        version=content["version"],
+        unseen_error=content["unseen_error"],
+        unseen_error_nine_of_ten=content["unseen_error_nine_of_ten"],
+        calibrated_error=content["calibrated_error"],
+        calibrated_error_nine_of_ten=content["calibrated_error_nine_of_ten"],
+        widening=content["widening"],
+        fits=fits,
+    )
 
 
 @cache
@@ -131,20 +178,26 @@ def constants_for(accelerator: str, precision: Precision, stack: str) -> Constan
     least, and the provenance says what was borrowed.
     """
     dense = _nearest(accelerator, precision, stack, experts=False)
+    trust = _trust(dense, accelerator, precision, stack)
     found = Constants(
         rates=dense.rates,
-        error=_error(dense, accelerator, precision, stack),
+        error=trust.error,
         provenance=_provenance(dense, accelerator, precision, stack),
         version=table().version,
         shapes=dense.shapes,
+        error_nine_of_ten=trust.nine_of_ten,
+        reach=trust.reach,
     )
     experts = _nearest(accelerator, precision, stack, experts=True)
     if experts.stack != stack:
         return found
+    trust = _trust(experts, accelerator, precision, stack)
     return replace(
         found,
         expert_rates=experts.rates,
-        expert_error=_error(experts, accelerator, precision, stack),
+        expert_error=trust.error,
+        expert_error_nine_of_ten=trust.nine_of_ten,
+        expert_reach=trust.reach,
         provenance=f"{found.provenance}; with experts: "
         + _provenance(experts, accelerator, precision, stack),
     )
@@ -165,11 +218,16 @@ def _is_exact(fit: Fit, accelerator: str, precision: Precision, stack: str) -> b
     )
 
 
-def _error(fit: Fit, accelerator: str, precision: Precision, stack: str) -> float:
-    """The error to expect of a fit that may be borrowed."""
+def _trust(fit: Fit, accelerator: str, precision: Precision, stack: str) -> Trust:
+    """How far to trust a fit that may be borrowed."""
     if _is_exact(fit, accelerator, precision, stack):
-        return fit.error
-    return max(fit.error, table().unseen_error)
+        return Trust(fit.error, fit.error_nine_of_ten, fit.reach)
+    known = table()
+    return Trust(
+        max(fit.error, known.unseen_error),
+        max(fit.error_nine_of_ten, known.unseen_error_nine_of_ten),
+        fit.reach,
+    )
 
 
 def _provenance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> str:
