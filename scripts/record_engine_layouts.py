@@ -28,18 +28,26 @@ LAYOUTS = [
     (3, 1, 5, 2, 1, 1),
 ]
 STAGES = [
-    # layers, pp, vp, first, last
-    (8, 2, 1, None, None),
-    (8, 2, 4, None, None),
-    (8, 2, 2, None, None),
-    (96, 16, 3, None, None),
-    (126, 8, 1, 15, 15),
-    (94, 8, 1, 11, 11),
-    (30, 4, 1, 6, None),
-    (31, 4, 1, None, 7),
-    (32, 4, 2, 4, 4),
-    (10, 2, 1, 4, 6),
+    # layers, pp, vp, first, last, embedding counts as a layer, loss does
+    (8, 2, 1, None, None, False, False),
+    (8, 2, 4, None, None, False, False),
+    (8, 2, 2, None, None, False, False),
+    (96, 16, 3, None, None, False, False),
+    (126, 8, 1, 15, 15, False, False),
+    (94, 8, 1, 11, 11, False, False),
+    (30, 4, 1, 6, None, False, False),
+    (31, 4, 1, None, 7, False, False),
+    (32, 4, 2, 4, 4, False, False),
+    (10, 2, 1, 4, 6, False, False),
+    # Llama 3.1 405B: 126 layers and two more.
+    (126, 8, 1, None, None, True, True),
+    (126, 8, 8, None, None, True, True),
+    (126, 16, 8, None, None, True, True),
+    (127, 8, 4, None, None, True, False),
+    (7, 4, 2, None, None, False, True),
+    (6, 2, 2, None, None, True, True),
 ]
+NAMES = ("layers", "pp", "vp", "first", "last", "embedding", "loss")
 
 
 def groups(tp: int, cp: int, dp: int, pp: int, ep: int, etp: int) -> dict[str, list[list[int]]]:
@@ -54,7 +62,15 @@ def groups(tp: int, cp: int, dp: int, pp: int, ep: int, etp: int) -> dict[str, l
     return found
 
 
-def stages(layers: int, pp: int, vp: int, first: int | None, last: int | None) -> list[list[int]]:
+def stages(
+    layers: int,
+    pp: int,
+    vp: int,
+    first: int | None,
+    last: int | None,
+    embedding: bool,
+    loss: bool,
+) -> list[list[int]]:
     """How many layers each chunk of each stage has."""
     settings = SimpleNamespace(
         pipeline_model_parallel_layout=None,
@@ -63,8 +79,8 @@ def stages(layers: int, pp: int, vp: int, first: int | None, last: int | None) -
         virtual_pipeline_model_parallel_size=vp if vp > 1 else None,
         num_layers_in_first_pipeline_stage=first,
         num_layers_in_last_pipeline_stage=last,
-        account_for_embedding_in_pipeline_split=False,
-        account_for_loss_in_pipeline_split=False,
+        account_for_embedding_in_pipeline_split=embedding,
+        account_for_loss_in_pipeline_split=loss,
     )
     return [
         [get_num_layers_to_build(settings, vp_stage=chunk, pp_rank=stage) for chunk in range(vp)]
@@ -85,7 +101,7 @@ def main() -> None:
         ],
         "stages": [
             {
-                "sizes": dict(zip(("layers", "pp", "vp", "first", "last"), sizes, strict=True)),
+                "sizes": dict(zip(NAMES, sizes, strict=True)),
                 "layers": stages(*sizes),
             }
             for sizes in STAGES

@@ -9,6 +9,7 @@ from statistics import median
 
 from scripts.backtest import (
     memory_bloom,
+    memory_bridge,
     memory_ci,
     memory_gpt2,
     memory_layouts,
@@ -80,10 +81,32 @@ def megatron_ci() -> tuple[Scored, ...]:
 
 
 @cache
+def _dense() -> StackConstants:
+    """The constants of megatron-core, fitted to all of Megatron's own tests of dense models."""
+    return fit_figures(memory_ci.rows(), MEGATRON_CORE.base, MEGATRON_CORE.free)
+
+
+def never_fitted(rows: Sequence[MeasuredRow]) -> tuple[Scored, ...]:
+    """Rows by the constants of megatron-core, which saw none of them."""
+    return tuple(Scored(row, predicted(row, _dense()) / row.memory) for row in rows)
+
+
+@cache
 def megatron_ci_experts() -> tuple[Scored, ...]:
-    """Megatron's own tests of mixtures of experts, by constants fitted to dense models."""
-    known = fit_figures(memory_ci.rows(), MEGATRON_CORE.base, MEGATRON_CORE.free)
-    return tuple(Scored(row, predicted(row, known) / row.memory) for row in memory_ci.expert_rows())
+    """Megatron's own tests of mixtures of experts."""
+    return never_fitted(memory_ci.expert_rows())
+
+
+@cache
+def eight_bit() -> tuple[Scored, ...]:
+    """Megatron's own tests with 8-bit products."""
+    return never_fitted(memory_ci.eight_bit_rows())
+
+
+@cache
+def bridge() -> tuple[Scored, ...]:
+    """Megatron-Bridge's Llama 3 70B in fp8."""
+    return never_fitted(memory_bridge.rows())
 
 
 @cache
@@ -106,8 +129,7 @@ def bloom_rows() -> tuple[Scored, ...]:
 @cache
 def gpt2() -> tuple[Scored, ...]:
     """GPT-2 large, by constants that saw none of its rows."""
-    known = fit_figures(memory_ci.rows(), MEGATRON_CORE.base, MEGATRON_CORE.free)
-    return tuple(Scored(row, predicted(row, known) / row.memory) for row in memory_gpt2.rows())
+    return never_fitted(memory_gpt2.rows())
 
 
 @cache

@@ -10,23 +10,20 @@ DeepSpeed fills stages in order. Rows of dp 1 say zero1 too: there is nobody to 
 """
 
 from scripts.backtest.memory_rows import (
-    GIB,
     Measured,
     MeasuredRow,
     OutcomeRow,
     Row,
-    Setting,
     Which,
-    architecture,
     folds,
     label,
+    measured_rows,
     of_source,
     ran_out,
-    workload,
+    row_model,
+    row_workload,
 )
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, Sharding
-from seatrial.spec.training import Precision
 
 SOURCE = "BigScience BLOOM tr11"
 REBALANCED = 'section "Rebalancing layers"'
@@ -36,19 +33,7 @@ HEADS = 64
 
 def rows() -> list[MeasuredRow]:
     """All rows with a figure of memory."""
-    return [
-        MeasuredRow(
-            row["id"],
-            label(row),
-            folds()[row["id"]],
-            as_workload(row),
-            float(row["measured_mem_gb"]) * GIB,
-            Measured.PROCESS,
-            Which.FULLEST,
-        )
-        for row in of_source(SOURCE)
-        if row["measured_mem_gb"]
-    ]
+    return measured_rows(of_source(SOURCE), as_workload, Measured.PROCESS, Which.FULLEST)
 
 
 def outcomes() -> list[OutcomeRow]:
@@ -67,31 +52,15 @@ def as_workload(row: Row) -> Workload:
     heads = int(row["heads"] or HEADS)
     if hidden % heads:
         heads = HEADS
-    model = architecture(
-        family="gpt",
-        layers=layers,
-        hidden_size=hidden,
-        heads=heads,
-        head_dim=hidden // heads,
-        vocab_size=int(row["vocab"]),
-        max_positions=int(row["seq_len"]),
-    )
+    sizes = stage_layers(layers, int(row["pp"]), rebalanced=REBALANCED in row["notes"])
     bf16 = row["precision"] == "bf16"
-    dp = int(row["dp"])
-    return workload(
-        Setting(
-            row=row,
-            model=model,
-            sizes=stage_layers(layers, int(row["pp"]), rebalanced=REBALANCED in row["notes"]),
-            dp_size=dp,
-            micro_batches=max(1, int(row["global_batch"]) // int(row["micro_batch"]) // dp),
-            sharding=Sharding.OPTIMIZER if row["sharding"] == "zero1" else Sharding.NONE,
-            recompute=Recompute.FULL,
-            precision=Precision.BF16 if bf16 else Precision.FP16,
-            stack="megatron-deepspeed-bf16" if bf16 else "megatron-deepspeed-fp16",
-            gradient_bytes=4 if bf16 else 2,
-            flash_attention=False,
-        )
+    return row_workload(
+        row,
+        row_model(row, family="gpt", layers=layers, heads=heads, kv_heads=heads),
+        sizes,
+        f"megatron-deepspeed-{row['precision']}",
+        gradient_bytes=4 if bf16 else 2,
+        flash_attention=False,
     )
 
 

@@ -7,20 +7,16 @@ optimizer. Memory is what nvidia-smi shows for the process, on the fuller of bot
 """
 
 from scripts.backtest.memory_rows import (
-    GIB,
     Measured,
     MeasuredRow,
     Row,
-    Setting,
     Which,
-    architecture,
-    folds,
-    label,
+    measured_rows,
     of_source,
-    workload,
+    row_model,
+    row_workload,
 )
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 
 SOURCE = "parallelism notes GPT2-large H200"
@@ -28,43 +24,20 @@ SOURCE = "parallelism notes GPT2-large H200"
 
 def rows() -> list[MeasuredRow]:
     """The six rows."""
-    return [
-        MeasuredRow(
-            row["id"],
-            label(row),
-            folds()[row["id"]],
-            _workload(row),
-            float(row["measured_mem_gb"]) * GIB,
-            Measured.PROCESS,
-            Which.FULLEST,
-        )
-        for row in of_source(SOURCE)
-    ]
+    return measured_rows(of_source(SOURCE), _workload, Measured.PROCESS, Which.FULLEST)
 
 
 def _workload(row: Row) -> Workload:
     """One row for the planner."""
-    model = architecture(
-        family="gpt",
-        layers=int(row["layers"]),
-        hidden_size=int(row["hidden"]),
-        heads=int(row["heads"]),
-        vocab_size=int(row["vocab"]),
-        max_positions=int(row["seq_len"]),
-    )
+    model = row_model(row, family="gpt")
     stages = int(row["pp"])
-    return workload(
-        Setting(
-            row=row,
-            model=model,
-            sizes=[model.layers // stages] * stages,
-            dp_size=int(row["dp"]),
-            micro_batches=1,
-            sharding=Sharding.NONE,
-            recompute=Recompute.NONE,
-            precision=Precision.FP16,
-            stack="megatron-core",
-            gradient_bytes=2,
-            hidden_dropout=True,
-        )
+    return row_workload(
+        row,
+        model,
+        [model.layers // stages] * stages,
+        "megatron-core",
+        micro_batches=1,
+        precision=Precision.FP16,
+        gradient_bytes=2,
+        hidden_dropout=True,
     )

@@ -14,17 +14,14 @@ recomputation is per layer.
 from scripts.backtest.memory_rows import (
     OutcomeRow,
     Row,
-    Setting,
-    architecture,
     folds,
     label,
     of_source,
     ran_out,
-    workload,
+    row_model,
+    row_workload,
 )
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, Sharding
-from seatrial.spec.training import Precision
 
 SOURCE = "AlephAlpha parallel layouts"
 FUSED_NORM = "scaling-fused-norm"
@@ -77,28 +74,6 @@ def stage_layers(layers: int, stages: int) -> list[int]:
 
 def _workload(row: Row) -> Workload:
     """One row for the planner."""
-    model = architecture(
-        family="llama",
-        layers=int(row["layers"]),
-        hidden_size=int(row["hidden"]),
-        ffn_hidden_size=int(row["ffn_hidden"]),
-        heads=int(row["heads"]),
-        vocab_size=int(row["vocab"]),
-        max_positions=int(row["seq_len"]),
-    )
-    dp = int(row["dp"])
-    return workload(
-        Setting(
-            row=row,
-            model=model,
-            sizes=stage_layers(model.layers, int(row["pp"])),
-            dp_size=dp,
-            micro_batches=max(1, int(row["global_batch"]) // int(row["micro_batch"]) // dp),
-            sharding=Sharding.OPTIMIZER,
-            recompute=Recompute.FULL if row["recompute"] == "full" else Recompute.NONE,
-            precision=Precision.BF16,
-            stack=stack(row),
-            gradient_bytes=2,
-            vocab_multiple=1,
-        )
-    )
+    model = row_model(row, family="llama")
+    sizes = stage_layers(model.layers, int(row["pp"]))
+    return row_workload(row, model, sizes, stack(row), gradient_bytes=2, vocab_multiple=1)

@@ -11,21 +11,16 @@ it is taken as reserved.
 """
 
 from scripts.backtest.memory_rows import (
-    GIB,
     Measured,
     MeasuredRow,
     Row,
-    Setting,
     Which,
-    architecture,
-    folds,
-    label,
+    measured_rows,
     of_source,
-    workload,
+    row_model,
+    row_workload,
 )
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, Sharding
-from seatrial.spec.training import Precision
 
 SOURCE = "nanotron ultrascale"
 TIED = ("Llama-1.34B", "Llama-3.57B")
@@ -33,48 +28,14 @@ TIED = ("Llama-1.34B", "Llama-3.57B")
 
 def rows() -> list[MeasuredRow]:
     """All rows of the sweep."""
-    return [
-        MeasuredRow(
-            row["id"],
-            label(row),
-            folds()[row["id"]],
-            _workload(row),
-            float(row["measured_mem_gb"]) * GIB,
-            Measured.RESERVED,
-            Which.FULLEST,
-        )
-        for row in of_source(SOURCE)
-    ]
+    return measured_rows(of_source(SOURCE), _workload, Measured.RESERVED, Which.FULLEST)
 
 
 def _workload(row: Row) -> Workload:
     """One row for the planner."""
-    model = architecture(
-        family="llama",
-        layers=int(row["layers"]),
-        hidden_size=int(row["hidden"]),
-        ffn_hidden_size=int(row["ffn_hidden"]),
-        heads=int(row["heads"]),
-        kv_heads=int(row["kv_heads"]),
-        vocab_size=int(row["vocab"]),
-        max_positions=int(row["seq_len"]),
-        tied_embeddings=row["model"] in TIED,
-    )
-    dp = int(row["dp"])
-    return workload(
-        Setting(
-            row=row,
-            model=model,
-            sizes=by_cost(model.layers, int(row["pp"]), _output_cost(row)),
-            dp_size=dp,
-            micro_batches=int(row["global_batch"]) // int(row["micro_batch"]) // dp,
-            sharding=Sharding.OPTIMIZER if row["sharding"] == "zero1" else Sharding.NONE,
-            recompute=Recompute.NONE,
-            precision=Precision.BF16,
-            stack="nanotron",
-            vocab_multiple=1,
-        )
-    )
+    model = row_model(row, family="llama", tied_embeddings=row["model"] in TIED)
+    sizes = by_cost(model.layers, int(row["pp"]), _output_cost(row))
+    return row_workload(row, model, sizes, "nanotron", vocab_multiple=1)
 
 
 def _output_cost(row: Row) -> float:

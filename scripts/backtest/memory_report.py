@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scripts.backtest import memory_backtest as backtest
-from scripts.backtest import memory_ci
+from scripts.backtest import memory_ci, memory_ran
 from scripts.backtest.line import Line
 from scripts.backtest.memory_backtest import Judged, Scored
+from scripts.backtest.memory_ran import Ran
+from seatrial.planning.memory.parts import Fit
 
 MEDIAN_BAR = 0.05
 RISKY_BAR = 0.10
@@ -29,13 +31,17 @@ def memory_lines() -> list[Line]:
         figure("Memory, BLOOM on A100 (nvidia-smi), sizes held out", backtest.bloom_rows()),
         figure("Memory, nanotron on H100 (reserved), sizes held out", backtest.nanotron()),
         figure("Memory, Megatron CI, dense (allocated), sizes held out", backtest.megatron_ci()),
-        replace(
-            figure(
-                "Memory, Megatron CI, mixtures of experts (allocated), never fitted",
-                backtest.megatron_ci_experts(),
-            ),
-            bar="",
-            met=True,
+        without_bar(
+            "Memory, Megatron CI, mixtures of experts (allocated), never fitted",
+            backtest.megatron_ci_experts(),
+        ),
+        without_bar(
+            "Memory, Megatron CI, fp8 (allocated, models below 1 GiB), never fitted",
+            backtest.eight_bit(),
+        ),
+        without_bar(
+            "Memory, Megatron-Bridge, Llama 3 70B in fp8 (allocated, on some rank), never fitted",
+            backtest.bridge(),
         ),
         Line(
             "Memory, Megatron CI, rows left out by rule",
@@ -47,6 +53,7 @@ def memory_lines() -> list[Line]:
         figure("Memory, GPT-2 large on H200 (nvidia-smi), never fitted", backtest.gpt2()),
         *verdict_lines(backtest.layouts()),
         bloom_line(backtest.bloom_outcomes()),
+        *ran_lines(memory_ran.runs()),
     ]
 
 
@@ -60,6 +67,42 @@ def figure(title: str, scored: Sequence[Scored]) -> Line:
         f"median at most {MEDIAN_BAR:.0%}",
         middle <= MEDIAN_BAR,
     )
+
+
+def without_bar(title: str, scored: Sequence[Scored]) -> Line:
+    """The same for a source that nobody set a bar for."""
+    return replace(figure(title, scored), bar="", met=True)
+
+
+def ran_lines(runs: Sequence[Ran]) -> list[Line]:
+    """Verdicts on runs that are known to have run: each refusal is false."""
+    lines = []
+    for experts in (False, True):
+        for stated in (True, False):
+            own = [run for run in runs if run.row.moe is experts and run.stated is stated]
+            kind = "mixtures of experts" if experts else "dense"
+            said = "recompute stated" if stated else "recompute not stated, taken as none"
+            lines.append(
+                Line(
+                    f"False out of memory, NVIDIA's timed runs (all ran), {kind}, {said}",
+                    len(own),
+                    verdict_counts(own),
+                    "",
+                    True,
+                )
+            )
+    return lines
+
+
+def verdict_counts(runs: Sequence[Ran]) -> str:
+    """How many runs were said to fit, and how many refusals full recomputing would explain."""
+    refused = [run for run in runs if run.verdict is Fit.DOES_NOT_FIT]
+    risky = sum(run.verdict is Fit.RISKY for run in runs)
+    words = f"{len(refused)} refused, {risky} risky, {len(runs) - len(refused) - risky} fit"
+    if not refused or all(run.stated for run in refused):
+        return words
+    explained = sum(run.not_refused_in_full for run in refused)
+    return f"{words}; with full recompute {len(refused) - explained} would be refused"
 
 
 def verdict_lines(judged: Sequence[Judged]) -> list[Line]:
@@ -110,6 +153,8 @@ def print_rows() -> None:
         backtest.nanotron(),
         backtest.megatron_ci(),
         backtest.megatron_ci_experts(),
+        backtest.eight_bit(),
+        backtest.bridge(),
         backtest.gpt2(),
     )
     for scored in sources:
@@ -122,6 +167,10 @@ def print_rows() -> None:
             outcome = "ran" if verdict.row.fitted else "did not fit"
             risky = ", risky" if verdict.risky else ""
             print(f"{verdict.ratio:6.3f} of the GPU, {outcome}{risky}  {verdict.row.label}")
+    for run in sorted(memory_ran.runs(), key=lambda r: r.ratio):
+        if run.verdict is Fit.DOES_NOT_FIT:
+            said = "" if run.stated else ", recompute not stated"
+            print(f"{run.ratio:6.3f} of the GPU, ran{said}  {run.row.size} {run.row.gpu}")
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ process took of the device; the last pipeline stage, or the fullest.
 """
 
 import csv
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -19,7 +20,7 @@ from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import stages_of
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.architecture import Architecture
-from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 
 DATA = Path(__file__).parent / "data"
@@ -108,6 +109,25 @@ def ran_out(row: Row) -> bool:
     return "OOM" in row["notes"].split("; ")
 
 
+def measured_rows(
+    rows: Iterable[Row], read: Callable[[Row], Workload], measured: Measured, which: Which
+) -> list[MeasuredRow]:
+    """The rows with a figure of memory, read by their source's own reader."""
+    return [
+        MeasuredRow(
+            row["id"],
+            label(row),
+            folds()[row["id"]],
+            read(row),
+            float(row["measured_mem_gb"]) * GIB,
+            measured,
+            which,
+        )
+        for row in rows
+        if row["measured_mem_gb"]
+    ]
+
+
 ACCELERATORS = {
     "A100": "a100-80gb",
     "A100-80GB": "a100-80gb",
@@ -170,12 +190,76 @@ class Setting:
     """Ranks that share the experts."""
     etp_size: int = 1
     """Ranks that share one expert's matrices."""
+    embedding_as_layer: bool = False
+    """Whether the embedding counts in the first stage's layers."""
+    loss_as_layer: bool = False
+    """Whether the loss counts in the last stage's layers."""
+    sequence_parallel: bool | None = None
+    """Whether norms are split along the sequence; nothing: as the row says."""
+    recompute_modules: frozenset[RecomputeModule] = frozenset()
+    """What selective recomputing covers."""
+    narrow_weights: bool = False
+    """Whether no weights are kept in 16 bits."""
+
+
+def row_model(row: Row, **facts: Any) -> Architecture:
+    """The model of a row: the dimensions that it states, and what else is known of it."""
+    columns = {
+        "layers": "layers",
+        "hidden_size": "hidden",
+        "ffn_hidden_size": "ffn_hidden",
+        "heads": "heads",
+        "kv_heads": "kv_heads",
+        "vocab_size": "vocab",
+        "max_positions": "seq_len",
+    }
+    stated = {field: int(row[column]) for field, column in columns.items() if row[column]}
+    return Architecture.model_validate(stated | facts)
+
+
+def row_workload(
+    row: Row, model: Architecture, sizes: list[int], stack: str, **known: Any
+) -> Workload:
+    """The workload of a row that states its layout, and what else is known of its source."""
+    dp = int(row["dp"])
+    batches = int(row["global_batch"] or 0) // int(row["micro_batch"]) // dp
+    recompute, modules = stated_recompute(row["recompute"])
+    stated = {
+        "dp_size": dp,
+        "micro_batches": max(1, batches),
+        "sharding": Sharding.OPTIMIZER if row["sharding"] == "zero1" else Sharding.NONE,
+        "recompute": recompute,
+        "recompute_modules": modules,
+        "precision": PRECISIONS[row["precision"]],
+    }
+    return workload(Setting(row=row, model=model, sizes=sizes, stack=stack, **(stated | known)))
+
+
+PRECISIONS = {
+    "": Precision.BF16,
+    "bf16": Precision.BF16,
+    "fp16": Precision.FP16,
+    "FP8-CS": Precision.FP8,
+}
+"""The words of the sources whose memory is read here."""
+MODULES = {"norm": RecomputeModule.LAYERNORM, "act": RecomputeModule.MOE_ACT}
+"""Modules that a source calls by another name than Megatron."""
+
+
+def stated_recompute(words: str) -> tuple[Recompute, frozenset[RecomputeModule]]:
+    """What a row says was computed again; nothing where it says nothing."""
+    kind, _, names = words.partition(":")
+    modules = [MODULES.get(name) or RecomputeModule(name) for name in names.split("+") if name]
+    return Recompute(kind or "none"), frozenset(modules)
 
 
 def workload(setting: Setting) -> Workload:
     """The workload of a row."""
     row, model = setting.row, setting.model
     tp = int(row["tp"])
+    split = setting.sequence_parallel
+    if split is None:
+        split = row["sp"] == "True"
     return Workload(
         model=model,
         sequence_length=int(row["seq_len"]),
@@ -189,8 +273,13 @@ def workload(setting: Setting) -> Workload:
             ep_size=setting.ep_size,
             etp_size=setting.etp_size,
         ),
-        stages=stages_of(setting.sizes, setting.vp_size),
-        sequence_parallel=row["sp"] == "True" and tp > 1,
+        stages=stages_of(
+            setting.sizes,
+            setting.vp_size,
+            embedding_as_layer=setting.embedding_as_layer,
+            loss_as_layer=setting.loss_as_layer,
+        ),
+        sequence_parallel=split and tp > 1,
         sharding=setting.sharding,
         recompute=setting.recompute,
         micro_batch_size=int(row["micro_batch"]),
@@ -201,6 +290,8 @@ def workload(setting: Setting) -> Workload:
         gradient_bytes=setting.gradient_bytes,
         stack=setting.stack,
         hidden_dropout=setting.hidden_dropout,
+        recompute_modules=setting.recompute_modules,
+        narrow_weights=setting.narrow_weights,
     )
 
 

@@ -36,6 +36,7 @@ TEXTBOOK = StackConstants(
     fragmentation=0.05,
     logit_fragmentation=0.05,
     error=0.1,
+    expert_error=0.1,
 )
 """arXiv 2205.05198, section 4: two norms' inputs and outputs 8, masks 2, attention 8, GELU 16."""
 

@@ -5,6 +5,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -180,8 +181,25 @@ checkpoints: {{every_steps: 10}}
 """
 
 
+COUNTED = "recompute: none, embedding_as_layer: true, loss_as_layer: true"
 SHORT = ("gpt3-7.5b", "llama3-405b", "mixtral-8x7b")
 """The models that every run of CI counts; `make engine` counts all."""
+
+
+def test_the_engine_counts_the_same_where_embedding_and_loss_are_layers(
+    catalog: Catalog,
+) -> None:
+    text = spec_of("llama3-405b", catalog)
+    given = re.sub(r", first_stage_layers: \d+, last_stage_layers: \d+", "", text)
+    given = re.sub(r"pp_size: \d+, vp_size: 1", "pp_size: 8, vp_size: 8", given)
+    given = given.replace("recompute: none", COUNTED)
+    plan = resolve(loads(given, "run.yaml"), catalog)
+    assert [len(plan.stages[stage].layers) for stage in (0, 1, 7)] == [15, 16, 15]
+    arguments = production_arguments(engine_arguments(plan)) | {"padded-vocab-size": None}
+    answer = ask_engine(arguments, plan.layout.world_size, [0, 1, 7], 300)
+    assert answer["accepted"], answer["reason"]
+    counts = {int(stage): count for stage, count in answer["parameters"].items()}
+    assert counts == {stage: plan.stage_parameters[stage] for stage in (0, 1, 7)}
 
 
 @pytest.mark.parametrize(

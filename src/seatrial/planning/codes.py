@@ -60,6 +60,8 @@ class PlanCode(StrEnum):
     """Tensor parallelism leaves the GPUs that NVLink joins."""
     EXPERT_BIAS = "ST-LAYOUT-012"
     """Experts with biases cannot be cut."""
+    RECOMPUTE = "ST-LAYOUT-013"
+    """The model or the precision has nothing of what is to be computed again."""
     BATCH = "ST-BATCH-002"
     """The global batch cannot be split evenly."""
     INTERLEAVED_BATCH = "ST-BATCH-003"

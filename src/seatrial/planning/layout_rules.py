@@ -15,9 +15,10 @@ from seatrial.planning.codes import PlanCode
 from seatrial.planning.degrees import Degrees
 from seatrial.planning.plan import Batch
 from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.stages import Stage, Uneven, stage_sizes, stages_of
+from seatrial.planning.stages import Stage, Uneven, counted_words, stage_sizes, stages_of
 from seatrial.spec.architecture import Architecture, Positions
-from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.parallelism import ParallelismSpec, RecomputeModule
+from seatrial.spec.training import Precision
 
 
 class Reporter(Protocol):
@@ -135,7 +136,7 @@ def check_stages(
     report: Reporter, layers: int, pp: int, vp: int, spec: ParallelismSpec
 ) -> tuple[Stage, ...]:
     """Layers must divide over stages, and each stage's over its chunks."""
-    if pp > layers:
+    if pp > layers + spec.embedding_as_layer + spec.loss_as_layer:
         report.error(
             PlanCode.STAGES,
             "parallelism.pp_size",
@@ -160,15 +161,22 @@ def check_stages(
         return ()
     uneven = [size for size in sizes if size % vp]
     if uneven:
+        counted = counted_words(spec)
         report.error(
             PlanCode.CHUNKS,
             "parallelism.vp_size",
-            f"a stage of {uneven[0]} layers cannot be cut into {vp} chunks.",
+            f"a stage of {uneven[0]} layers{f', counting {counted},' if counted else ''} "
+            f"cannot be cut into {vp} chunks.",
             vp,
             f"Use vp_size {choices(vp, uneven[0])}.",
         )
         return ()
-    return stages_of(sizes, vp)
+    return stages_of(
+        sizes,
+        vp,
+        embedding_as_layer=spec.embedding_as_layer,
+        loss_as_layer=spec.loss_as_layer,
+    )
 
 
 def check_experts(report: Reporter, model: Architecture, world_size: int, degrees: Degrees) -> None:
@@ -222,6 +230,33 @@ def _check_expert_grid(report: Reporter, experts: int, world_size: int, degrees:
         size,
         f"Use {field} {fitting}.",
     )
+
+
+def check_recompute(
+    report: Reporter, model: Architecture, precision: Precision, spec: ParallelismSpec
+) -> None:
+    """Every module that is to be computed again must exist, and be one that the format allows."""
+    experts = {RecomputeModule.MOE, RecomputeModule.MOE_ACT, RecomputeModule.SHARED_EXPERTS}
+    for module in spec.recompute_modules:
+        reason = ""
+        if module in experts and model.moe is None:
+            reason = "the model is dense: it has no experts"
+        elif module is RecomputeModule.MLA_UP_PROJ:
+            reason = "no model of a plan has multi-latent attention"
+        elif precision is Precision.FP8 and module in (
+            RecomputeModule.LAYERNORM,
+            RecomputeModule.MOE_ACT,
+        ):
+            # transformer_config.py: only recipes that scale by the tensor at hand can.
+            reason = "fp8 with delayed scaling cannot compute it again"
+        if reason:
+            report.error(
+                PlanCode.RECOMPUTE,
+                "parallelism.recompute_modules",
+                f"{module} cannot be recomputed: {reason}.",
+                module,
+                f"Remove {module}.",
+            )
 
 
 def check_sequence(

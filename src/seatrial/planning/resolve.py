@@ -306,9 +306,9 @@ class _Resolution:
             layout_rules.check_sequence(report, model, sequence_length, degrees, split=split)
         domain = self.catalog.node_type(machines.node_type).link_domain_gpus
         layout_rules.check_links(report, degrees, domain)
-        return layout_rules.check_stages(
-            report, model.layers, degrees.pp, degrees.vp, self.spec.parallelism
-        )
+        spec = self.spec.parallelism
+        layout_rules.check_recompute(report, model, self.spec.training.precision, spec)
+        return layout_rules.check_stages(report, model.layers, degrees.pp, degrees.vp, spec)
 
     def check_state(self, parameters: int, layout: RankLayout, accelerator: str) -> None:
         """Warn when not even weights, gradients and optimizer state fit."""

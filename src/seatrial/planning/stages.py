@@ -4,7 +4,9 @@
 
 `megatron/core/transformer/transformer_block.py` (get_num_layers_to_build) and the checks of
 `transformer_config.py`: stages are equal, except that the first and the last may be given their
-own number of layers; with chunks, chunk c of every stage comes before chunk c + 1 of any.
+own number of layers, or that embedding and loss count as a layer each: then the first chunk of the
+first stage and the last chunk of the last have one layer less. Chunk c of every stage comes before
+chunk c + 1 of any.
 """
 
 from dataclasses import dataclass
@@ -40,8 +42,12 @@ class Uneven:
 
 
 def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] | Uneven:
-    """How many layers each stage gets, or why that cannot be."""
+    """How many layers each stage gets, or why that cannot be.
+
+    Where embedding and loss count as layers, they are in these numbers.
+    """
     first, last = spec.first_stage_layers, spec.last_stage_layers
+    layers += spec.embedding_as_layer + spec.loss_as_layer
     middle = layers - (first or 0) - (last or 0)
     stages = pp_size - (first is not None) - (last is not None)
     if stages < 0 or (pp_size == 1 and (first or last)):
@@ -66,8 +72,15 @@ def _uneven(layers: int, pp_size: int, middle: int, stages: int, spec: Paralleli
     """What to say when the division does not come out."""
     divisors = [n for n in range(1, layers + 1) if layers % n == 0]
     even = " or ".join(str(n) for n in _around(divisors, pp_size))
+    counted = counted_words(spec)
+    if counted:
+        return Uneven(
+            f"{layers} layers, counting {counted}, cannot be shared evenly by {pp_size} stages.",
+            f"Use pp_size {even}.",
+            "pp_size",
+        )
     if spec.first_stage_layers is None and spec.last_stage_layers is None:
-        proposal = _uneven_ends(layers, pp_size)
+        proposal = _counted_ends(layers, pp_size) or _uneven_ends(layers, pp_size)
         return Uneven(
             f"{layers} layers cannot be shared evenly by {pp_size} pipeline stages.",
             f"Use pp_size {even}{proposal}.",
@@ -80,6 +93,21 @@ def _uneven(layers: int, pp_size: int, middle: int, stages: int, spec: Paralleli
         else f"Make the two add up to {layers}.",
         "first_stage_layers" if spec.first_stage_layers is not None else "last_stage_layers",
     )
+
+
+def counted_words(spec: ParallelismSpec) -> str:
+    """What counts as a layer beside layers, in words."""
+    counted = [("embedding", spec.embedding_as_layer), ("loss", spec.loss_as_layer)]
+    return " and ".join(name for name, counts in counted if counts)
+
+
+def _counted_ends(layers: int, pp_size: int) -> str:
+    """What to count as a layer to make the division come out, in words."""
+    if (layers + 2) % pp_size == 0:
+        return ", or keep it with embedding_as_layer and loss_as_layer true"
+    if (layers + 1) % pp_size == 0:
+        return ", or keep it with loss_as_layer true"
+    return ""
 
 
 def _uneven_ends(layers: int, pp_size: int) -> str:
@@ -102,13 +130,21 @@ def _around(numbers: list[int], wanted: int) -> list[int]:
     return below[-1:] + above[:1]
 
 
-def stages_of(sizes: list[int], vp_size: int) -> tuple[Stage, ...]:
+def stages_of(
+    sizes: list[int],
+    vp_size: int,
+    *,
+    embedding_as_layer: bool = False,
+    loss_as_layer: bool = False,
+) -> tuple[Stage, ...]:
     """The stages with their layers numbered; every size must divide by `vp_size`."""
     chunks: list[list[tuple[int, ...]]] = [[] for _ in sizes]
     following = 0
-    for _ in range(vp_size):
+    for chunk in range(vp_size):
         for stage, size in enumerate(sizes):
-            share = size // vp_size
+            first = chunk == stage == 0
+            last = chunk == vp_size - 1 and stage == len(sizes) - 1
+            share = size // vp_size - (embedding_as_layer and first) - (loss_as_layer and last)
             chunks[stage].append(tuple(range(following, following + share)))
             following += share
     return tuple(Stage(index, tuple(own)) for index, own in enumerate(chunks))

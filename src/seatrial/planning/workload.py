@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import Stage
 from seatrial.spec.architecture import Architecture
-from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 
 
@@ -83,6 +83,10 @@ class Workload:
     """Ranks that share out what `sharding` says, next to each other; 0: all model copies do."""
     moe_every: int = 1
     """Every how many layers one has experts, after the leading dense ones."""
+    recompute_modules: frozenset[RecomputeModule] = frozenset()
+    """What selective recomputing covers; empty: the attention's inner part."""
+    narrow_weights: bool = False
+    """Whether weights are kept only in the products' own 8 or 4 bits (`--fp8-param-gather`)."""
 
     @property
     def tokens_per_step(self) -> int:

@@ -29,6 +29,13 @@ VERDICT_TIMEOUT = 300.0
 TOLERANCE = {Precision.FP32: 1e-6}
 HALF_TOLERANCE = 5e-4
 """Largest relative difference of a loss after resharding: in fp32, and in half precision."""
+STAGE_ARGUMENTS = (
+    "decoder-first-pipeline-num-layers",
+    "decoder-last-pipeline-num-layers",
+    "account-for-embedding-in-pipeline-split",
+    "account-for-loss-in-pipeline-split",
+)
+"""What makes stages uneven, which one stage alone cannot be."""
 
 
 class DrillName(StrEnum):
@@ -280,7 +287,7 @@ class Rehearsal:
             "sequence-parallel": plan.sequence_parallel and other.tp > 1,
         }
         if other.pp == 1:
-            for name in ("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"):
+            for name in STAGE_ARGUMENTS:
                 arguments[name] = None
             arguments["num-virtual-stages-per-pipeline-rank"] = None
         if plan.model.architecture.is_moe:

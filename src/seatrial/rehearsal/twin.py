@@ -177,10 +177,8 @@ def _small_model(plan: Plan, degrees: Degrees, data: TwinData) -> Architecture:
     kv_heads = (1 if shares else 2) if grouped else heads
     swiglu = model.activation is Activation.SWIGLU
     longer = model.max_positions > plan.model.sequence_length
-    vp = 2 if plan.layout.vp_size > 1 and degrees.pp > 1 else 1
     return model.replace(
-        # A mixture of experts is cut into two stages by a drill, each with experts.
-        layers=max(2 * degrees.pp, degrees.pp * vp, 4 if model.moe else 0),
+        layers=_small_layers(plan, degrees),
         hidden_size=hidden,
         heads=heads,
         kv_heads=kv_heads,
@@ -190,6 +188,21 @@ def _small_model(plan: Plan, degrees: Degrees, data: TwinData) -> Architecture:
         max_positions=2 * SEQUENCE if longer else SEQUENCE,
         moe=_small_experts(model.moe),
     )
+
+
+def _small_layers(plan: Plan, degrees: Degrees) -> int:
+    """Two layers a stage, or a chunk, whose embedding or loss counts as one of them."""
+    spec, vp = plan.spec.parallelism, _small_chunks(plan, degrees)
+    counted = spec.embedding_as_layer + spec.loss_as_layer
+    if counted and degrees.pp > 1:
+        return 2 * degrees.pp * vp - counted
+    # A mixture of experts is cut into two stages by a drill, each with experts.
+    return max(2 * degrees.pp, degrees.pp * vp, 4 if plan.model.architecture.moe else 0)
+
+
+def _small_chunks(plan: Plan, degrees: Degrees) -> int:
+    """Two chunks a stage where the run has several."""
+    return 2 if plan.layout.vp_size > 1 and degrees.pp > 1 else 1
 
 
 def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
@@ -237,7 +250,7 @@ def _small_training(plan: Plan, degrees: Degrees) -> dict[str, Any]:
 def _small_parallelism(plan: Plan, degrees: Degrees) -> dict[str, Any]:
     """The degrees as numbers, and uneven stages that stay uneven."""
     layout, spec = plan.layout, plan.spec.parallelism
-    vp = 2 if layout.vp_size > 1 and degrees.pp > 1 else 1
+    vp = _small_chunks(plan, degrees)
     ranks = degrees.tp * degrees.cp * degrees.dp
     small: dict[str, Any] = {
         "tp_size": degrees.tp,
@@ -252,9 +265,11 @@ def _small_parallelism(plan: Plan, degrees: Degrees) -> dict[str, Any]:
         "sequence_parallel": plan.sequence_parallel and degrees.tp > 1,
         "first_stage_layers": None,
         "last_stage_layers": None,
+        "embedding_as_layer": spec.embedding_as_layer and degrees.pp > 1,
+        "loss_as_layer": spec.loss_as_layer and degrees.pp > 1,
     }
     uneven = spec.first_stage_layers is not None or spec.last_stage_layers is not None
     if uneven and degrees.pp > 1:
-        layers = max(2 * degrees.pp, degrees.pp * vp, 4 if plan.model.architecture.moe else 0)
-        small |= {"first_stage_layers": vp, "last_stage_layers": layers - vp}
+        last = _small_layers(plan, degrees) - vp
+        small |= {"first_stage_layers": vp, "last_stage_layers": last}
     return small

@@ -49,6 +49,18 @@ def test_every_flag_gets_what_it_takes() -> None:
             "--recompute-granularity full --recompute-method uniform",
         ),
         (
+            ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp, core_attn]"),
+            "--recompute-granularity selective --recompute-modules mlp core_attn",
+        ),
+        (
+            (
+                "parallelism.pp_size=2",
+                "parallelism.embedding_as_layer=true",
+                "parallelism.loss_as_layer=true",
+            ),
+            "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
+        ),
+        (
             ("data={sources: [{prepared: /d/a, weight: 3}, {prepared: /d/b, weight: 1.5}]}",),
             "--data-path 3 /d/a 1.5 /d/b",
         ),

@@ -34,10 +34,13 @@ def test_groups_are_the_engines(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", RECORD["stages"], ids=_label)
 def test_stages_are_the_engines(case: dict[str, Any]) -> None:
     sizes = case["sizes"]
-    spec = ParallelismSpec(first_stage_layers=sizes["first"], last_stage_layers=sizes["last"])
+    counted = {"embedding_as_layer": sizes["embedding"], "loss_as_layer": sizes["loss"]}
+    spec = ParallelismSpec(
+        first_stage_layers=sizes["first"], last_stage_layers=sizes["last"], **counted
+    )
     per_stage = stage_sizes(sizes["layers"], sizes["pp"], spec)
     assert isinstance(per_stage, list)
-    stages = stages_of(per_stage, sizes["vp"])
+    stages = stages_of(per_stage, sizes["vp"], **counted)
     assert [[len(chunk) for chunk in stage.chunks] for stage in stages] == case["layers"]
     assert sorted(layer for stage in stages for layer in stage.layers) == list(
         range(sizes["layers"])

@@ -155,6 +155,52 @@ REFUSALS = {
         "stages. Use pp_size 6 or 9, or keep it with first_stage_layers 3 and "
         "last_stage_layers 3.",
     ),
+    "stages-but-for-two": (
+        (
+            "model.preset=llama3-405b",
+            "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 64}",
+            "parallelism.tp_size=8",
+            "parallelism.pp_size=8",
+            "parallelism.vp_size=8",
+        ),
+        "ST-LAYOUT-005 parallelism.pp_size: 126 layers cannot be shared evenly by 8 pipeline "
+        "stages. Use pp_size 7 or 9, or keep it with embedding_as_layer and loss_as_layer true.",
+    ),
+    "counted-stages": (
+        ("parallelism.pp_size=4", "parallelism.loss_as_layer=true"),
+        "ST-LAYOUT-005 parallelism.pp_size: 37 layers, counting loss, cannot be shared evenly by 4 "
+        "stages. Use pp_size 1 or 37.",
+    ),
+    "counted-chunks": (
+        (
+            "parallelism.pp_size=2",
+            "parallelism.vp_size=4",
+            "parallelism.embedding_as_layer=true",
+            "parallelism.loss_as_layer=true",
+        ),
+        "ST-LAYOUT-006 parallelism.vp_size: a stage of 19 layers, counting embedding and loss, "
+        "cannot be cut into 4 chunks. Use vp_size 1.",
+    ),
+    "recompute-experts-of-a-dense-model": (
+        ("parallelism.recompute=selective", "parallelism.recompute_modules=[moe_act]"),
+        "ST-LAYOUT-013 parallelism.recompute_modules: moe_act cannot be recomputed: the model is "
+        "dense: it has no experts. Remove moe_act.",
+    ),
+    "recompute-latents": (
+        ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp, mla_up_proj]"),
+        "ST-LAYOUT-013 parallelism.recompute_modules: mla_up_proj cannot be recomputed: no model "
+        "of a plan has multi-latent attention. Remove mla_up_proj.",
+    ),
+    "recompute-norms-in-fp8": (
+        (
+            "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 2}",
+            "training.precision=fp8",
+            "parallelism.recompute=selective",
+            "parallelism.recompute_modules=[layernorm]",
+        ),
+        "ST-LAYOUT-013 parallelism.recompute_modules: layernorm cannot be recomputed: fp8 with "
+        "delayed scaling cannot compute it again. Remove layernorm.",
+    ),
     "stage-ends": (
         ("parallelism.pp_size=4", "parallelism.first_stage_layers=7"),
         "ST-LAYOUT-005 parallelism.first_stage_layers: 29 of 36 layers are left for 3 middle "

@@ -107,6 +107,21 @@ def test_uneven_stages_stay_uneven() -> None:
     assert len(set(sizes)) == 2
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_embedding_and_loss_still_count_as_layers(chunks: int) -> None:
+    _, (twin,) = twins_of(
+        "model={dimensions: {family: gpt, layers: 30, hidden_size: 512, heads: 8, "
+        "vocab_size: 32000, max_positions: 4096}}",
+        "parallelism.pp_size=4",
+        f"parallelism.vp_size={chunks}",
+        "parallelism.embedding_as_layer=true",
+        "parallelism.loss_as_layer=true",
+    )
+    sizes = [[len(chunk) for chunk in stage.chunks] for stage in twin.plan.stages]
+    assert sizes == ([[1], [1]] if chunks == 1 else [[1, 2], [2, 1]])
+    assert "--account-for-loss-in-pipeline-split" in command_line(engine_arguments(twin.plan))
+
+
 def test_what_a_cpu_cannot_compute_is_said() -> None:
     _, (twin,) = twins_of(
         "training.precision=fp8",

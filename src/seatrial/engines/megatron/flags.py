@@ -374,6 +374,16 @@ FLAGS = (
         "parallelism.last_stage_layers",
         lambda p: p.spec.parallelism.last_stage_layers,
     ),
+    Flag(
+        "account-for-embedding-in-pipeline-split",
+        "parallelism.embedding_as_layer",
+        lambda p: p.spec.parallelism.embedding_as_layer,
+    ),
+    Flag(
+        "account-for-loss-in-pipeline-split",
+        "parallelism.loss_as_layer",
+        lambda p: p.spec.parallelism.loss_as_layer,
+    ),
     Flag("sequence-parallel", "parallelism.sequence_parallel", lambda p: p.sequence_parallel),
     Flag("use-distributed-optimizer", "parallelism.sharding", _sharded),
     Flag("use-megatron-fsdp", "parallelism.sharding", _fsdp),
@@ -396,6 +406,11 @@ FLAGS = (
         "recompute-num-layers",
         "parallelism.recompute",
         lambda p: 1 if p.recompute is Recompute.FULL else None,
+    ),
+    Flag(
+        "recompute-modules",
+        "parallelism.recompute_modules",
+        lambda p: tuple(map(str, p.spec.parallelism.recompute_modules)) or None,
     ),
     # Checkpoints. The same directory is loaded from, so that a restart resumes.
     Flag("save", "checkpoints.location", lambda p: p.checkpoint_location),

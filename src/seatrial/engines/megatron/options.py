@@ -45,8 +45,6 @@ DERIVED = {
     "heterogeneous-layers-config-path": "the layers are those of the model",
     "use-tp-pp-dp-mapping": "the order of ranks is that of the plan",
     "pipeline-model-parallel-layout": "the stages are those of the plan",
-    "account-for-embedding-in-pipeline-split": "the stages are those of the plan",
-    "account-for-loss-in-pipeline-split": "the stages are those of the plan",
     "rampup-batch-size": "the plan counts steps of one batch size",
     "step-batch-size-schedule": "the plan counts steps of one batch size",
     "eval-global-batch-size": "the plan counts the samples of an evaluation",

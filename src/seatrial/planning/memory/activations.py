@@ -1,18 +1,28 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the forward pass keeps for the backward pass.
+"""What the forward pass of a layer keeps for the backward pass.
 
 The tensors of a layer are those of arXiv 2205.05198, section 4; how many bytes of each a stack
-keeps is in the constants. The number of micro batches in flight is that of Megatron's schedules
-(`megatron/core/pipeline_parallel/schedules.py`).
+keeps is in the constants. What selective recomputing leaves out is what its modules discard in
+megatron-core 0.19.2: `core/transformer/transformer_layer.py` (layernorm, mlp), `moe/experts.py`
+(moe_act), `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py` (mla_up_proj).
 """
 
 from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
+from seatrial.planning.memory.formats import HALF_BYTES, narrow_format
 from seatrial.planning.workload import Workload
 from seatrial.spec.architecture import Activation
-from seatrial.spec.parallelism import Recompute
+from seatrial.spec.parallelism import Recompute, RecomputeModule
+
+LATENT_QUERY = LATENT_KEY = 192
+LATENT_VALUE = 128
+"""Elements of a head in multi-latent attention (arXiv 2412.19437, section 4.2)."""
+LATENTS = 2 * (1536 + 512) + 64
+"""Elements of a token's compressed queries, keys and values, before and after their norms."""
+NORMS = 2
+"""Norms of a layer, whose outputs are inputs of products."""
 
 
 class LayerActivations(NamedTuple):
@@ -28,72 +38,152 @@ class LayerActivations(NamedTuple):
     """Bytes of the residual stream itself, in 16 bits."""
 
 
+class _Part(NamedTuple):
+    """Bytes of one part of a layer."""
+
+    kept: float
+    """What stays until the backward pass."""
+    whole: float
+    """What there is while the part is differentiated."""
+
+
+class _Sizes(NamedTuple):
+    """What every part is counted from."""
+
+    tokens: float
+    """Tokens of a micro batch on one rank, before sequence parallelism."""
+    hidden: float
+    """Elements of the residual stream on one rank."""
+    split: int
+    """Ranks that share the residual stream."""
+    input_bytes: float
+    """Bytes that an element of a product's input is kept in."""
+    per_unit: float
+    """Bytes kept per token and unit of the feed-forward width."""
+    again: frozenset[RecomputeModule]
+    """The modules that are computed again."""
+
+
 def layer_activations(workload: Workload, constants: StackConstants) -> LayerActivations:
     """What one layer keeps, and what it takes to differentiate it."""
+    sizes = _sizes(workload, constants)
+    attention = _attention(workload, constants, sizes)
+    residual = _residual(workload, constants, sizes, experts=False)
+    feed = _feed_forward(workload, sizes)
+    dense = expert = residual.kept + attention.kept + feed.kept
+    full = residual.whole + attention.whole + feed.whole
+    if workload.model.moe is not None:
+        residual = _residual(workload, constants, sizes, experts=True)
+        feed = _experts(workload, constants, sizes)
+        expert = residual.kept + attention.kept + feed.kept
+        full = max(full, residual.whole + attention.whole + feed.whole)
+    if workload.recompute is Recompute.FULL:
+        dense = expert = sizes.hidden * constants.input_bytes
+    return LayerActivations(dense, expert, full * constants.working_layers, 2 * sizes.hidden)
+
+
+def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
+    """What every part is counted from."""
     model, layout = workload.model, workload.layout
-    tp = layout.tp_size
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
-    split = tp if workload.sequence_parallel else 1
-    hidden = tokens * model.hidden_size / split
-    attention, whole = _attention(workload, constants, tokens)
-    masks = constants.dropout_bytes if workload.hidden_dropout else 0.0
-    residual = hidden * (constants.residual_bytes + masks)
-    residual += tokens * model.hidden_size * constants.gathered_bytes
+    split = layout.tp_size if workload.sequence_parallel else 1
+    narrow = narrow_format(workload)
+    input_bytes = narrow.input_bytes if narrow else HALF_BYTES
     swiglu = model.activation is Activation.SWIGLU
     per_unit = constants.swiglu_bytes if swiglu else constants.gelu_bytes
-    dense = residual + attention + tokens * model.ffn_hidden_size * per_unit / tp
-    full = residual + whole + tokens * model.ffn_hidden_size * per_unit / tp
-    expert = dense
-    if model.moe is not None:
-        experts = _experts(workload, constants, tokens / split, per_unit)
-        shared = tokens * model.moe.shared_expert_ffn_hidden_size * per_unit / tp
-        expert = residual + attention + shared + experts
-        full = max(full, residual + whole + shared + experts)
-    if workload.recompute is Recompute.FULL:
-        dense = expert = hidden * constants.input_bytes
-    return LayerActivations(dense, expert, full * constants.working_layers, 2 * hidden)
+    again = workload.recompute_modules if workload.recompute is Recompute.SELECTIVE else frozenset()
+    return _Sizes(
+        tokens,
+        tokens * model.hidden_size / split,
+        split,
+        input_bytes,
+        # The input of the second product is one of the tensors around the activation.
+        per_unit - HALF_BYTES + input_bytes,
+        again,
+    )
 
 
-def _attention(workload: Workload, constants: StackConstants, tokens: float) -> tuple[float, float]:
+def _residual(
+    workload: Workload, constants: StackConstants, sizes: _Sizes, *, experts: bool
+) -> _Part:
+    """Norms, their outputs, and masks of dropout."""
+    masks = constants.dropout_bytes if workload.hidden_dropout else 0.0
+    whole = sizes.hidden * (constants.residual_bytes + masks)
+    whole += sizes.tokens * workload.model.hidden_size * constants.gathered_bytes
+    # The router reads the second norm's output in 16 bits, so that stays.
+    narrowed = NORMS - experts
+    whole -= sizes.hidden * narrowed * (HALF_BYTES - sizes.input_bytes)
+    kept = whole
+    if RecomputeModule.LAYERNORM in sizes.again:
+        # A norm that is fused with the product after it is no module of its own.
+        latent = workload.attention_weights > 0
+        kept -= sizes.hidden * (experts * HALF_BYTES + latent * sizes.input_bytes)
+    if RecomputeModule.MLP in sizes.again and not experts:
+        kept -= sizes.hidden * sizes.input_bytes
+    return _Part(kept, whole)
+
+
+def _attention(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _Part:
     """What attention keeps, and what it holds while it is computed again."""
-    model, tp = workload.model, workload.layout.tp_size
+    model, tp, tokens = workload.model, workload.layout.tp_size, sizes.tokens
     heads = max(1.0, model.heads / tp)
-    elements = (2 * model.heads + 2 * model.kv_heads) * model.head_dim / tp
-    projections = tokens * elements * constants.attention_bytes
+    output = model.heads * model.head_dim / tp
+    projected = (model.heads + 2 * model.kv_heads) * model.head_dim / tp
+    latents = 0.0
+    if workload.attention_weights:
+        output = model.heads * LATENT_VALUE / tp
+        projected = model.heads * (LATENT_QUERY + LATENT_KEY + LATENT_VALUE) / tp
+        latents = LATENTS / sizes.split
+    whole = (
+        tokens * (projected + output) * constants.attention_bytes + tokens * latents * HALF_BYTES
+    )
+    if sizes.input_bytes < HALF_BYTES:
+        # The kernel keeps its output in 16 bits, and the product after it a narrow copy.
+        whole += tokens * output * sizes.input_bytes
+    kept = whole
+    if RecomputeModule.MLA_UP_PROJ in sizes.again:
+        kept -= tokens * projected * constants.attention_bytes
     if workload.flash_attention:
         # The logarithm of each row's sum, in fp32.
-        projections += tokens * heads * 4
-        return projections, projections
+        sums = tokens * heads * 4
+        return _Part(kept + sums, whole + sums)
     scores = tokens * workload.sequence_length * heads * constants.score_bytes
-    kept = projections if workload.recompute is Recompute.SELECTIVE else projections + scores
-    return kept, projections + scores
+    modules = sizes.again or {RecomputeModule.CORE_ATTENTION}
+    selective = workload.recompute is Recompute.SELECTIVE
+    if not (selective and RecomputeModule.CORE_ATTENTION in modules):
+        kept += scores
+    return _Part(kept, whole + scores)
 
 
-def _experts(
-    workload: Workload, constants: StackConstants, tokens: float, per_unit: float
-) -> float:
-    """What the routed experts keep: permuted inputs, inner activations, outputs to be weighted."""
+def _feed_forward(workload: Workload, sizes: _Sizes) -> _Part:
+    """The feed-forward part of a layer without experts."""
+    whole = sizes.tokens * workload.model.ffn_hidden_size * sizes.per_unit / workload.layout.tp_size
+    return _Part(0.0 if RecomputeModule.MLP in sizes.again else whole, whole)
+
+
+def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _Part:
+    """What experts keep: permuted inputs and inner activations, which the router has weighted."""
     model, layout = workload.model, workload.layout
     moe = model.moe
     if moe is None:
-        return 0.0
-    routed = tokens * moe.top_k * constants.expert_imbalance
-    inner = moe.expert_ffn_hidden_size * per_unit
+        return _Part(0.0, 0.0)
+    routed = sizes.tokens / sizes.split * moe.top_k * constants.expert_imbalance
+    inner = routed * moe.expert_ffn_hidden_size
     # With etp the tokens of its ranks are gathered, and each holds its share of the inner width.
-    return routed * (layout.etp_size * 4 * model.hidden_size + inner)
-
-
-def in_flight(workload: Workload, stage: int) -> float:
-    """How many micro batches a stage keeps the activations of, at its peak.
-
-    The plain schedule keeps one more than there are stages behind. The interleaved one counts
-    chunks: 2 (p - i - 1) + (v - 1) p of the warm-up and the one that runs.
-    """
-    stages, chunks = workload.layout.pp_size, workload.layout.vp_size
-    if stages == 1:
-        return 1.0
-    behind = stages - stage - 1
-    if chunks == 1:
-        return float(min(workload.micro_batches, behind + 1))
-    warm_up = 2 * behind + (chunks - 1) * stages + 1
-    return min(workload.micro_batches * chunks, warm_up) / chunks
+    routed_bytes = routed * layout.etp_size * sizes.input_bytes * model.hidden_size
+    # Without a gate the router's weights are applied by an operation of its own, which keeps what
+    # it multiplies; with one they are part of the activation's kernel.
+    activated = 0.0 if model.activation is Activation.SWIGLU else HALF_BYTES
+    routed_bytes += inner * (sizes.per_unit + activated)
+    shared = sizes.tokens * moe.shared_expert_ffn_hidden_size * sizes.per_unit / layout.tp_size
+    if moe.shared_expert_ffn_hidden_size and sizes.input_bytes < HALF_BYTES:
+        shared += sizes.hidden * sizes.input_bytes
+    whole = routed_bytes + shared
+    if RecomputeModule.MOE in sizes.again:
+        return _Part(0.0, whole)
+    kept = whole
+    if RecomputeModule.MOE_ACT in sizes.again:
+        kept -= inner * (sizes.input_bytes + activated)
+    if RecomputeModule.SHARED_EXPERTS in sizes.again:
+        kept -= shared
+    return _Part(kept, whole)

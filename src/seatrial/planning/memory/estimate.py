@@ -2,29 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory a layout needs on each stage, and whether that fits the GPU."""
 
-from seatrial.planning.memory.activations import LayerActivations, in_flight, layer_activations
+from dataclasses import replace
+
+from seatrial.planning.memory.activations import LayerActivations, layer_activations
 from seatrial.planning.memory.constants import StackConstants, constants
+from seatrial.planning.memory.formats import narrow_format
+from seatrial.planning.memory.in_flight import in_flight, most_kept
 from seatrial.planning.memory.parts import Fit, Memory, StageMemory
 from seatrial.planning.memory.states import (
+    Layers,
     ModelCounts,
+    chunk_layers,
     model_counts,
     stage_layers,
     stage_parameters,
     states,
 )
 from seatrial.planning.workload import Workload
+from seatrial.spec.training import Precision
 
 
 def memory(workload: Workload) -> Memory:
     """The memory of the stages that can be the fullest, and the verdict."""
     known = constants(workload.stack)
-    return judged(workload, stages_of(workload, known, deciding_stages(workload)), known.error)
+    return judged(workload, known, stages_of(workload, known, deciding_stages(workload)))
 
 
 def every_stage(workload: Workload) -> Memory:
     """The same with all stages, for a picture of them."""
     known = constants(workload.stack)
-    return judged(workload, stages_of(workload, known, range(workload.layout.pp_size)), known.error)
+    return judged(workload, known, stages_of(workload, known, range(workload.layout.pp_size)))
 
 
 def deciding_stages(workload: Workload) -> tuple[int, ...]:
@@ -66,9 +73,14 @@ def communicators(workload: Workload) -> int:
     )
 
 
-def judged(workload: Workload, stages: tuple[StageMemory, ...], error: float) -> Memory:
+def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory, ...]) -> Memory:
     """The stages with the fullest of them and its verdict."""
     fullest = max(stages, key=lambda stage: stage.total)
+    error = known.error if workload.model.moe is None else known.expert_error
+    untested: tuple[str, ...] = ()
+    if narrow_format(workload) is not None:
+        error += _narrowed_share(workload, known, fullest)
+        untested = (f"copies of weights and inputs in {workload.precision}",)
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
         verdict = Fit.FITS
@@ -76,7 +88,18 @@ def judged(workload: Workload, stages: tuple[StageMemory, ...], error: float) ->
         verdict = Fit.DOES_NOT_FIT
     else:
         verdict = Fit.RISKY
-    return Memory(stages, fullest, verdict, room - need, error)
+    return Memory(stages, fullest, verdict, room - need, error, untested)
+
+
+def _narrowed_share(workload: Workload, known: StackConstants, stage: StageMemory) -> float:
+    """What narrow products change in a stage, weights and activations apart, over all of it.
+
+    Hardly anything published tests it, so the error bar spans it: as if none of it were so.
+    """
+    wide = replace(workload, precision=Precision.BF16)
+    (plain,) = stages_of(wide, known, (stage.index,))
+    changed = abs(stage.weights - plain.weights) + abs(stage.activations - plain.activations)
+    return changed / stage.total
 
 
 def _stage(
@@ -91,9 +114,8 @@ def _stage(
     layout = workload.layout
     layers = stage_layers(workload, index)
     rest, routed = stage_parameters(workload, counts, layers, index)
-    held = states(workload, known, counts, rest, routed)
-    kept = layers.dense * layer.kept + layers.expert * layer.kept_expert
-    kept *= in_flight(workload, index)
+    held = states(workload, known, counts, layers, rest, routed)
+    kept = _kept(workload, layer, layers, index)
     logits = 0.0
     if index == layout.pp_size - 1:
         # Input and output of the norm before the output projection.
@@ -111,6 +133,17 @@ def _stage(
         outside,
         int(activations * known.fragmentation + logits * known.logit_fragmentation),
     )
+
+
+def _kept(workload: Workload, layer: LayerActivations, layers: Layers, index: int) -> float:
+    """Bytes that all micro batches in flight keep on a stage."""
+    if workload.layout.vp_size > 1:
+        chunks = chunk_layers(workload, index)
+        if len(set(chunks)) > 1:
+            sizes = [own.dense * layer.kept + own.expert * layer.kept_expert for own in chunks]
+            return most_kept(workload, index, sizes)
+    kept = layers.dense * layer.kept + layers.expert * layer.kept_expert
+    return kept * in_flight(workload, index)
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:

@@ -88,3 +88,5 @@ class Memory:
     """Device memory minus the need of the fullest stage, in bytes; negative when it lacks."""
     error: float
     """Relative error bar: nine of ten held-out published runs were closer than this."""
+    untested: tuple[str, ...] = ()
+    """What published figures hardly test, in words; the error bar spans all that it changes."""

@@ -19,6 +19,8 @@ USUAL_TOKENS = 4 << 20
 """Tokens of a step for a model whose authors published no batch: those of Llama 2
 (arXiv 2307.09288, table 1: 4M)."""
 GIB = 1 << 30
+NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
+"""Options of Megatron that leave no copy of a weight in 16 bits."""
 SLOWEST_GBIT_S = 1.0
 """The network of nodes for which the catalog states none: any Ethernet."""
 
@@ -41,6 +43,7 @@ def problem_of(spec: RunSpec, basis: Basis, catalog: Catalog) -> Problem:
         hardware=hardware_of(machines, training.precision, catalog),
         hidden_dropout=training.hidden_dropout > 0,
         gradient_bytes=gradient_bytes(spec),
+        narrow_weights=not NARROW_WEIGHTS.isdisjoint(_switches(spec)),
     )
 
 
@@ -50,11 +53,16 @@ def gradient_bytes(spec: RunSpec) -> int:
     Megatron accumulates in fp32 with bf16 and the formats below it, unless told otherwise, and in
     fp16 with fp16 (`megatron/training/arguments.py` of 0.19.2).
     """
-    options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
+    options = _switches(spec)
     halved = "grad-reduce-in-bf16" in options
     if spec.training.precision is Precision.FP16:
         halved = "accumulate-allreduce-grads-in-fp32" not in options
     return 2 if halved and spec.engine.name is EngineName.MEGATRON else 4
+
+
+def _switches(spec: RunSpec) -> set[str]:
+    """The engine's own options that a spec switches on."""
+    return {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
 
 
 def measured_on(spec: RunSpec, basis: Basis) -> dict[str, str]:

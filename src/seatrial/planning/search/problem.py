@@ -48,6 +48,8 @@ class Problem:
     """Whether there is dropout on the residual stream."""
     gradient_bytes: int = 4
     """Bytes of a gradient while it is accumulated."""
+    narrow_weights: bool = False
+    """Whether weights are kept only in the products' own 8 or 4 bits."""
 
     @property
     def output_layers(self) -> float:
@@ -81,6 +83,8 @@ class Problem:
             stack=STACKS[self.engine],
             hidden_dropout=self.hidden_dropout,
             gradient_bytes=self.gradient_bytes,
+            recompute_modules=frozenset(self.given.recompute_modules),
+            narrow_weights=self.narrow_weights,
             # Fused attention kernels take half formats only.
             flash_attention=self.precision is not Precision.FP32,
         )

@@ -143,23 +143,33 @@ def _staged(
     """A layout with each way to share out its layers."""
     given = problem.given
     ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
+    counted = given.embedding_as_layer, given.loss_as_layer
     # Ends that nobody asked for are chosen only where the number of stages is.
-    if given.pp_size == AUTO and ends == [(None, None)]:
+    if given.pp_size == AUTO and ends == [(None, None)] and not any(counted):
         ends = stage_ends(problem.model.layers, layout.pp_size, problem.output_layers)
     for own in ends:
-        for stages in _stagings(problem.model.layers, layout.pp_size, given.vp_size, own):
+        for stages in _stagings(problem.model.layers, layout.pp_size, given.vp_size, own, counted):
             chunked = replace(layout, vp_size=len(stages[0].chunks))
             yield Shape(chunked, stages, *own, split, sharding)
 
 
 @cache
-def _stagings(layers: int, pp: int, vp: int | str, ends: Ends) -> list[tuple[Stage, ...]]:
+def _stagings(
+    layers: int, pp: int, vp: int | str, ends: Ends, counted: tuple[bool, bool]
+) -> list[tuple[Stage, ...]]:
     """Every legal way to cut stages into chunks, the fewest chunks first."""
-    spec = ParallelismSpec(first_stage_layers=ends[0], last_stage_layers=ends[1])
+    spec = ParallelismSpec(
+        first_stage_layers=ends[0],
+        last_stage_layers=ends[1],
+        embedding_as_layer=counted[0],
+        loss_as_layer=counted[1],
+    )
     whole = layout_rules.check_stages(Probe(), layers, pp, 1, spec)
     if not whole:
         return []
     share = min(len(stage.chunks[0]) for stage in whole)
+    if any(counted):
+        share = (layers + sum(counted)) // pp
     cuts = _chosen(vp, divisors(share, share) if pp > 1 else [1])
     cut = (layout_rules.check_stages(Probe(), layers, pp, chunks, spec) for chunks in cuts)
     return [stages for stages in cut if stages]

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.memory.activations import in_flight, layer_activations
+from seatrial.planning.memory.activations import layer_activations
 from seatrial.planning.memory.constants import constants
 from seatrial.planning.memory.estimate import deciding_stages, every_stage, memory
+from seatrial.planning.memory.in_flight import in_flight, most_kept
 from seatrial.planning.memory.parts import Fit, MemoryPart
 from seatrial.planning.memory.states import model_counts, stage_layers, stage_parameters
 from seatrial.planning.parameters import padded_vocab_size, rank_parameters
 from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.search.schedule import schedule
 from seatrial.planning.stages import stages_of
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.architecture import Architecture
@@ -65,12 +67,13 @@ def workload(model: Architecture = GPT, **changes: Any) -> Workload:
     }
     layout = RankLayout(**axes)
     sizes = changes.pop("sizes", [model.layers // layout.pp_size] * layout.pp_size)
+    even = stages_of(sizes, layout.vp_size)
     given: dict[str, Any] = {
         "model": model,
         "sequence_length": 2048,
         "padded_vocab_size": padded_vocab_size(model.vocab_size, layout.tp_size),
         "layout": layout,
-        "stages": stages_of(sizes, layout.vp_size),
+        "stages": even,
         "sequence_parallel": False,
         "sharding": Sharding.NONE,
         "recompute": Recompute.NONE,
@@ -143,6 +146,44 @@ def test_chunks_keep_more_by_the_papers_factor(pp: int, vp: int) -> None:
     assert in_flight(interleaved, 0) / pp == pytest.approx(1 + (pp - 1) / (pp * vp))
     few = replace(interleaved, micro_batches=pp // 2)
     assert in_flight(few, 0) == pp // 2
+
+
+@settings(max_examples=40)
+@given(
+    pp=st.sampled_from([2, 3, 4, 8]),
+    vp=st.sampled_from([2, 3, 8]),
+    rounds=st.integers(1, 6),
+    data=st.data(),
+)
+def test_chunks_that_differ_are_counted_one_by_one(
+    pp: int, vp: int, rounds: int, data: st.DataObject
+) -> None:
+    stage = data.draw(st.integers(0, pp - 1))
+    load = workload(GPT.replace(layers=pp * vp), pp_size=pp, vp_size=vp, micro_batches=pp * rounds)
+    assert most_kept(load, stage, [1.0] * vp) == pytest.approx(in_flight(load, stage) * vp)
+    # In the order of the schedule as it is drawn, which is made another way.
+    held, most = 0.0, 0.0
+    for slot in schedule((1.0,) * pp, pp * rounds, vp):
+        if slot.stage == stage:
+            held += (slot.chunk + 1) * (1 if slot.forward else -1)
+            most = max(most, held)
+    assert most_kept(load, stage, [chunk + 1.0 for chunk in range(vp)]) == pytest.approx(most)
+
+
+def test_a_stage_with_the_embedding_counted_keeps_a_layer_less_of_the_first_chunk() -> None:
+    layers = GPT.replace(layers=30)
+    stages = stages_of([8] * 4, 4, embedding_as_layer=True, loss_as_layer=True)
+    counted = workload(layers, pp_size=4, vp_size=4, stages=stages)
+    whole = workload(GPT.replace(layers=32), pp_size=4, vp_size=4)
+    kept_layer = layer_activations(counted, constants("megatron-core")).kept
+    first, last = (
+        memory(whole).stages[index].activations - memory(counted).stages[index].activations
+        for index in (0, -1)
+    )
+    # The first chunk is full, with four micro batches, before the peak, and not empty at it.
+    assert first / kept_layer == pytest.approx(round(first / kept_layer), abs=1e-3)
+    assert 4 <= first / kept_layer < 8
+    assert 0 <= last / kept_layer <= 4
 
 
 STATES = [

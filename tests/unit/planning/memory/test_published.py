@@ -13,10 +13,12 @@ import pytest
 
 from scripts.backtest import (
     memory_bloom,
+    memory_bridge,
     memory_ci,
     memory_gpt2,
     memory_layouts,
     memory_nanotron,
+    memory_ran,
 )
 from scripts.backtest.memory_fit import predicted
 from scripts.backtest.memory_rows import MeasuredRow
@@ -33,9 +35,10 @@ def errors(rows: Sequence[MeasuredRow]) -> list[float]:
 SOURCES = {
     "bloom": (memory_bloom.rows, 94),
     "nanotron": (memory_nanotron.rows, 26),
-    "megatron-ci": (memory_ci.rows, 298),
+    "megatron-ci": (memory_ci.rows, 303),
     "megatron-ci-experts": (memory_ci.expert_rows, 74),
     "gpt2-large": (memory_gpt2.rows, 6),
+    "bridge-fp8": (memory_bridge.rows, 4),
 }
 
 
@@ -45,6 +48,23 @@ def test_the_median_error_is_at_most_5_percent(source: str) -> None:
     rows = read()
     assert len(rows) == count
     assert median(errors(rows)) <= 0.051
+
+
+def test_embedding_and_loss_as_layers_are_where_the_engine_has_them() -> None:
+    counted = [row for row in memory_ci.rows() if "account_for_embedding" in row.label]
+    assert len(counted) == 5
+    assert median(errors(counted)) <= 0.02
+
+
+def test_runs_that_ran_are_seldom_said_not_to_fit() -> None:
+    runs = memory_ran.runs()
+    assert len(runs) == 496
+    refused = [run for run in runs if run.verdict is Fit.DOES_NOT_FIT]
+    # Those that are refused do not state what they computed again.
+    assert not any(run.stated for run in refused)
+    assert len(refused) / len(runs) <= 0.10
+    experts = [run.verdict is Fit.DOES_NOT_FIT for run in runs if run.row.moe]
+    assert sum(experts) / len(experts) <= 0.05
 
 
 def test_no_published_row_disappears() -> None:

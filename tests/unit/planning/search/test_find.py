@@ -118,6 +118,23 @@ def test_the_search_finds_what_trying_everything_finds(catalog: Catalog, case: s
     assert chosen.rate >= best.rate / (1 + AS_FAST)
 
 
+def test_what_counts_as_a_layer_is_kept(catalog: Catalog) -> None:
+    problem = asked(
+        catalog,
+        "model.preset=llama3-405b",
+        "cluster.node_type=p5.48xlarge",
+        "cluster.nodes=64",
+        "parallelism.pp_size=8",
+        "parallelism.embedding_as_layer=true",
+        "parallelism.loss_as_layer=true",
+    )
+    shapes = [p.candidate.shape for p in found(problem).ranked]
+    assert 8 in {shape.layout.vp_size for shape in shapes}
+    for shape in shapes:
+        first, *middle, last = (len(stage.layers) for stage in shape.stages)
+        assert (first, set(middle), last) == (15, {16}, 15)
+
+
 def test_uneven_ends_are_as_good_as_any(catalog: Catalog) -> None:
     given = (ODD_LAYERS, "cluster.nodes=1", "training.global_batch_size=32")
     problem = asked(catalog, *given, "parallelism.tp_size=2", "parallelism.vp_size=1")

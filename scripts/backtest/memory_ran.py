@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's timed runs: all of them ran, so that each one said not to fit is a false alarm.
+
+Of these runs nobody published the memory. Most do not state what they recomputed; they are judged
+as if nothing was, which is the most that they can have needed of activations. Neither do they say
+whether moments were kept in half precision or activations on the host. Weights of 8-bit runs are
+kept in 8 bits only, as in NVIDIA's own recipes (NVIDIA-NeMo/Megatron-Bridge@0509780
+src/megatron/bridge/training/mixed_precision.py, `fp8_param_gather`; not so in 4 bits).
+"""
+
+from dataclasses import dataclass, replace
+
+from scripts.backtest.memory_rows import published, stated_recompute
+from scripts.backtest.rows import Row, timed_rows
+from seatrial.planning.memory.estimate import memory
+from seatrial.planning.memory.parts import Fit
+from seatrial.planning.workload import Workload
+from seatrial.spec.parallelism import Recompute
+from seatrial.spec.training import Precision
+
+SOURCES = (
+    "MLPerf",
+    "Megatron-Bridge",
+    "Megatron-LM README",
+    "Megatron-MoE-ModelZoo",
+    "NVIDIA dgxc",
+    "NeMo perf",
+)
+"""Beginnings of the names of NVIDIA's sources that train with Megatron."""
+STACK = "megatron-core"
+NOT_REFUSED = (Fit.FITS, Fit.RISKY)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that ran, with what the planner says of it."""
+
+    row: Row
+    """The published row."""
+    workload: Workload
+    """The same with what was recomputed."""
+    stated: bool
+    """Whether the source states what was recomputed."""
+    verdict: Fit
+    """What the planner would have said."""
+    ratio: float
+    """Predicted need over the GPU's memory."""
+
+    @property
+    def least_error(self) -> float:
+        """The least error bar with which the run is not said to be impossible."""
+        return max(0.0, 1 - 1 / self.ratio)
+
+    @property
+    def not_refused_in_full(self) -> bool:
+        """Whether it would not be refused if it recomputed every layer."""
+        return memory(replace(self.workload, recompute=Recompute.FULL)).verdict in NOT_REFUSED
+
+
+def runs() -> list[Ran]:
+    """Every timed run of NVIDIA's sources, judged with the shipped constants."""
+    stated = {row["id"]: row["recompute"] for row in published()}
+    return [_judged(row, stated[row.id]) for row in timed_rows() if row.source.startswith(SOURCES)]
+
+
+def _judged(row: Row, recompute: str) -> Ran:
+    """A run with its verdict."""
+    kind, modules = stated_recompute(recompute)
+    workload = replace(
+        row.workload,
+        stack=STACK,
+        recompute=kind,
+        recompute_modules=modules,
+        narrow_weights=row.workload.precision in (Precision.FP8, Precision.MXFP8),
+    )
+    found = memory(workload)
+    ratio = found.fullest.total / workload.hardware.memory_bytes
+    return Ran(row, workload, bool(recompute), found.verdict, ratio)
