@@ -21,18 +21,24 @@ from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
 from seatrial.rehearsal.worker_process import build_index_cache as build_engine_cache
 from seatrial.rehearsal.worker_process import worker_python
+from seatrial.spec.cluster import Operator
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
 from seatrial.spec.secrets import looks_secret
 
 if TYPE_CHECKING:
+    from seatrial.cluster.port_forward import Forward
     from seatrial.dataprep.drivers.driver import Driver
     from seatrial.dataprep.estimate import Estimate
     from seatrial.dataprep.listing import FrozenList
     from seatrial.dataprep.prepare import Outcome
     from seatrial.dataprep.progress import Tell as TellProgress
+    from seatrial.rendering.render import Part, Rendering
     from seatrial.runs.kept_plan import Tell
+    from seatrial.runs.launch import Confirm, Launched
+    from seatrial.runs.site import Site
+    from seatrial.runs.status import Status
 
 PathOrText = str | PathLike[str]
 Overrides = Sequence[str] | Mapping[str, object]
@@ -296,6 +302,124 @@ def data_address(where: PathOrText, overrides: Overrides = ()) -> str:
     if text.endswith((".yaml", ".yml")) or Path(text).is_file():
         return plan(text, overrides).data_location
     return text
+
+
+def render(path: PathOrText, overrides: Overrides = (), part: "Part | str" = "run") -> "Rendering":
+    """The Kubernetes manifests of a run, as plain data; no cluster is asked.
+
+    Args:
+        path: The spec.
+        overrides: Fields to set differently.
+        part: `run`, `data` or `admin`.
+    """
+    # Loaded here, and in the functions below, because planning needs none of it.
+    from seatrial.rendering.attempt import Attempt  # noqa: PLC0415
+    from seatrial.rendering.render import Part  # noqa: PLC0415
+    from seatrial.rendering.render import render as made  # noqa: PLC0415
+    from seatrial.runs.own_files import own_digest  # noqa: PLC0415
+
+    catalog = default_catalog()
+    loaded, resolved = load_plan(path, overrides, catalog, keep=False)
+    attempt = Attempt(code_digest=own_digest())
+    return made(resolved, catalog, Part(part), attempt, loaded.where)
+
+
+def connect(
+    namespace: str = "", *, kubeconfig: str = "", context: str = "", tell: "Tell | None" = None
+) -> "Site":
+    """A namespace of a cluster, for the functions of `seatrial.runs`.
+
+    Args:
+        namespace: The namespace; that of the context when empty.
+        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
+        context: The context in it; the current one when empty.
+        tell: Told what takes long, such as an API server that does not answer.
+    """
+    if find_spec("kubernetes") is None:
+        raise MissingExtraError(
+            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
+            "Install it with: pip install 'seatrial[cluster]'"
+        )
+    from seatrial.cluster.api import Api  # noqa: PLC0415
+    from seatrial.cluster.connection import (  # noqa: PLC0415
+        ClientTransport,
+        Target,
+        context_namespace,
+    )
+    from seatrial.runs.site import Site  # noqa: PLC0415
+
+    target = Target(kubeconfig, context)
+    heard = tell or (lambda _: None)
+    api = Api(ClientTransport(target), heard)
+    return Site(api, namespace or context_namespace(target), heard)
+
+
+def launch(
+    path: PathOrText,
+    overrides: Overrides = (),
+    *,
+    kubeconfig: str = "",
+    context: str = "",
+    confirm: "Confirm | None" = None,
+    tell: "Tell | None" = None,
+) -> "Launched":
+    """Make sure that a run is on its cluster once, as its spec says; launching twice does nothing.
+
+    Args:
+        path: The spec.
+        overrides: Fields to set differently.
+        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
+        context: The context in it; the current one when empty.
+        confirm: Asked with the differences whether a changed spec takes the place of the one
+            before; without it, a changed spec raises FindingsError.
+        tell: Told what takes long.
+    """
+    catalog = default_catalog()
+    loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
+    site = connect(
+        resolved.spec.cluster.namespace, kubeconfig=kubeconfig, context=context, tell=tell
+    )
+    from seatrial.cluster.served import served_operators, trainer_form  # noqa: PLC0415
+    from seatrial.runs.launch import Wanted  # noqa: PLC0415
+    from seatrial.runs.launch import launch as submit  # noqa: PLC0415
+    from seatrial.runs.operator_choice import suited  # noqa: PLC0415
+
+    served = served_operators(site.api)
+    form = trainer_form(site.api) if Operator.TRAINJOB in served else None
+    profile = catalog.profile(resolved.machines.profile)
+    fitting = suited(resolved, profile, served, form, loaded.where)
+    wanted = Wanted(fitting, catalog, loaded.where)
+    return submit(site, wanted, confirm or (lambda _: False))
+
+
+def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> "Status":
+    """How a run on a cluster is, with the reasons when it does not run."""
+    site = connect(namespace, kubeconfig=kubeconfig, context=context)
+    from seatrial.runs.status import status as look  # noqa: PLC0415
+
+    return look(site, run)
+
+
+def forward_to(
+    site: "Site", pod: str, port: int, local: int = 0, *, tell: "Tell | None" = None
+) -> "Forward":
+    """A port of this host's loopback that leads to a port of a pod; call `serve` to pass on.
+
+    Args:
+        site: The namespace, from `connect`.
+        pod: The pod.
+        port: Its port.
+        local: The port on this host; any that is free when 0.
+        tell: Told of connections that fail.
+    """
+    # Loaded here because it needs the Kubernetes client.
+    from seatrial.cluster.connection import ClientTransport  # noqa: PLC0415
+    from seatrial.cluster.port_forward import Forward  # noqa: PLC0415
+
+    transport = site.api.transport
+    if not isinstance(transport, ClientTransport):
+        raise UsageError("ports are forwarded through a connection that connect() has made.")
+    return Forward(transport, site.namespace, pod, port, local, tell or (lambda _: None))
 
 
 def require_data_extra() -> None:

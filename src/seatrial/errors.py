@@ -6,6 +6,7 @@
 
     SeatrialError                  1  something the user can mend
     ├── FindingsError              1  a spec, a plan or a check reported errors
+    │   └── ClusterError           4  a cluster does not answer, or refuses
     ├── UsageError                 2  the command line asks for something impossible
     │   └── NotInCatalogError      2  a name that no catalog entry or recipe has
     ├── UnreadableError            2  a file is absent, is not text or is not YAML or TOML
@@ -34,6 +35,12 @@ class ExitCode(IntEnum):
     """The command line is wrong, or a file cannot be read as what it should be."""
     MISSING_EXTRA = 3
     """An optional part of Seatrial is needed and not installed; the message names the extra."""
+    CLUSTER = 4
+    """The cluster does not answer, or refuses what was asked."""
+    RUN_FAILED = 5
+    """The run that was waited for has failed, or was stopped."""
+    STILL_RUNNING = 6
+    """The run that was waited for had not ended when the time was up."""
     INTERNAL = 70
     """A defect of Seatrial itself. Please report it with the file that the message names."""
     INTERRUPTED = 130

@@ -42,7 +42,15 @@ COMMANDS = {
     "plan": "Find the fastest layout that fits; show its memory, time, cost, and why.",
     "data": "Prepare, estimate, verify and inspect the data of a run.",
     "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
-    "render": "Write the Kubernetes manifests of a run, without a cluster.",
+    "render": "Write the Kubernetes manifests of a run, or compare them with a cluster.",
+    "launch": "Submit a run to its cluster; twice does nothing.",
+    "status": "Show how a run is, and why.",
+    "logs": "Print what the processes of a run print, all ranks or one.",
+    "wait": "Wait until a run is over; the exit code says how it ended.",
+    "list": "List the runs of a namespace.",
+    "stop": "End the processes of a run; they save first.",
+    "delete": "Remove a run from its cluster; its volume stays.",
+    "forward": "Show TensorBoard of a run on a port of this host.",
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
@@ -52,8 +60,8 @@ COMMANDS = {
 
 
 NOT_YET = (
-    *("check", "launch", "watch", "diagnose", "checkpoints"),
-    *("status", "logs", "report", "explain", "doctor"),
+    *("check", "watch", "diagnose", "checkpoints"),
+    *("report", "explain", "doctor"),
 )
 """Commands of the journey that this version does not have; asking for one says so."""
 

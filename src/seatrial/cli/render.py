@@ -10,17 +10,17 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import counted, say, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.cli.render_files import seatrial_files, write_directory
+from seatrial.cli.render_files import write_directory
 from seatrial.client import load_plan
 from seatrial.errors import UsageError
 from seatrial.findings import Finding
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.code_digest import code_digest
 from seatrial.rendering.files import rendering_files
 from seatrial.rendering.helm_chart import chart_files
 from seatrial.rendering.render import Part, Rendering, render
 from seatrial.rendering.yaml_text import yaml_documents
+from seatrial.runs.own_files import own_digest
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -54,7 +54,7 @@ def command(
         raise UsageError("--helm writes a chart of several files. Add --output DIR.")
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides or (), catalog)
-    attempt = Attempt(code_digest=code_digest(seatrial_files()))
+    attempt = Attempt(code_digest=own_digest())
     wanted = [part] if output is None or helm else list(Part)
     made = {each: render(plan, catalog, each, attempt, loaded.where) for each in wanted}
     first = made[wanted[0]]

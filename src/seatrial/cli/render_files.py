@@ -1,24 +1,16 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files around rendering: those of Seatrial itself, and those that are written."""
+"""The files that rendering writes."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from seatrial.cli.files import write_new
 from seatrial.errors import UsageError
 
-PACKAGE = Path(__file__).parents[1]
 _OURS = re.compile(r"\d{2,}-[a-z]+-[a-z0-9.-]+\.yaml")
 _ALSO_OURS = frozenset(("kustomization.yaml", "Chart.yaml", "values.yaml", "values.schema.json"))
-
-
-def seatrial_files() -> Iterator[tuple[str, bytes]]:
-    """The code and the facts of this Seatrial, by their path inside the package."""
-    for path in PACKAGE.rglob("*"):
-        if path.suffix in (".py", ".toml", ".txt") and path.is_file():
-            yield path.relative_to(PACKAGE).as_posix(), path.read_bytes()
 
 
 def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -> None:

@@ -70,7 +70,8 @@ def common_rules() -> list[Manifest]:
         _rule("", ["configmaps", "services", "persistentvolumeclaims", "serviceaccounts"], OWN),
         _rule("", ["pods"], [*READ, "create", "delete"]),
         _rule("", ["pods/log"], ["get"]),
-        _rule("", ["pods/portforward"], ["create"]),
+        # A forward over WebSockets begins with a GET, and asks for both.
+        _rule("", ["pods/portforward"], ["get", "create"]),
         _rule("", ["events"], READ),
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], READ),
     ]

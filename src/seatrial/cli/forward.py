@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial forward`: TensorBoard of a run on a port of this host."""
+
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
+from seatrial.cli.output import say, say_error
+from seatrial.client import forward_to
+from seatrial.rendering.tensorboard import PORT
+from seatrial.runs.tensorboard import tensorboard_pod
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def command(
+    run: Run,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port on this host; 0 takes a free one.")
+    ] = PORT,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Forward TensorBoard of a run to a port of this host, until Ctrl-C.
+
+    Only this host reaches it: TensorBoard asks nobody for a password.
+    """
+    chosen = meant(run, namespace, kubeconfig, context)
+    pod = tensorboard_pod(chosen.site, chosen.name)
+    forward = forward_to(chosen.site, pod, PORT, port, tell=say_error)
+    forward.probe()
+    say(f"TensorBoard of {chosen.name}: http://127.0.0.1:{forward.local_port}   (Ctrl-C ends it)")
+    forward.serve()

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial launch`: submit a run to its cluster, once."""
+
+import sys
+from dataclasses import asdict
+
+import typer
+
+from seatrial.cli.cluster_options import Context, Kubeconfig, Yes
+from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.client import launch
+from seatrial.runs.differences import Difference
+from seatrial.runs.launch import Launched
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    yes: Yes = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    as_json: Json = False,
+) -> None:
+    """Submit a run to its cluster: what `seatrial render` shows is what is submitted.
+
+    Launching twice does nothing. A changed spec is shown field by field, and asked about; with
+    --yes it takes the place of the one before and goes on from the last checkpoint. A run that
+    has failed or was stopped gets a new attempt. Needs the cluster extra.
+    """
+
+    def agreed(changes: list[Difference]) -> bool:
+        return yes or (not as_json and sys.stdin.isatty() and _ask(changes))
+
+    done = launch(
+        file,
+        overrides or (),
+        kubeconfig=kubeconfig,
+        context=context,
+        confirm=agreed,
+        tell=say_error,
+    )
+    if as_json:
+        findings = [finding.to_dict() for finding in done.findings]
+        say_json(asdict(done) | {"findings": findings})
+        return
+    say_findings(done.findings)
+    _conclude(done)
+
+
+def _ask(changes: list[Difference]) -> bool:
+    """Show what would change, and ask."""
+    say("The run is there with another spec. This would change:")
+    for change in changes:
+        say_text(str(change), "  ", "      ")
+    if not changes:
+        say("  nothing that the spec in the cluster shows")
+    return typer.confirm("Stop it, and go on with the new spec from the last checkpoint?")
+
+
+def _conclude(done: Launched) -> None:
+    """What was done, and what comes next."""
+    if done.is_new:
+        text = (
+            f"Launched {done.run}, attempt {done.attempt}: {counted(done.objects, 'object')}, the "
+            f"last a {done.kind}."
+        )
+        if done.attempt > 1:
+            text += f" Before it, {done.why}."
+        say_text(text, rest="  ")
+        if done.excluded_nodes:
+            say_text(f"It stays away from {', '.join(done.excluded_nodes)}.", "  ")
+    else:
+        say_text(
+            f"Nothing to do: {done.run} is there with this spec, attempt {done.attempt}; "
+            f"{done.why}.",
+            rest="  ",
+        )
+    say(f"next  seatrial status {done.run}")

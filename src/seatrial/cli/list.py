@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial list`: the runs of a namespace."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import typer
+
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
+from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli.parameters import Json
+from seatrial.client import connect
+from seatrial.runs.listing import Line, list_runs
+from seatrial.runs.status import age
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+HEADINGS = ("run", "state", "attempt", "pods", "job", "submitted")
+
+
+@app.command()
+def command(
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    as_json: Json = False,
+) -> None:
+    """List the runs of a namespace, the newest first; those that have ended too.
+
+    Needs the cluster extra.
+    """
+    site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    lines = list_runs(site)
+    if as_json:
+        say_json([asdict(line) for line in lines])
+        return
+    if not lines:
+        say(f"No runs in {site.namespace}.")
+        return
+    now = datetime.now(UTC)
+    rows = [HEADINGS, *(_row(line, now) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        say("   ".join(cells).rstrip())
+
+
+def _row(line: Line, now: datetime) -> tuple[str, ...]:
+    ago = f"{age(line.submitted, now)} ago"
+    return line.run, line.state, str(line.attempt), line.pods, line.kind, ago

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial status`: how a run is, and why."""
+
+from datetime import UTC, datetime
+
+import typer
+
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
+from seatrial.cli.output import say, say_json, say_text
+from seatrial.cli.parameters import Json
+from seatrial.runs.ledger import AttemptRecord
+from seatrial.runs.status import Status, age, status
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+SHOWN_ATTEMPTS = 5
+"""Earlier attempts that are shown."""
+
+
+@app.command()
+def command(
+    run: Run,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    as_json: Json = False,
+) -> None:
+    """Show how a run is; when it does not run, first why, and what to do.
+
+    Needs the cluster extra for a run on a cluster.
+    """
+    chosen = meant(run, namespace, kubeconfig, context)
+    found = status(chosen.site, chosen.name)
+    if as_json:
+        say_json(found.to_dict())
+        return
+    say_status(found, datetime.now(UTC))
+
+
+def say_status(found: Status, now: datetime) -> None:
+    """Print a status: the answer, the reasons, the attempts before."""
+    lasting = f" for {age(found.since, now)}" if found.since else ""
+    head = f"{found.run}   attempt {found.attempt} · {found.state}{lasting}"
+    submitted = f"submitted {_clock(found.submitted, now)}, " if found.submitted else ""
+    say_text(f"{head}   {submitted}{found.place}", rest="  ")
+    if found.wanted and not found.is_over:
+        again = f", {found.restarts} restarts of containers" if found.restarts else ""
+        say(f"  {found.running} of {found.wanted} pods run{again}")
+    for reason in found.reasons:
+        say_text(f"{reason.where}: {reason.rule} ({reason.code})", "  ", "    ")
+        if reason.fix and reason.fix != "Wait.":
+            say_text(reason.fix, "  Do: ", "    ")
+    if found.message and not found.reasons:
+        say_text(f"the operator says: {found.message}", "  ", "    ")
+    earlier = [a for a in found.attempts if a.number != found.attempt or found.is_over]
+    for record in reversed(earlier[-SHOWN_ATTEMPTS:]):
+        say_text(_attempt(record, now), "  ", "    ")
+    say(f"next  {_next(found)}")
+
+
+def _attempt(record: AttemptRecord, now: datetime) -> str:
+    """One earlier attempt in a line."""
+    if record.outcome is None:
+        return f"attempt {record.number} was submitted {_clock(record.submitted, now)}."
+    text = f"attempt {record.number} {record.outcome} {_clock(record.ended, now)}"
+    text += f": {record.reason.rstrip('.')}" if record.reason else ""
+    if record.faulty_nodes:
+        text += f"; faulty: {', '.join(record.faulty_nodes)}"
+    return f"{text}."
+
+
+def _next(found: Status) -> str:
+    if found.succeeded:
+        return f"seatrial delete {found.run}, when nothing of it is needed; its volume stays"
+    if found.is_over:
+        return "seatrial launch RUN.YAML, for another attempt"
+    return f"seatrial logs {found.run} --follow"
+
+
+def _clock(when: str, now: datetime) -> str:
+    """A time of today as the clock shows it, another with its date; in UTC."""
+    try:
+        moment = datetime.fromisoformat(when)
+    except ValueError:
+        return "?"
+    return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"

@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial wait`: come back when a run is over; the exit code says how it ended."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
+from seatrial.cli.output import say_error, say_json
+from seatrial.cli.parameters import Json
+from seatrial.cli.status import say_status
+from seatrial.errors import ExitCode
+from seatrial.runs.following import wait
+from seatrial.runs.status import Status
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def command(
+    run: Run,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="How long to wait; for ever when absent."),
+    ] = None,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    as_json: Json = False,
+) -> None:
+    """Wait until a run is over, whatever happens to the API server meanwhile.
+
+    Exit code 0 when it has succeeded, 5 when it has failed or was stopped, 6 when time was up.
+    """
+    chosen = meant(run, namespace, kubeconfig, context)
+    last = ""
+
+    def saw(found: Status) -> None:
+        nonlocal last
+        text = f"{found.state}, {found.running} of {found.wanted} pods run"
+        if text != last and not found.is_over and not as_json:
+            say_error(f"{datetime.now(UTC):%H:%M:%S}  {found.run}: {text}")
+        last = text
+
+    found = wait(chosen.site, chosen.name, timeout, saw)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say_status(found, datetime.now(UTC))
+    if not found.is_over:
+        raise typer.Exit(ExitCode.STILL_RUNNING)
+    if not found.succeeded:
+        raise typer.Exit(ExitCode.RUN_FAILED)

@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The way to an API server: kubeconfig or service account, through the official client."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes.client import Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.config import (
+    ConfigException,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
+
+from seatrial.cluster.codes import ClusterCode
+from seatrial.cluster.errors import ClusterError
+from seatrial.cluster.transport import Answer, Call, DroppedError, RefusedStreamError
+from seatrial.version import VERSION
+
+CONNECT_SECONDS = 10.0
+"""How long a connection may take to be made."""
+IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+"""The variable that a pod knows its API server by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster is meant."""
+
+    kubeconfig: str = ""
+    """The file; KUBECONFIG, else ~/.kube/config, when empty."""
+    context: str = ""
+    """The context in it; the current one when empty."""
+
+    @property
+    def shown(self) -> str:
+        """The target in a message."""
+        file = self.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        return f"{file}, context {self.context}" if self.context else file
+
+
+class ClientTransport:
+    """Calls over the official client's connections; threads may share it."""
+
+    def __init__(self, target: Target) -> None:
+        """Read the credentials; nothing is sent yet."""
+        self.target = target
+        self._lock = threading.Lock()
+        self.configuration = configuration_of(target)
+        self._rest = RESTClientObject(self.configuration)
+
+    @property
+    def server(self) -> str:
+        """The address of the server."""
+        return str(self.configuration.host)
+
+    def renew(self) -> None:
+        """Read the credentials again, all of them: tokens, certificates and plugins."""
+        with self._lock:
+            self.configuration = configuration_of(self.target)
+            self._rest = RESTClientObject(self.configuration)
+
+    def request(self, call: Call) -> Answer:
+        """The whole answer."""
+        response = self._send(call)
+        try:
+            data = response.data
+        except urllib3.exceptions.HTTPError as error:
+            raise DroppedError(_reason(error)) from error
+        finally:
+            response.release_conn()
+        return _answer(response, data)
+
+    @contextmanager
+    def stream(self, call: Call) -> Iterator[Iterator[bytes]]:
+        """The lines of an answer as they come."""
+        response = self._send(call)
+        try:
+            if response.status != 200:
+                raise RefusedStreamError(_answer(response, response.data))
+            yield _lines(response)
+        except urllib3.exceptions.HTTPError as error:
+            raise DroppedError(_reason(error)) from error
+        finally:
+            # What has not been read would come before the next answer.
+            response.close()
+
+    def _send(self, call: Call) -> Any:
+        headers = {
+            "Accept": "application/json",
+            "User-Agent": f"seatrial/{VERSION}",
+            **authorization(self.configuration),
+        }
+        if call.body is not None:
+            headers["Content-Type"] = call.content
+        query = f"?{urlencode(call.query)}" if call.query else ""
+        try:
+            response = self._rest.request(
+                call.method,
+                f"{self.server}{call.path}{query}",
+                headers=headers,
+                body=call.body,
+                _request_timeout=(CONNECT_SECONDS, call.read_seconds),
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise DroppedError(_reason(error)) from error
+        except ApiException as error:
+            # The client's name for a failure of TLS, which a server that starts shows too.
+            raise DroppedError(str(error.reason).replace("\n", " ")) from error
+        return response.response
+
+
+def configuration_of(target: Target) -> Configuration:
+    """The client's settings for a cluster."""
+    configuration = Configuration()
+    # Whether and when a call is made again is decided in one place, and that is not there.
+    configuration.retries = False
+    configuration.connection_pool_maxsize = 32
+    configuration.keep_alive = True
+    try:
+        if _is_inside(target):
+            load_incluster_config(client_configuration=configuration)
+        else:
+            load_kube_config(
+                config_file=target.kubeconfig or None,
+                context=target.context or None,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+        text = str(error).strip().replace("\n", " ") or type(error).__name__
+        raise ClusterError(
+            ClusterCode.CONFIG,
+            target.shown,
+            f"the cluster's address and credentials cannot be read: {text.rstrip('.')}.",
+            "Set KUBECONFIG or --kubeconfig to a kubeconfig, and --context to one of "
+            "kubectl config get-contexts.",
+        ) from None
+    return configuration
+
+
+def authorization(configuration: Configuration) -> dict[str, str]:
+    """The header that says who asks; empty where a certificate does."""
+    token = configuration.get_api_key_with_prefix("BearerToken", "authorization")
+    if token:
+        return {"Authorization": str(token).strip()}
+    if configuration.username:
+        return {"Authorization": str(configuration.get_basic_auth_token())}
+    return {}
+
+
+def context_namespace(target: Target) -> str:
+    """The namespace that the context names, or that this pod is in; `default` otherwise."""
+    if _is_inside(target):
+        own = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+        return own.read_text(encoding="utf-8").strip() if own.exists() else "default"
+    try:
+        contexts, active = list_kube_config_contexts(target.kubeconfig or None)
+    except (ConfigException, OSError):
+        return "default"
+    named = [each for each in contexts if each["name"] == target.context]
+    chosen = named[0] if named else active
+    return str((chosen.get("context") or {}).get("namespace") or "default")
+
+
+def _is_inside(target: Target) -> bool:
+    """Whether this is a pod that nobody has given a kubeconfig."""
+    given = target.kubeconfig or target.context or os.environ.get("KUBECONFIG")
+    return IN_CLUSTER in os.environ and not given
+
+
+def _lines(response: Any) -> Iterator[bytes]:
+    """The lines of a body; the rest of one that broke off is not given."""
+    rest = b""
+    for piece in response.stream(amt=None, decode_content=True):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _answer(response: Any, data: bytes) -> Answer:
+    """The answer with what stands in its head."""
+    try:
+        body = json.loads(data) if data else {}
+    except ValueError:
+        body = {"message": data[:500].decode(errors="replace")}
+    asked = response.headers.get("Retry-After", "")
+    return Answer(
+        response.status,
+        body if isinstance(body, dict) else {"items": body},
+        float(asked) if asked.isdigit() else None,
+        tuple(_warning(text) for text in response.headers.getlist("Warning")),
+    )
+
+
+def _warning(text: str) -> str:
+    """The words of a warning: `299 - "unknown field"` has them in quotes."""
+    return text.partition('"')[2].rpartition('"')[0] or text
+
+
+def _reason(error: Exception) -> str:
+    """The innermost words of an error of the network."""
+    text = str(error).rpartition(": ")[2] or type(error).__name__
+    return text.strip(" .()'\"\n")

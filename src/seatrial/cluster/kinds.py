@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of objects that runs are made of, and where an API server has them."""
+
+from dataclasses import dataclass
+
+from seatrial.cluster.transport import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object in one version."""
+
+    group: str
+    """The API group; empty for the core."""
+    version: str
+    """The version of the group."""
+    name: str
+    """The kind as manifests have it."""
+    plural: str
+    """The kind as paths have it."""
+    namespaced: bool = True
+    """Whether objects belong to a namespace."""
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as manifests have them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_path(self) -> str:
+        """The path of the group in this version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str, name: str = "", part: str = "") -> str:
+        """The path of all objects, of one, or of a part of one, such as its log."""
+        words = [self.group_path]
+        words += ["namespaces", namespace] if self.namespaced else []
+        return "/".join(word for word in (*words, self.plural, name, part) if word)
+
+    def about(self, namespace: str, name: str = "") -> str:
+        """The object in the words of a message."""
+        place = f"{namespace}/{name}".strip("/") if self.namespaced else name
+        return f"{self.name} {place}".strip()
+
+
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+EVENT = Kind("", "v1", "Event", "events")
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+POD = Kind("", "v1", "Pod", "pods")
+SERVICE = Kind("", "v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+JOB = Kind("batch", "v1", "Job", "jobs")
+NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+CLUSTER_ROLE = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+)
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+PYTORCH_JOB = Kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
+TRAIN_JOB = Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs")
+TRAINING_RUNTIME = Kind("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes")
+HYPERPOD_JOB = Kind("sagemaker.amazonaws.com", "v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs")
+RAY_JOB = Kind("ray.io", "v1", "RayJob", "rayjobs")
+WORKLOAD = Kind("kueue.x-k8s.io", "v1beta1", "Workload", "workloads")
+ACCESS_REVIEW = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+    namespaced=False,
+)
+
+KINDS = (
+    *(CONFIG_MAP, EVENT, NODE, PERSISTENT_VOLUME, POD, SERVICE, SERVICE_ACCOUNT, VOLUME_CLAIM),
+    *(DEPLOYMENT, JOB, NETWORK_POLICY, ROLE, CLUSTER_ROLE, STORAGE_CLASS),
+    *(PYTORCH_JOB, TRAIN_JOB, TRAINING_RUNTIME, HYPERPOD_JOB, RAY_JOB, WORKLOAD),
+)
+"""All of them."""
+
+_BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
+
+
+def kind_of(manifest: Json) -> Kind:
+    """The kind of a manifest that Seatrial rendered."""
+    return _BY_NAME[manifest["apiVersion"], manifest["kind"]]

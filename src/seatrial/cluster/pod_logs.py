@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The log of one container, without a line twice and without a gap, however often it breaks off.
+
+Every line has a time. A stream that broke off is taken up in the second of the last line, and what
+was seen of that second is left out. A container that was started again has a new log; the rest of
+the one before is read first.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from seatrial.cluster import objects
+from seatrial.cluster.api import Api, Trouble
+from seatrial.cluster.errors import error_of
+from seatrial.cluster.kinds import POD
+from seatrial.cluster.transport import Call, DroppedError, Json, RefusedStreamError
+
+QUIET_SECONDS = 60.0
+"""A stream that brings nothing for so long is taken up anew: it may have died in silence."""
+LOOK_SECONDS = 1.0
+"""How often it is looked whether a container has started."""
+_STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) ?")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a log."""
+
+    time: str
+    """When it was written: UTC with nine digits of a second, so that texts compare as times."""
+    text: str
+    """What it says."""
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a log was read."""
+
+    time: str = ""
+    """The time of the last line."""
+    lines: int = 0
+    """How many lines of exactly that time were given."""
+    restarts: int = 0
+    """How often the container had been started again by then."""
+
+    def passes(self, time: str, met: int) -> bool:
+        """Whether a line is new: the `met`-th of its time since the stream began."""
+        return time > self.time or (time == self.time and met > self.lines)
+
+    def advance(self, time: str) -> None:
+        """Note a line that was given."""
+        self.time, self.lines = time, self.lines + 1 if time == self.time else 1
+
+
+class ContainerLog:
+    """The log of one container of one pod."""
+
+    def __init__(self, api: Api, namespace: str, pod: str, uid: str, container: str) -> None:
+        """Name the container; nothing is asked yet."""
+        self._api = api
+        self._namespace = namespace
+        self._pod = pod
+        self._uid = uid
+        self._container = container
+        self.position = Position()
+
+    def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+        """The lines that there are, and with `follow` those to come until the pod is over."""
+        trouble = Trouble(self._api)
+        while True:
+            status = self._status()
+            if status is None:
+                return
+            try:
+                yield from self._between(status, tail)
+                if status["ready_to_read"]:
+                    for line in self._stream(follow=follow, previous=False, tail=tail):
+                        trouble = Trouble(self._api)
+                        yield line
+            except DroppedError as dropped:
+                # A quiet log is no outage.
+                if "timed out" not in str(dropped).lower():
+                    trouble.dropped(str(dropped))
+                continue
+            except RefusedStreamError as refused:
+                if refused.answer.status == 404:
+                    return
+                if refused.answer.status != 400 and not trouble.mends(refused.answer):
+                    raise error_of(
+                        self._call(follow, previous=False, tail=None), refused.answer
+                    ) from None
+            if not follow or status["over"]:
+                return
+            self._api.sleep(LOOK_SECONDS)
+
+    def _between(self, status: Json, tail: int | None) -> Iterator[LogLine]:
+        """The rest of the log of a container that was started again since."""
+        if status["restarts"] > self.position.restarts and tail is None:
+            # Of the one before, nothing may be left.
+            with suppress(RefusedStreamError):
+                yield from self._stream(follow=False, previous=True, tail=None)
+        self.position.restarts = status["restarts"]
+
+    def _status(self) -> Json | None:
+        """Whether the container can be read, whether it is over, and how often it started anew."""
+        pod = objects.read(self._api, POD, self._namespace, self._pod)
+        if pod is None or pod["metadata"]["uid"] != self._uid:
+            return None
+        status = pod.get("status") or {}
+        every = (
+            *(status.get("initContainerStatuses") or ()),
+            *(status.get("containerStatuses") or ()),
+        )
+        own: Json = next((each for each in every if each["name"] == self._container), {})
+        state = own.get("state") or {}
+        return {
+            "ready_to_read": "running" in state
+            or "terminated" in state
+            or bool(own.get("lastState")),
+            "over": status.get("phase") in ("Succeeded", "Failed"),
+            "restarts": int(own.get("restartCount") or 0),
+        }
+
+    def _call(self, follow: bool, *, previous: bool, tail: int | None) -> Call:
+        query = [("container", self._container), ("timestamps", "true")]
+        query += [("follow", "true")] if follow else []
+        query += [("previous", "true")] if previous else []
+        query += [("tailLines", str(tail))] if tail is not None and not self.position.time else []
+        if self.position.time:
+            # The server knows whole seconds only; what was given of this one is left out here.
+            query.append(("sinceTime", f"{self.position.time[:19]}Z"))
+        about = f"log of {POD.about(self._namespace, self._pod)}"
+        path = POD.path(self._namespace, self._pod, "log")
+        return Call("GET", path, tuple(query), about=about, read_seconds=QUIET_SECONDS)
+
+    def _stream(self, *, follow: bool, previous: bool, tail: int | None) -> Iterator[LogLine]:
+        """The new lines of one connection."""
+        time, met = "", 0
+        with self._api.transport.stream(self._call(follow, previous=previous, tail=tail)) as lines:
+            for raw in lines:
+                line = parsed(raw, self.position.time)
+                met = met + 1 if line.time == time else 1
+                time = line.time
+                if self.position.passes(time, met):
+                    self.position.advance(time)
+                    yield line
+
+
+def parsed(raw: bytes, before: str) -> LogLine:
+    """A line with its time; one without a time is of the time before."""
+    match = _STAMP.match(raw)
+    if match is None:
+        return LogLine(before, raw.decode(errors="replace").rstrip("\r"))
+    second, fraction = match[1].decode(), (match[2] or b"").decode()
+    text = raw[match.end() :].decode(errors="replace").rstrip("\r")
+    return LogLine(f"{second}.{fraction:0<9.9}", text)

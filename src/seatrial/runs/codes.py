@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The codes under which runs report."""
+
+from enum import StrEnum
+
+
+class RunCode(StrEnum):
+    """What can keep a run from being launched, from starting, or from going on; stable codes."""
+
+    NOT_OURS = "ST-RUN-001"
+    """An object of the run's name exists that no launch has made."""
+    CHANGED = "ST-RUN-002"
+    """The run is there with another spec."""
+    NO_RUN = "ST-RUN-003"
+    """There is no run of that name."""
+    NO_OPERATOR = "ST-RUN-004"
+    """The cluster lacks the operator that the run is for."""
+    STILL_ENDING = "ST-RUN-005"
+    """Pods of the attempt before do not end."""
+    RESOURCES = "ST-RUN-010"
+    """No node has enough of a resource free."""
+    PLACEMENT = "ST-RUN-011"
+    """No node is of the right kind, or all are closed to the run."""
+    VOLUME = "ST-RUN-012"
+    """The volume is not there, or cannot be mounted."""
+    IMAGE = "ST-RUN-013"
+    """The image cannot be pulled."""
+    SETTINGS = "ST-RUN-014"
+    """A container cannot be made: a secret or a config map is missing."""
+    QUEUE = "ST-RUN-015"
+    """Kueue has not admitted the run."""
+    NO_PODS = "ST-RUN-016"
+    """The operator has made no pods."""
+    CRASH = "ST-RUN-017"
+    """A process ended with an error."""
+    MEMORY = "ST-RUN-018"
+    """A container took more memory than it has."""
+    NODE = "ST-RUN-019"
+    """A pod was taken from its node: evicted, preempted, or the node was lost."""
+    INSTALL = "ST-RUN-020"
+    """The worker could not be installed into the pod."""
+    STARTING = "ST-RUN-021"
+    """Nothing is wrong yet: pods are being started."""
+    UNSEEN = "ST-RUN-022"
+    """Something that would explain more may not be looked at by this account."""
+    LOCAL = "ST-RUN-023"
+    """The processes on this host ended with an error."""

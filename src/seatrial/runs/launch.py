@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Launching: bring a cluster from what there is to one job of the run, once.
+
+The order makes it safe to die anywhere: an attempt is written into the ledger, then what the job
+needs is applied, then the job is created under the run's name, which the API server gives once.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.cluster import objects
+from seatrial.cluster.codes import ClusterCode
+from seatrial.cluster.errors import ClusterError, ConflictError, DeniedError
+from seatrial.cluster.kinds import CONFIG_MAP, POD, kind_of
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity
+from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.names import object_name, spec_digest
+from seatrial.rendering.render import Part, Rendering, render
+from seatrial.rendering.rules import Place, unnamed_place
+from seatrial.rendering.spec_config import FILE, spec_text
+from seatrial.runs.codes import RunCode
+from seatrial.runs.decision import Decision, Step, begun, decide, utc
+from seatrial.runs.differences import Difference, differences
+from seatrial.runs.ending import end_job
+from seatrial.runs.ledger import AttemptTakenError, End, Outcome
+from seatrial.runs.observe import Observed, find_job, observe
+from seatrial.runs.own_files import own_digest
+from seatrial.runs.site import Site
+
+Confirm = Callable[[list[Difference]], bool]
+"""Asked whether a changed spec shall take the place of the one before."""
+_TRIES = 5
+"""How often somebody else may be in the way."""
+_REFUSALS = (
+    ClusterCode.DENIED,
+    ClusterCode.INVALID,
+    ClusterCode.NOT_FOUND,
+    ClusterCode.NOT_SERVED,
+    ClusterCode.CONFLICT,
+)
+"""Errors after which it is certain that there is no job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a launch has done."""
+
+    run: str
+    """The run's name."""
+    attempt: int
+    """The attempt that is there now."""
+    is_new: bool
+    """Whether this launch has begun it."""
+    why: str
+    """Why it was, or was not."""
+    kind: str
+    """The kind of job."""
+    objects: int
+    """Objects that were applied; 0 when nothing was done."""
+    excluded_nodes: tuple[str, ...] = ()
+    """Nodes that the attempt stays away from."""
+    findings: tuple[Finding, ...] = ()
+    """Warnings of the rendering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be launched."""
+
+    plan: Plan
+    """The plan."""
+    catalog: Catalog
+    """The facts."""
+    place: Place = unnamed_place
+    """Where fields of the spec stand."""
+
+    def rendered(self, number: int, excluded: tuple[str, ...]) -> Rendering:
+        """The manifests of an attempt."""
+        attempt = Attempt(number, excluded, own_digest())
+        return render(self.plan, self.catalog, Part.RUN, attempt, self.place)
+
+
+def launch(site: Site, wanted: Wanted, confirm: Confirm) -> Launched:
+    """Make sure that the run is there once, as its spec says.
+
+    Raises FindingsError when the spec has changed and `confirm` says no, and ClusterError when
+    the cluster refuses.
+    """
+    run = wanted.plan.spec.name
+    # What cannot be rendered is refused before anything is touched.
+    first = wanted.rendered(1, ())
+    refuse_denied(site, first)
+    agreed = False
+    for _ in range(_TRIES):
+        observed = observe(site.api, site.namespace, run)
+        decision = decide(observed, spec_digest(wanted.plan.spec), site.now)
+        if decision.step is Step.NOTHING:
+            kind = observed.job.kind.name if observed.job else ""
+            return Launched(run, decision.number, False, decision.why, kind, 0)
+        if decision.asks and not agreed:
+            changes = spec_changes(site, wanted.plan)
+            if not confirm(changes):
+                raise FindingsError([_changed(wanted, changes)])
+            agreed = True
+        if observed.job is not None:
+            end_job(site, observed.job, observed.pods)
+        if decision.ended is not None:
+            site.ledgers.end(run, _before(observed), decision.ended)
+        done = _submit(site, wanted, decision)
+        if done is not None:
+            return done
+    raise ConflictError(
+        ClusterCode.CONFLICT,
+        f"{site.namespace}/{run}",
+        f"others launched this run at the same time, {_TRIES} times in a row.",
+        "See seatrial status, and launch again.",
+    )
+
+
+def _before(observed: Observed) -> int:
+    """The number of the attempt that there was."""
+    if observed.job is not None:
+        return observed.job.attempt
+    return observed.ledger.newest.number if observed.ledger.newest else 0
+
+
+def _submit(site: Site, wanted: Wanted, decision: Decision) -> Launched | None:
+    """Begin an attempt; nothing when somebody else was faster, so that all is to be looked at."""
+    plan, run = wanted.plan, wanted.plan.spec.name
+    made = wanted.rendered(decision.number, decision.excluded_nodes)
+    digests = (spec_digest(plan.spec), plan.digest, own_digest())
+    if not decision.is_begun:
+        operator = str(plan.machines.operator)
+        record = begun(decision, uuid4().hex, operator, digests, site.now)
+        try:
+            site.ledgers.add(run, record)
+        except AttemptTakenError:
+            return None
+    *needed, job = made.manifests
+    try:
+        for manifest in needed:
+            objects.apply(site.api, manifest)
+        is_ours = _create(site, job, decision.number)
+    except ClusterError as error:
+        # After an answer that was lost, the job may be there: then the attempt goes on.
+        if error.code in _REFUSALS:
+            reason = f"not submitted: {error.findings[0].rule}"
+            site.ledgers.end(run, decision.number, End(utc(site.now), Outcome.FAILED, reason))
+        raise
+    if not is_ours:
+        return None
+    return Launched(
+        run,
+        decision.number,
+        True,
+        decision.why,
+        str(job["kind"]),
+        len(made.manifests),
+        decision.excluded_nodes,
+        made.findings,
+    )
+
+
+def _create(site: Site, job: Manifest, number: int) -> bool:
+    """Create the job; whether the one that is there is of this attempt."""
+    try:
+        objects.create(site.api, job)
+    except ConflictError:
+        # It exists: made by the try before, whose answer was lost, or by somebody else.
+        there = find_job(site.api, site.namespace, job["metadata"]["name"])
+        if there is None:
+            return False
+        wanted = job["metadata"]["annotations"]["seatrial.dev/spec-digest"]
+        return there.attempt == number and there.spec_digest == wanted
+    return True
+
+
+def spec_changes(site: Site, plan: Plan) -> list[Difference]:
+    """What differs between the spec in the cluster and this one, field by field."""
+    name = object_name(plan, "spec")
+    there = objects.read(site.api, CONFIG_MAP, site.namespace, name) or {}
+    text = (there.get("data") or {}).get(FILE) or "{}"
+    return differences(json.loads(text), json.loads(spec_text(plan.spec)))
+
+
+def refuse_denied(site: Site, rendering: Rendering) -> None:
+    """Refuse with everything that the account lacks, before anything is touched."""
+    *needed, job = [kind_of(manifest) for manifest in rendering.manifests]
+    wanted = {(verb, kind) for kind in needed for verb in ("get", "patch")}
+    wanted |= {(verb, job) for verb in ("get", "create", "delete")}
+    wanted |= {(verb, CONFIG_MAP) for verb in ("create", "patch")} | {("list", POD)}
+    denied = [
+        f"{verb} {kind.plural}"
+        for verb, kind in sorted(wanted, key=lambda pair: (pair[1].name, pair[0]))
+        if not objects.may(site.api, verb, kind, site.namespace)
+    ]
+    if denied:
+        raise DeniedError(
+            ClusterCode.DENIED,
+            f"namespace {site.namespace}",
+            f"launching takes rights that the account lacks there: {', '.join(denied)}.",
+            "Let an administrator bind the role seatrial-launcher: charts/seatrial, or "
+            "seatrial render --part admin.",
+            ", ".join(denied),
+        )
+
+
+def _changed(wanted: Wanted, changes: list[Difference]) -> Finding:
+    listed = "; ".join(map(str, changes[:20])) or "nothing that the spec in the cluster shows"
+    return Finding(
+        RunCode.CHANGED,
+        Severity.ERROR,
+        wanted.place("name"),
+        f"{wanted.plan.spec.name} was launched with another spec: {listed}.",
+        wanted.plan.spec.name,
+        "Let the new one take its place by --yes (it goes on from the last checkpoint), or give "
+        "the run another name.",
+    )

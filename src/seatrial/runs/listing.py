@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""All runs of a namespace, each in a line."""
+
+from dataclasses import dataclass
+
+from seatrial.cluster import objects
+from seatrial.cluster.errors import DeniedError, NotServedError
+from seatrial.cluster.kinds import POD
+from seatrial.cluster.served import JOB_KINDS
+from seatrial.cluster.transport import Json
+from seatrial.rendering.names import ATTEMPT_LABEL, COMPONENT_LABEL, RUN_LABEL, Component
+from seatrial.runs.job_state import job_state, wanted_pods
+from seatrial.runs.ledger import Ledger, Outcome
+from seatrial.runs.pod_reasons import is_running
+from seatrial.runs.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One run."""
+
+    run: str
+    """Its name."""
+    state: str
+    """Its job's state, or how the last attempt ended."""
+    attempt: int
+    """The newest attempt."""
+    pods: str
+    """Pods that run, of those that there should be; empty without a job."""
+    kind: str
+    """The kind of its job; empty without one."""
+    submitted: str
+    """When the newest attempt was submitted, in UTC."""
+
+
+def list_runs(site: Site) -> list[Line]:
+    """The runs of a namespace: those with a job, and those that have only their ledger."""
+    ledgers = site.ledgers.read_all()
+    pods, _ = objects.list_all(
+        site.api, POD, site.namespace, f"{RUN_LABEL},{COMPONENT_LABEL}={Component.TRAINING}"
+    )
+    lines = {run: _ended(run, ledger) for run, ledger in ledgers.items() if ledger.attempts}
+    for kind in JOB_KINDS.values():
+        try:
+            jobs, _ = objects.list_all(site.api, kind, site.namespace, RUN_LABEL)
+        except (DeniedError, NotServedError):
+            continue
+        for job in jobs:
+            line = _running(job, pods, ledgers.get(job["metadata"]["name"]))
+            lines[line.run] = line
+    return sorted(lines.values(), key=lambda line: line.submitted, reverse=True)
+
+
+def _running(job: Json, pods: list[Json], ledger: Ledger | None) -> Line:
+    head = job["metadata"]
+    attempt = head["labels"].get(ATTEMPT_LABEL, "0")
+    own = [
+        pod
+        for pod in pods
+        if pod["metadata"]["labels"].get(RUN_LABEL) == head["name"]
+        and pod["metadata"]["labels"].get(ATTEMPT_LABEL) == attempt
+    ]
+    wanted, running = wanted_pods(job), sum(map(is_running, own))
+    record = ledger.attempt(int(attempt)) if ledger else None
+    submitted = record.submitted if record else str(head.get("creationTimestamp") or "")
+    state = job_state(job, running, wanted)
+    return Line(
+        head["name"], str(state), int(attempt), f"{running}/{wanted}", job["kind"], submitted
+    )
+
+
+def _ended(run: str, ledger: Ledger) -> Line:
+    newest = ledger.attempts[-1]
+    return Line(run, str(newest.outcome or Outcome.GONE), newest.number, "", "", newest.submitted)

@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a run is: its state, the reasons for it, and its attempts."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from seatrial.cluster.errors import DeniedError
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.runs.codes import RunCode
+from seatrial.runs.decision import end_of_attempt, state_of
+from seatrial.runs.job_state import JobState
+from seatrial.runs.ledger import AttemptRecord, Ledger, Outcome
+from seatrial.runs.observe import Observed, observe
+from seatrial.runs.pod_reasons import container_statuses
+from seatrial.runs.reasons import operator_message, reasons, wanted_and_running
+from seatrial.runs.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run is."""
+
+    run: str
+    """The run's name."""
+    place: str
+    """Where it is: the namespace and the kind of job, or the directory on this host."""
+    state: str
+    """A job's state, or how the last attempt ended when there is no job."""
+    attempt: int
+    """The newest attempt."""
+    submitted: str
+    """When that was submitted, in UTC."""
+    since: str
+    """Since when the state holds, in UTC, as far as it is known."""
+    wanted: int
+    """Pods, or processes on this host, that there should be."""
+    running: int
+    """How many of them run."""
+    restarts: int
+    """How often containers of this attempt were started again."""
+    reasons: tuple[Finding, ...]
+    """Why it is not running, the weightiest first."""
+    attempts: tuple[AttemptRecord, ...]
+    """All attempts, in order."""
+    message: str = ""
+    """What the operator says of a failure."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen without a new launch."""
+        return self.state in (*map(str, Outcome), JobState.FAILED, JobState.SUCCEEDED)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all steps are done."""
+        return self.state == JobState.SUCCEEDED
+
+    def to_dict(self) -> dict[str, Any]:
+        """The status as plain data."""
+        return asdict(self)
+
+
+def status(site: Site, run: str) -> Status:
+    """Look at a run; an end that nobody has noted yet is noted in its ledger."""
+    observed = observe(site.api, site.namespace, run)
+    if not observed.exists:
+        raise FindingsError([no_run(site.namespace, run)])
+    note_end(site, observed)
+    return status_of(observed)
+
+
+def note_end(site: Site, observed: Observed) -> None:
+    """Write the end of an attempt into the ledger, if the account may."""
+    end = end_of_attempt(observed, site.now)
+    if end is None or observed.job is None:
+        return
+    record = observed.ledger.attempt(observed.job.attempt)
+    if record is None or record.outcome is not None:
+        return
+    try:
+        site.ledgers.end(observed.run, observed.job.attempt, end)
+    except DeniedError:
+        # One who may only look sees the same from the job.
+        return
+
+
+def status_of(observed: Observed) -> Status:
+    """The status that follows from what there is."""
+    state = state_of(observed)
+    wanted, running = wanted_and_running(observed)
+    newest = observed.ledger.newest
+    if observed.job is None or state is None:
+        return _without_job(observed.run, observed.namespace, observed.ledger)
+    record = observed.ledger.attempt(observed.job.attempt) or newest
+    created = str(observed.job.object["metadata"].get("creationTimestamp") or "")
+    found = [] if state is JobState.SUCCEEDED else reasons(observed)
+    return Status(
+        observed.run,
+        f"{observed.job.kind.name} in {observed.namespace}/{observed.run}",
+        str(state),
+        observed.job.attempt,
+        record.submitted if record else created,
+        _since(observed, state) or created,
+        wanted,
+        running,
+        sum(int(s.get("restartCount") or 0) for p in observed.pods for s in container_statuses(p)),
+        tuple(found),
+        observed.ledger.attempts,
+        operator_message(observed),
+    )
+
+
+def _without_job(run: str, place: str, ledger: Ledger) -> Status:
+    newest = ledger.newest
+    if newest is None:
+        raise ValueError("a run without a job has a ledger")
+    return Status(
+        run,
+        f"no job in {place}",
+        str(newest.outcome or Outcome.GONE),
+        newest.number,
+        newest.submitted,
+        newest.ended,
+        0,
+        0,
+        0,
+        (),
+        ledger.attempts,
+    )
+
+
+def _since(observed: Observed, state: JobState) -> str:
+    """When the newest change of the job's conditions was."""
+    if observed.job is None or state in (JobState.WAITING, JobState.ENDING):
+        return ""
+    conditions = (observed.job.object.get("status") or {}).get("conditions") or ()
+    times = [str(c.get("lastTransitionTime") or "") for c in conditions if c["status"] == "True"]
+    return max(times, default="")
+
+
+def no_run(place: str, run: str) -> Finding:
+    """The finding for a run that is not there."""
+    return Finding(
+        RunCode.NO_RUN,
+        Severity.ERROR,
+        Where(field=f"{place}/{run}"),
+        f"there is no run {run} in {place}.",
+        run,
+        "See seatrial list, --namespace and --context; or launch it.",
+    )
+
+
+def age(since: str, now: datetime) -> str:
+    """How long ago something was, in the largest unit that says enough."""
+    try:
+        seconds = max(0.0, (now - datetime.fromisoformat(since)).total_seconds())
+    except ValueError:
+        return "?"
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size or (size == 60 and seconds >= 60):
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Launching once, however often it is asked for and whatever happens on the way."""
+
+import json
+
+import pytest
+
+from seatrial.cluster.errors import ClusterError, DeniedError, UnreachableError
+from seatrial.cluster.kinds import PYTORCH_JOB
+from seatrial.cluster.transport import Answer, Call, DroppedError
+from seatrial.errors import FindingsError
+from seatrial.runs.differences import Difference
+from seatrial.runs.launch import Launched, launch
+from seatrial.runs.ledger import Ledger, Outcome
+from seatrial.runs.status import status
+from seatrial.runs.stop import delete, stop
+from tests.unit.cluster.fake_api import FakeTransport, once
+from tests.unit.runs.fake_cluster import (
+    jobs,
+    pod_of,
+    running,
+    set_condition,
+    site_of,
+    wanted,
+)
+
+RUN = wanted().plan.spec.name
+
+
+def never(_: list[Difference]) -> bool:
+    return False
+
+
+def launched(server: FakeTransport, *overrides: str, agree: bool = False) -> Launched:
+    return launch(site_of(server), wanted(*overrides), lambda _: agree)
+
+
+def ledger(server: FakeTransport) -> Ledger:
+    return site_of(server).ledgers.read(RUN)
+
+
+def test_a_first_launch_applies_what_the_job_needs_and_creates_the_job_last() -> None:
+    server = FakeTransport()
+    done = launched(server)
+    assert (done.is_new, done.attempt, done.kind) == (True, 1, "PyTorchJob")
+    changes = [call for call in server.calls if not call.reads and "selfsubject" not in call.path]
+    assert [call.method for call in changes][:1] == ["POST"]
+    assert changes[0].path.endswith("/configmaps")
+    assert changes[-1].path.endswith("/pytorchjobs")
+    assert {call.method for call in changes[1:-1]} == {"PATCH"}
+    assert len(changes) - 1 == done.objects
+    assert [a.number for a in ledger(server).attempts] == [1]
+
+
+def test_what_is_submitted_is_what_is_rendered() -> None:
+    server = FakeTransport()
+    launched(server)
+    sent = [call.body for call in server.calls if call.method in ("POST", "PATCH")]
+    for manifest in wanted().rendered(1, ()).manifests:
+        assert manifest in sent
+
+
+def test_launching_again_does_nothing_and_says_so() -> None:
+    server = FakeTransport()
+    launched(server)
+    before = json.dumps(list(server.objects.values()))
+    again = launched(server)
+    assert not again.is_new
+    assert again.attempt == 1
+    assert json.dumps(list(server.objects.values())) == before
+
+
+def test_a_changed_spec_is_shown_field_by_field_and_changes_nothing_without_a_yes() -> None:
+    server = FakeTransport()
+    launched(server)
+    before = json.dumps(list(server.objects.values()))
+    with pytest.raises(FindingsError, match=r"ST-RUN-002|training\.seed") as caught:
+        launch(site_of(server), wanted("training.seed=7"), never)
+    assert "training.seed" in caught.value.findings[0].rule
+    assert "--yes" in caught.value.findings[0].fix
+    assert json.dumps(list(server.objects.values())) == before
+
+
+def test_a_changed_spec_takes_the_place_of_the_one_before_after_a_yes() -> None:
+    server = FakeTransport()
+    launched(server)
+    done = launched(server, "training.seed=7", agree=True)
+    assert (done.is_new, done.attempt) == (True, 2)
+    (job,) = jobs(server)
+    assert job["metadata"]["labels"]["seatrial.dev/attempt"] == "2"
+    assert [a.outcome for a in ledger(server).attempts] == [Outcome.REPLACED, None]
+
+
+def test_a_run_that_failed_gets_a_new_attempt() -> None:
+    server = FakeTransport()
+    launched(server)
+    set_condition(server, "Failed", "PyTorchJob failed because 1 Worker replica(s) failed.")
+    done = launched(server)
+    assert (done.is_new, done.attempt) == (True, 2)
+    first = ledger(server).attempts[0]
+    assert first.outcome is Outcome.FAILED
+    assert "Worker replica" in first.reason
+    assert first.ended == "2026-11-15T04:00:00Z"
+
+
+def test_a_run_that_succeeded_is_left_alone() -> None:
+    server = FakeTransport()
+    launched(server)
+    set_condition(server, "Succeeded")
+    assert not launched(server).is_new
+
+
+def test_nodes_that_failed_their_look_are_left_out_of_the_next_attempts() -> None:
+    server = FakeTransport()
+    launched(server, "cluster.nodes=2")
+    (job,) = jobs(server)
+    words = [
+        {
+            "code": "ST-PREFLIGHT-001",
+            "severity": "error",
+            "where": {"field": "node-1"},
+            "rule": "7 of 8 GPUs are there.",
+            "value": "7",
+            "fix": "Cordon it.",
+        }
+    ]
+    together = [{**words[0], "code": "ST-PREFLIGHT-006", "where": {"field": "node-0"}}]
+    for index, said in ((0, together), (1, words)):
+        ended = {"exitCode": 1, "message": json.dumps(said)}
+        init = [{"name": "preflight", "state": {"terminated": ended}}]
+        server.put(pod_of(job, index, phase="Pending", initContainerStatuses=init))
+    set_condition(server, "Failed", "backoff limit")
+    for name in list(server.objects):
+        if name[0] == "pods":
+            server.objects[name]["status"]["phase"] = "Failed"
+    done = launched(server, "cluster.nodes=2")
+    assert done.excluded_nodes == ("node-1",)
+    (job,) = jobs(server)
+    template = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert '"NotIn", "values": ["node-1"]' in json.dumps(template["affinity"])
+    assert "7 of 8 GPUs" in ledger(server).attempts[0].reason
+
+
+def test_a_job_of_that_name_that_is_not_ours_is_refused() -> None:
+    server = FakeTransport()
+    head = {"name": RUN, "namespace": site_of(server).namespace}
+    server.put({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": head})
+    with pytest.raises(FindingsError, match="has not launched"):
+        launched(server)
+
+
+def test_missing_rights_are_all_named_before_anything_is_touched() -> None:
+    server = FakeTransport()
+    server.denied |= {("create", "pytorchjobs"), ("patch", "services")}
+    with pytest.raises(DeniedError) as caught:
+        launched(server)
+    assert "create pytorchjobs, patch services" in str(caught.value)
+    assert not server.objects
+
+
+@pytest.mark.parametrize("path", ["configmaps", "pytorchjobs", "networkpolicies"])
+@pytest.mark.parametrize("deed_done", [True, False])
+def test_a_lost_answer_makes_neither_two_jobs_nor_two_attempts(path: str, deed_done: bool) -> None:
+    server = FakeTransport()
+    method = "PATCH" if path == "networkpolicies" else "POST"
+    faults = server.after if deed_done else server.faults
+    faults.append(once(DroppedError("reset"), method, path))
+    done = launched(server)
+    assert done.attempt == 1
+    assert len(jobs(server)) == 1
+    assert [a.number for a in ledger(server).attempts] == [1]
+
+
+def test_a_launch_that_died_before_its_job_is_completed_by_the_next() -> None:
+    server = FakeTransport()
+    site = site_of(server)
+
+    def away(call: Call) -> None:
+        if call.path.endswith("/pytorchjobs") and call.method == "POST":
+            raise DroppedError("refused")
+
+    server.instead = away
+    with pytest.raises(UnreachableError):
+        launch(site, wanted(), never)
+    server.instead = None
+    assert not jobs(server)
+    done = launched(server)
+    assert (done.is_new, done.attempt) == (True, 1)
+    assert len(jobs(server)) == 1
+    assert [a.number for a in ledger(server).attempts] == [1]
+
+
+def test_a_refused_job_ends_the_attempt_with_the_reason() -> None:
+    server = FakeTransport()
+    server.faults.append(once(Answer(422, {"message": "spec.x: Invalid"}), "POST", "pytorchjobs"))
+    with pytest.raises(ClusterError, match=r"spec\.x: Invalid"):
+        launched(server)
+    (record,) = ledger(server).attempts
+    assert record.outcome is Outcome.FAILED
+    assert "spec.x: Invalid" in record.reason
+    assert launched(server).attempt == 2
+
+
+def test_two_who_launch_at_once_make_one_job() -> None:
+    server = FakeTransport()
+    other = site_of(server)
+    state = {"raced": False}
+
+    def race(call: Call) -> None:
+        # Between the look of the first and its claim, the second launches.
+        if call.method == "POST" and call.path.endswith("/configmaps") and not state["raced"]:
+            state["raced"] = True
+            launch(other, wanted(), never)
+
+    server.instead = race
+    done = launched(server)
+    assert not done.is_new
+    assert len(jobs(server)) == 1
+    assert [a.number for a in ledger(server).attempts] == [1]
+
+
+def test_stopping_keeps_volumes_and_ledger_and_a_launch_goes_on() -> None:
+    server = FakeTransport()
+    launched(server)
+    done = stop(site_of(server), RUN)
+    assert done.was_running
+    assert not jobs(server)
+    assert ("persistentvolumeclaims", site_of(server).namespace, RUN) in server.objects
+    assert [a.outcome for a in ledger(server).attempts] == [Outcome.STOPPED]
+    assert status(site_of(server), RUN).state == "stopped"
+    assert not stop(site_of(server), RUN).was_running
+    assert launched(server).attempt == 2
+
+
+def test_pods_that_do_not_end_keep_the_next_attempt_from_starting() -> None:
+    server = FakeTransport()
+    launched(server)
+    server.put(pod_of(jobs(server)[0], 0, **running()))
+    with pytest.raises(FindingsError, match="still there"):
+        launched(server, "training.seed=7", agree=True)
+    assert not jobs(server)
+    assert len(ledger(server).attempts) == 1
+
+
+@pytest.mark.parametrize("volumes", [True, False])
+def test_deleting_removes_all_but_the_volume(volumes: bool) -> None:
+    server = FakeTransport()
+    launched(server)
+    done = delete(site_of(server), RUN, volumes=volumes)
+    left = list(server.objects)
+    claim = ("persistentvolumeclaims", site_of(server).namespace, RUN)
+    assert left == ([] if volumes else [claim])
+    assert len(done.kept) == (0 if volumes else 1)
+    with pytest.raises(FindingsError, match="no run"):
+        status(site_of(server), RUN)
+
+
+def test_an_operator_of_the_profile_that_is_not_served_is_not_asked_for_jobs() -> None:
+    server = FakeTransport(unserved=(PYTORCH_JOB,))
+    with pytest.raises(ClusterError):
+        launched(server)
+    assert ledger(server).attempts[0].outcome is Outcome.FAILED

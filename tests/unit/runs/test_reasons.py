@@ -1,0 +1,247 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reasons before states: what is said of pods that do not run, from what clusters really write."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from seatrial.cluster.kinds import PYTORCH_JOB
+from seatrial.cluster.transport import Json
+from seatrial.findings import Finding, Severity
+from seatrial.runs.codes import RunCode
+from seatrial.runs.faulty_nodes import NODE_FAULTS, faulty_nodes
+from seatrial.runs.ledger import Ledger
+from seatrial.runs.observe import FoundJob, Observed
+from seatrial.runs.reasons import reasons
+from seatrial.runs.status import age, status_of
+from seatrial.spec.cluster import Operator
+from seatrial.worker.preflight import PreflightCode
+from tests.unit.runs.fake_cluster import pod_of, running, wanted
+
+JOB = dict(wanted().rendered(1, ()).manifests[-1])
+JOB["metadata"] = JOB["metadata"] | {"uid": "job", "creationTimestamp": "2026-11-15T03:12:00Z"}
+PREEMPTION = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
+
+
+def observed(*pods: Json, **parts: Any) -> Observed:
+    for number, pod in enumerate(pods):
+        pod["metadata"]["uid"] = f"pod-{number}"
+    job = FoundJob(Operator.PYTORCHJOB, PYTORCH_JOB, parts.pop("job", JOB))
+    return Observed("slim-7b", "research", Ledger(), job, tuple(pods), **parts)
+
+
+def waiting(message: str, index: int = 0) -> Json:
+    """A pod that the scheduler has refused."""
+    refused = {"type": "PodScheduled", "status": "False", "message": message}
+    pod = pod_of(JOB, index, conditions=[refused])
+    return pod
+
+
+def node(name: str, allocatable: dict[str, str], kind: str = "p4d.24xlarge") -> Json:
+    labels = {"node.kubernetes.io/instance-type": kind}
+    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}
+
+
+def only(found: list[Finding]) -> Finding:
+    (one,) = found
+    return one
+
+
+def test_a_missing_device_plugin_is_named_with_how_many_nodes_lack_it() -> None:
+    said = f"0/4 nodes are available: 4 Insufficient vpc.amazonaws.com/efa.{PREEMPTION}"
+    gpus = {"nvidia.com/gpu": "8"}
+    nodes = (node("n0", gpus), node("n1", gpus), node("small", {}, "m5.large"))
+    found = only(reasons(observed(waiting(said), waiting(said, 1), nodes=nodes)))
+    assert found.code == RunCode.RESOURCES
+    assert str(found.where) == "all 2 pods"
+    assert found.rule == (
+        "no node has 4 free vpc.amazonaws.com/efa: it is offered by 0 of 2 p4d.24xlarge nodes."
+    )
+    assert "EFA device plugin" in found.fix
+    assert "cluster.fabric=none" in found.fix
+
+
+def test_each_resource_that_is_short_is_a_reason_of_its_own() -> None:
+    said = (
+        "0/4 nodes are available: 1 node(s) had untolerated taint {x: y}, 2 Insufficient "
+        f"nvidia.com/gpu, 3 Insufficient memory. no new claims to deallocate,{PREEMPTION}"
+    )
+    nodes = (node("a", {"nvidia.com/gpu": "8", "memory": "1100Gi"}),)
+    found = reasons(observed(waiting(said), nodes=nodes))
+    assert [f.value for f in found] == ["nvidia.com/gpu", "memory"]
+    assert "and others use them" in found[0].rule
+
+
+def test_without_the_right_to_see_nodes_it_is_said_what_is_not_known() -> None:
+    said = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+    found = only(reasons(observed(waiting(said), nodes=None)))
+    assert "4 nodes were tried" in found.rule
+    assert "seatrial-observer" in found.fix
+
+
+def test_no_node_of_the_type_is_told_apart_from_nodes_that_are_full() -> None:
+    said = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    found = only(reasons(observed(waiting(said), nodes=(node("a", {}, "m5.large"),))))
+    assert "the cluster has no p4d.24xlarge nodes" in found.rule
+
+
+def test_labels_and_taints_that_fit_no_node_are_told_as_the_scheduler_has_them() -> None:
+    said = f"0/4 nodes are available: 4 node(s) didn't match Pod's node affinity.{PREEMPTION}"
+    found = only(reasons(observed(waiting(said), nodes=())))
+    assert found.code == RunCode.PLACEMENT
+    assert "didn't match Pod's node affinity" in found.rule
+    assert "reemption" not in found.rule
+
+
+def test_a_claim_without_a_volume_is_explained_by_its_own_events() -> None:
+    pod = waiting("pod has unbound immediate PersistentVolumeClaims.")
+    claim = {
+        "metadata": {"name": "slim-7b", "uid": "claim"},
+        "spec": {"storageClassName": "fsx"},
+        "status": {"phase": "Pending"},
+    }
+    event = {
+        "type": "Warning",
+        "reason": "ProvisioningFailed",
+        "message": 'storageclass.storage.k8s.io "fsx" not found',
+        "involvedObject": {"uid": "claim"},
+        "metadata": {},
+    }
+    found = only(reasons(observed(pod, claims=(claim,), events=(event,))))
+    assert found.code == RunCode.VOLUME
+    assert '"fsx" not found' in found.rule
+
+
+@pytest.mark.parametrize(
+    ("said", "fix"),
+    [
+        ("failed to authorize: 401 Unauthorized", "image_pull_secret"),
+        ("docker.io/x:1: not found", "tag and digest"),
+        ("toomanyrequests: You have reached your pull rate limit", "mirror"),
+        ("dial tcp: lookup registry.example: no such host", "DNS"),
+    ],
+)
+def test_an_image_that_cannot_be_pulled_is_told_by_what_the_registry_said(
+    said: str, fix: str
+) -> None:
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": said}}
+    statuses = [{"name": "pytorch", "image": "registry.example/x:1", "state": state}]
+    found = only(reasons(observed(pod_of(JOB, 0, phase="Pending", containerStatuses=statuses))))
+    assert found.code == RunCode.IMAGE
+    assert "registry.example/x:1" in found.rule
+    assert fix in found.fix
+
+
+def preflight(code: str, index: int) -> Json:
+    words = [
+        {
+            "code": code,
+            "severity": "error",
+            "where": {"field": f"node-{index}"},
+            "rule": "7 of 8 GPUs are there.",
+            "value": "7",
+            "fix": "Cordon it.",
+        }
+    ]
+    ended = {"exitCode": 1, "message": json.dumps(words)}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    statuses = [{"name": "preflight", "state": waits, "lastState": {"terminated": ended}}]
+    return pod_of(JOB, index, phase="Pending", initContainerStatuses=statuses)
+
+
+def test_what_the_pre_flight_found_is_told_as_it_was_found() -> None:
+    found = only(reasons(observed(preflight("ST-PREFLIGHT-001", 0))))
+    assert found.code == "ST-PREFLIGHT-001"
+    assert str(found.where) == "node-0"
+    assert found.fix == "Cordon it."
+
+
+def test_a_node_is_faulty_by_its_own_fault_only() -> None:
+    sick, healthy = preflight("ST-PREFLIGHT-001", 1), preflight("ST-PREFLIGHT-006", 0)
+    assert faulty_nodes([sick, healthy]) == ("node-1",)
+    # What all nodes share is no node's fault, and room on a volume never is.
+    assert faulty_nodes([preflight("ST-PREFLIGHT-004", i) for i in (0, 1)]) == ()
+    assert faulty_nodes([preflight("ST-PREFLIGHT-005", 0), pod_of(JOB, 1, **running())]) == ()
+    assert set(NODE_FAULTS) < set(PreflightCode)
+
+
+def test_a_container_that_was_killed_for_memory_or_crashed_says_so() -> None:
+    def ended(**end: Any) -> Json:
+        state = {"waiting": {"reason": "CrashLoopBackOff"}}
+        statuses = [{"name": "pytorch", "state": state, "lastState": {"terminated": end}}]
+        return pod_of(JOB, 0, phase="Running", containerStatuses=statuses)
+
+    memory = only(reasons(observed(ended(exitCode=137, reason="OOMKilled"))))
+    assert memory.code == RunCode.MEMORY
+    text = "Traceback\nValueError: no such file\nChildFailedError: x"
+    crash = only(reasons(observed(ended(exitCode=1, reason="Error", message=text))))
+    assert crash.code == RunCode.CRASH
+    assert "ValueError: no such file" in crash.rule
+    # Saved and ended on request: the operator starts it again, nothing is wrong.
+    assert not [f for f in reasons(observed(ended(exitCode=75))) if f.severity is Severity.ERROR]
+
+
+def test_a_pod_that_lost_its_node_is_told_as_a_warning() -> None:
+    lost = {"type": "DisruptionTarget", "status": "True", "message": "node went away"}
+    pod = pod_of(JOB, 0, phase="Failed", conditions=[lost])
+    found = reasons(observed(pod))
+    assert found[0].code == RunCode.NODE
+    assert "node-0" in found[0].rule
+
+
+def test_a_volume_that_cannot_be_mounted_is_told_from_the_newest_event() -> None:
+    pod = pod_of(JOB, 0, phase="Pending")
+    event = {
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": 'MountVolume.SetUp failed: secret "hf" not found',
+        "involvedObject": {"uid": "pod-0"},
+        "metadata": {},
+    }
+    found = only(reasons(observed(pod, events=(event,))))
+    assert found.code == RunCode.VOLUME
+    assert 'secret "hf" not found' in found.rule
+
+
+def test_pods_that_a_quota_refuses_are_told_from_the_jobs_events() -> None:
+    event = {
+        "reason": "FailedCreate",
+        "message": "pods is forbidden: exceeded quota: gpus",
+        "involvedObject": {"uid": "job"},
+        "metadata": {},
+    }
+    found = only(reasons(observed(events=(event,))))
+    assert found.code == RunCode.NO_PODS
+    assert "exceeded quota" in found.rule
+
+
+def test_a_job_that_kueue_holds_back_is_told_with_kueues_words() -> None:
+    labels = JOB["metadata"]["labels"] | {"kueue.x-k8s.io/queue-name": "gpus"}
+    job = JOB | {
+        "metadata": JOB["metadata"] | {"labels": labels},
+        "spec": JOB["spec"] | {"runPolicy": {"suspend": True}},
+    }
+    reserved = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
+    found = only(reasons(observed(job=job, workload={"status": {"conditions": [reserved]}})))
+    assert found.code == RunCode.QUEUE
+    assert found.rule == "it waits in the queue gpus: insufficient quota."
+
+
+def test_nothing_is_said_of_a_run_that_runs() -> None:
+    seen = observed(pod_of(JOB, 0, **running()), pod_of(JOB, 1, **running()))
+    assert reasons(seen) == []
+    assert status_of(seen).state == "running"
+    half = observed(pod_of(JOB, 0, **running()), pod_of(JOB, 1, phase="Pending"))
+    assert status_of(half).state == "waiting"
+    assert (status_of(half).wanted, status_of(half).running) == (2, 1)
+
+
+def test_an_age_is_in_the_largest_unit_that_says_enough() -> None:
+    now = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    assert age("2026-11-15T11:59:30Z", now) == "30 s"
+    assert age("2026-11-15T11:54:00Z", now) == "6 min"
+    assert age("2026-11-15T09:00:00Z", now) == "3 h"
+    assert age("2026-11-12T12:00:00Z", now) == "3 d"
