@@ -37,8 +37,14 @@ ANOTHER: dict[str, Any] = {
 WITHOUT_EFFECT = {"stages", "sharding", "micro_batches", "precision", "gradient_bytes", "stack"} | {
     "hidden_dropout",
     "shard_size",
+    "recompute_modules",
+    "narrow_weights",
 }
-"""The fields that it does not depend on: what a layer does not see, or sees through `hardware`."""
+"""The fields that it does not depend on: what a layer does not see, or sees through `hardware`.
+
+What selective recomputing covers is priced as the attention's inner part, whatever is named: norms
+and activation functions, which it is mostly used for, take little time to compute again.
+"""
 
 
 def test_layouts_that_differ_in_stages_and_copies_share_the_times_of_layers() -> None:
