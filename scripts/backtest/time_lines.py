@@ -13,6 +13,8 @@ from scripts.backtest.layout_choice import choices
 from scripts.backtest.line import Line
 from scripts.backtest.rows import Row, left_out, timed_rows
 from scripts.backtest.unseen import NINE_OF_TEN, Unseen
+from seatrial.planning.timing.constants import constants_for
+from seatrial.planning.timing.step_time import step_time
 
 Selects = Callable[[Row], bool]
 
@@ -164,7 +166,7 @@ def _unseen_lines(found: Unseen, word: str, beside: str) -> list[Line]:
 
 
 def _ampere_lines(found: Unseen) -> list[Line]:
-    """Megatron-core on A100: each source of its fit held out with its family."""
+    """Megatron-core on A100: relatives of it held out with their families, and as shipped."""
     lines = [
         Line(
             "Step time, A100 for Megatron-core: median over its sources, each held out with its "
@@ -176,9 +178,24 @@ def _ampere_lines(found: Unseen) -> list[Line]:
         )
     ]
     for item in found.sources:
-        said = f"median {item.median:.1%}, bias {item.bias:+.1%}"
+        shipped = median(shipped_errors(item.source))
+        said = (
+            f"median {item.median:.1%}, bias {item.bias:+.1%}; "
+            f"by the shipped constants, which have seen it: bias {shipped:+.1%}"
+        )
         lines.append(Line(f"  A100, held out: {item.source}", item.rows, said, "", True))
     return lines
+
+
+def shipped_errors(name: str, stack: str = "megatron-core") -> list[float]:
+    """Predicted over measured time, less one, of a source's rows by constants that are shipped."""
+    found = []
+    for row in timed_rows():
+        if row.source == name:
+            work = row.workload
+            constants = constants_for(work.hardware.accelerator, work.precision, stack)
+            found.append(step_time(work, constants).total / row.seconds - 1)
+    return found
 
 
 def _extrapolation_lines(figures: Figures) -> list[Line]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from seatrial.planning.timing.formula import Pieces, pieces
 from seatrial.planning.timing.quantities import LayerQuantities, layer_quantities
 from seatrial.planning.timing.rates import Rates
-from seatrial.planning.timing.traffic import StageCount, stage_counts
+from seatrial.planning.timing.traffic import StageCounts, stage_counts
 from seatrial.planning.workload import Workload
 
 MOST = 4096
@@ -31,10 +31,10 @@ class LayerTimes:
 
 
 _KNOWN: dict[tuple[object, ...], LayerTimes] = {}
-_COUNTS: dict[tuple[int, int, int], tuple[list[StageCount], object, object]] = {}
+_COUNTS: dict[tuple[int, int, int], tuple[StageCounts, object, object]] = {}
 
 
-def known_counts(workload: Workload) -> list[StageCount]:
+def known_counts(workload: Workload) -> StageCounts:
     """What each stage of a workload holds, counted once for all layouts that share the stages."""
     key = (id(workload.stages), id(workload.model), workload.moe_every)
     found = _COUNTS.get(key)

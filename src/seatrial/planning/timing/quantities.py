@@ -12,6 +12,7 @@ from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.timing.products import Products, layer_products
 from seatrial.planning.timing.traffic import (
     StageCount,
+    StageCounts,
     per_micro_batch,
     per_step,
     rank_parameters,
@@ -210,9 +211,7 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
     )
 
 
-def step_quantities(
-    workload: Workload, layer: LayerQuantities, counts: list[StageCount]
-) -> Quantities:
+def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCounts) -> Quantities:
     """What a step has to compute and to move, from what its layers and its stages do."""
     layout = workload.layout
     place = Placement(layout, workload.hardware)
@@ -265,20 +264,18 @@ def _layer_traffic(workload: Workload, tokens: float) -> LayerTraffic:
     )
 
 
-def _pipeline(workload: Workload, place: Placement, counts: list[StageCount]) -> Pipeline:
+def _pipeline(workload: Workload, place: Placement, counts: StageCounts) -> Pipeline:
     """How layers and micro batches go through the stages."""
     layout = workload.layout
-    # A layer with experts takes about as long as two others: which stage is fullest.
-    between = max(counts[1:-1], default=counts[0], key=lambda count: count[0] + 2 * count[1])
     hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
     passed = tokens / layout.tp_size * workload.model.hidden_size * HALF
     stride = layout.tp_size * layout.cp_size * layout.dp_size
     return Pipeline(
-        first=counts[0],
-        middle=between,
-        last=counts[-1],
-        whole=(sum(count[0] for count in counts), sum(count[1] for count in counts), 1.0),
+        first=counts.each[0],
+        middle=counts.fullest,
+        last=counts.each[-1],
+        whole=counts.whole,
         pp_size=layout.pp_size,
         vp_size=layout.vp_size,
         micro_batches=workload.micro_batches,

@@ -20,11 +20,11 @@ def step_time(workload: Workload, constants: Constants) -> StepTime:
     if scale != 1.0:
         parts = {part: scale * seconds for part, seconds in parts.items()}
     transfer = transfer_time(sizes.pipeline, rates)
-    # Most stages are alike.
-    each = {count: scale * (known.times.stage(count) + transfer) for count in set(counts)}
+    kinds = {counts.each[0], *counts.between, counts.each[-1]}
+    each = {count: scale * (known.times.stage(count) + transfer) for count in kinds}
     return StepTime(
         parts=parts,
-        stages=tuple(each[count] for count in counts),
+        stages=tuple(map(each.__getitem__, counts.each)),
         model_flops=sizes.model_flops,
         gpus=workload.layout.world_size,
         error=constants.error_for(workload),

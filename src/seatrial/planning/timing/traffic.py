@@ -26,7 +26,21 @@ class RankParameters:
     """Of experts."""
 
 
-def stage_counts(workload: Workload) -> list[StageCount]:
+@dataclass(slots=True)
+class StageCounts:
+    """What all stages hold; most of them are alike."""
+
+    each: tuple[StageCount, ...]
+    """Every stage, in order."""
+    between: tuple[StageCount, ...]
+    """The stages between the first and the last, every kind once."""
+    fullest: StageCount
+    """The fullest of those; the first stage where there are none."""
+    whole: StageCount
+    """All stages together."""
+
+
+def stage_counts(workload: Workload) -> StageCounts:
     """What each stage holds."""
     moe = workload.model.moe
     every = workload.moe_every
@@ -41,10 +55,17 @@ def stage_counts(workload: Workload) -> list[StageCount]:
             if dense or every > 1:
                 experts = sum(n >= dense and n % every == every - 1 for n in stage.layers)
         counts.append((layers - experts, experts, 1.0 if stage.index == final else 0.0))
-    return counts
+    between = tuple(dict.fromkeys(counts[1:-1]))
+    return StageCounts(
+        each=tuple(counts),
+        between=between,
+        # A layer with experts takes about as long as two others.
+        fullest=max(between, default=counts[0], key=lambda count: count[0] + 2 * count[1]),
+        whole=(sum(count[0] for count in counts), sum(count[1] for count in counts), 1.0),
+    )
 
 
-def rank_parameters(workload: Workload, counts: list[StageCount]) -> RankParameters:
+def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
     """Parameters of the fullest rank, without those that do not count (norms, biases)."""
     model, layout = workload.model, workload.layout
     tp, moe, hidden = layout.tp_size, model.moe, model.hidden_size
@@ -61,14 +82,9 @@ def rank_parameters(workload: Workload, counts: list[StageCount]) -> RankParamet
         routed = matrices * hidden * moe.expert_ffn_hidden_size * local
     words = workload.padded_vocab_size * hidden
     most_dense = most_expert = 0.0
-    final = len(counts) - 1
-    before: StageCount | None = None
-    for index, count in enumerate(counts):
-        if count == before and index < final:
-            continue
-        # The first stage also has the embedding: one like it is still to be looked at.
-        before = count if index else None
-        dense, experts, _ = count
+    stages = (counts.each[0], *counts.between, counts.each[-1])[: len(counts.each)]
+    final = len(stages) - 1
+    for index, (dense, experts, _) in enumerate(stages):
         own = dense * (attention + feed) + experts * (attention + shared)
         if index == 0:
             own += words
