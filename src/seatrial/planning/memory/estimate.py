@@ -17,6 +17,7 @@ from seatrial.planning.memory.states import (
     stage_layers,
     stage_parameters,
     states,
+    total_layers,
 )
 from seatrial.planning.workload import Workload
 from seatrial.spec.training import Precision
@@ -112,10 +113,11 @@ def _stage(
 ) -> StageMemory:
     """The memory of one stage."""
     layout = workload.layout
-    layers = stage_layers(workload, index)
+    chunks = chunk_layers(workload, index)
+    layers = total_layers(chunks)
     rest, routed = stage_parameters(workload, counts, layers, index)
     held = states(workload, known, counts, layers, rest, routed)
-    kept = _kept(workload, layer, layers, index)
+    kept = _kept(workload, layer, chunks, index)
     logits = 0.0
     if index == layout.pp_size - 1:
         # Input and output of the norm before the output projection.
@@ -135,15 +137,14 @@ def _stage(
     )
 
 
-def _kept(workload: Workload, layer: LayerActivations, layers: Layers, index: int) -> float:
+def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], index: int) -> float:
     """Bytes that all micro batches in flight keep on a stage."""
-    if workload.layout.vp_size > 1:
-        chunks = chunk_layers(workload, index)
-        if len(set(chunks)) > 1:
-            sizes = [own.dense * layer.kept + own.expert * layer.kept_expert for own in chunks]
-            return most_kept(workload, index, sizes)
-    kept = layers.dense * layer.kept + layers.expert * layer.kept_expert
-    return kept * in_flight(workload, index)
+    first = chunks[0]
+    if chunks.count(first) < len(chunks):
+        sizes = [own.dense * layer.kept + own.expert * layer.kept_expert for own in chunks]
+        return most_kept(workload, index, sizes)
+    kept = first.dense * layer.kept + first.expert * layer.kept_expert
+    return kept * len(chunks) * in_flight(workload, index)
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:

@@ -7,6 +7,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from operator import mul
 
 from seatrial.planning.workload import Workload
 
@@ -34,17 +35,14 @@ def most_kept(workload: Workload, stage: int, chunk_bytes: Sequence[float]) -> f
     passes = 2 * (stages - stage - 1) + 3 * chunks * stages
     batches = min(workload.micro_batches, -(-passes // chunks))
     held = held_chunks(stages, chunks, stage, batches)
-    return max(
-        sum(count * size for count, size in zip(counts, chunk_bytes, strict=True))
-        for counts in held
-    )
+    return max([sum(map(mul, counts, chunk_bytes)) for counts in held])
 
 
 @cache
 def held_chunks(
     stages: int, chunks: int, stage: int, micro_batches: int
 ) -> frozenset[tuple[int, ...]]:
-    """How many micro batches of each chunk are kept after each forward pass of a step.
+    """How many micro batches of each chunk are kept at a time, where no other time has as many.
 
     Chunks take turns after as many passes as there are stages; the backward passes take the
     chunks in the opposite order.
@@ -58,4 +56,11 @@ def held_chunks(
         found.add(tuple(counts))
         if passed >= warm_up:
             counts[chunks - 1 - (passed - warm_up) // stages % chunks] -= 1
-    return frozenset(found)
+    return frozenset(
+        counts
+        for counts in found
+        if not any(
+            other != counts and all(more >= own for more, own in zip(other, counts, strict=True))
+            for other in found
+        )
+    )

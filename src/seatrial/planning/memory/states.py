@@ -106,6 +106,8 @@ def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
     chunks = workload.stages[stage].chunks
     moe = workload.model.moe
     if moe is None:
+        if len(chunks) == 1:
+            return [Layers(len(chunks[0]), 0)]
         return [Layers(len(chunk), 0) for chunk in chunks]
     leading, every = moe.dense_layers, workload.moe_every
     if not leading and every == 1:
@@ -119,10 +121,14 @@ def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
 
 def stage_layers(workload: Workload, stage: int) -> Layers:
     """How many layers a stage has, with experts and without."""
-    chunks = chunk_layers(workload, stage)
+    return total_layers(chunk_layers(workload, stage))
+
+
+def total_layers(chunks: list[Layers]) -> Layers:
+    """The layers of all chunks together."""
     if len(chunks) == 1:
         return chunks[0]
-    return Layers(sum([chunk.dense for chunk in chunks]), sum([chunk.expert for chunk in chunks]))
+    return Layers(sum([chunk[0] for chunk in chunks]), sum([chunk[1] for chunk in chunks]))
 
 
 def stage_parameters(
