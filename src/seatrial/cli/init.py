@@ -88,7 +88,7 @@ def command(
     interactive: Interactive = False,
     force: Force = False,
 ) -> None:
-    """Write a commented run.yaml with a legal first layout."""
+    """Write a short run.yaml; layout, batch and saves are left to the planner."""
     refuse_existing(output, force=force)
     catalog = default_catalog()
     wishes = Wishes(
@@ -108,9 +108,7 @@ def command(
     write_new(output, new.text, force=force)
     machines = f"{wishes.nodes:,} × {new.node_type} ({wishes.profile})"
     say_text(f"Wrote {output}: {wishes.model} on {machines}.", rest="  ")
-    if new.shortage:
-        say_text(f"It does not fit: {new.shortage} Use more nodes.", rest="  ")
-    say(f"next  seatrial validate {output}")
+    say(f"next  seatrial plan {output}")
 
 
 def _made(wishes: Wishes, catalog: Catalog) -> Starter:

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
-from seatrial.planning.resolve import resolve
+from seatrial.planning.resolve import resolve, waits_for_planner
+from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES, open_fields
+from seatrial.planning.search.planner import plan_run
 from seatrial.recipes.starter import Wishes, starter
 from seatrial.spec.loader import loads
 
@@ -47,13 +49,44 @@ def test_a_count_stays_a_count(catalog: Catalog, tokens: str) -> None:
     assert f"  tokens: {tokens}    #" in new.text
 
 
-def test_a_rounded_batch_says_so(catalog: Catalog) -> None:
-    wishes = replace(WISHES, model="gpt3-7.5b", profile="eks", node_type="p5.48xlarge")
-    assert "would not divide" not in starter(replace(wishes, nodes=2), catalog).text
-    assert re.search(
-        r"global_batch_size: \d+    # .*; 512 would not divide by dp \d+\n",
-        starter(replace(wishes, nodes=3), catalog).text,
-    )
+@pytest.mark.parametrize("model", Catalog().names(Kind.MODELS))
+def test_every_model_can_start_on_every_profile(catalog: Catalog, model: str) -> None:
+    for profile in catalog.names(Kind.PROFILES):
+        for nodes in (1, 3, 64):
+            wishes = Wishes("x", model, profile, nodes=nodes)
+            loaded = loads(starter(wishes, catalog).text, "run.yaml")
+            assert loaded.spec.cluster.nodes == nodes
+            assert loaded.spec.engine.name == catalog.model(model).engine
+            with pytest.raises(FindingsError) as caught:
+                resolve(loaded, catalog)
+            assert waits_for_planner(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "nodes"), [("gpt3-7.5b", "eks", 3), ("mpt-7b", "aks", 1)]
+)
+def test_the_planner_takes_it_from_there(
+    catalog: Catalog, model: str, profile: str, nodes: int
+) -> None:
+    text = starter(Wishes("x", model, profile, nodes=nodes), catalog).text
+    run = plan_run(loads(text, "run.yaml"), catalog)
+    assert run.searched
+    assert run.plan.machines.nodes == nodes
+
+
+def test_it_is_short_and_leaves_the_layout_to_the_planner(catalog: Catalog) -> None:
+    text = starter(replace(WISHES, model="gpt3-7.5b", profile="eks", nodes=2), catalog).text
+    written = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    assert len(written) <= 16
+    spec = loads(text, "run.yaml").spec
+    assert open_fields(spec, catalog.model("gpt3-7.5b").architecture) == [
+        field for field in (*LAYOUT_FIELDS, SAVES) if field != "parallelism.ep_size"
+    ]
+
+
+def test_wishes_that_contradict_are_refused(catalog: Catalog) -> None:
+    with pytest.raises(FindingsError, match=r"a cluster of profile local has no p4d\.24xlarge"):
+        starter(Wishes("x", "gpt3-125m", "local", node_type="p4d.24xlarge"), catalog)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +109,5 @@ def test_access_is_proposed_where_it_will_be_needed(
     # The lines are right as they stand, once they are no comments any more.
     wanted = re.sub(r"^  # (?=(service_account|secrets):|  - \{)", "  ", text, flags=re.MULTILINE)
     loaded = loads(wanted, "run.yaml")
-    assert resolve(loaded, catalog).spec.cluster.service_account == (
-        "training" if account else None
-    )
+    assert loaded.spec.cluster.service_account == ("training" if account else None)
     assert len(loaded.spec.cluster.secrets) == secret
