@@ -12,8 +12,8 @@ from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import say, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.errors import UsageError
-from seatrial.planning.calibration import WARM_UP
-from seatrial.runs.calibrate import Calibrated, calibrate_run, logged_steps
+from seatrial.planning.calibration import NINE_OF_TEN
+from seatrial.runs.calibrate import Calibrated, calibrate_run
 from seatrial.spec.loader import load
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -42,13 +42,9 @@ def command(
     """
     if (events is None) == (seconds is None):
         raise UsageError("give either --events with the run's event log, or --seconds with times.")
-    if events is not None:
-        starts, warm_up = logged_steps(events), WARM_UP
-    else:
-        # Who writes times down has left out the first ones already.
-        starts, warm_up = [_times(seconds or "")], 0
+    measured = events if events is not None else _times(seconds or "")
     loaded = load(file, tuple(overrides or ()))
-    result = calibrate_run(loaded, default_catalog(), file, starts, warm_up=warm_up)
+    result = calibrate_run(loaded, default_catalog(), file, measured)
     if as_json:
         say_json(_data(result))
     else:
@@ -89,10 +85,12 @@ def _lines(result: Calibrated, name: str, spec_file: Path) -> list[str]:
     return [
         f"{name}   {steps}",
         f"measured   {found.measured:.4g} s a step, half of the steps within {found.spread:.1%}",
-        f"predicted  {found.predicted:.4g} s before: {found.error_before:+.1%}; now the same",
-        f"factor     {found.scale:.3f}, for {on}",
-        f"error      of other layouts on these machines, to be expected: {result.after.error:.0%} "
-        f"(before: {result.before.error:.0%})",
+        f"predicted  {found.predicted:.4g} s before, {found.error_before:+.1%}; with the factor "
+        f"{found.scale * found.predicted:.4g} s, {found.error_after:+.1%}",
+        f"factor     {found.scale:.3f} ± {NINE_OF_TEN * found.deviation:.1%}, for {on}",
+        f"error      nine of ten other layouts within {result.after.nine_of_ten:.0%} (before: "
+        f"{result.before.nine_of_ten:.0%}), as of published sources that were calibrated on five "
+        "of their layouts; of layouts far from this one expect more",
         f"kept       {result.file}",
         f"next       seatrial plan {spec_file}",
     ]
@@ -103,7 +101,7 @@ def _data(result: Calibrated) -> dict[str, object]:
     return {
         **asdict(result.calibration),
         "error_before": result.calibration.error_before,
-        "expected_error_before": result.before.error,
-        "expected_error_after": result.after.error,
+        "expected_error_before": asdict(result.before),
+        "expected_error_after": asdict(result.after),
         "file": str(result.file),
     }

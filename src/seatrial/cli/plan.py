@@ -31,7 +31,7 @@ from seatrial.findings import has_errors
 from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.inverse import limits_of
 from seatrial.planning.search.planner import plan_run
-from seatrial.planning.search.verdicts import verdicts
+from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.runs.kept_plan import find, plan_file, write
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -119,13 +119,19 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
     else:
         kept = write(found.inputs, run, file) or kept
     engine = ENGINES[run.plan.spec.engine.name]
+    budget = budget_of(run, catalog)
     return Page(
         run,
-        budget_of(run, catalog),
+        budget,
         f"{engine.name} {engine.version}",
         kept,
         f"seatrial rehearse {file}",
-        (*run.plan.findings, *verdicts(loaded, run)),
+        (
+            *found.findings,
+            *run.plan.findings,
+            *verdicts(loaded, run),
+            *lost_time(loaded, run, budget.saves),
+        ),
     )
 
 

@@ -16,13 +16,17 @@ from seatrial.planning.search.saves import Saves
 def page_data(page: Page) -> dict[str, Any]:
     """Everything that the page shows, and the whole plan."""
     run, budget = page.run, page.budget
+    length = budget.duration
     data: dict[str, Any] = {
         "plan": run.plan.to_dict(),
         "plan_digest": run.plan.digest,
         "choices": dict(run.choices),
         "estimate": None,
         "length": {
-            "seconds": budget.seconds,
+            "seconds": length.total if length else None,
+            "training_seconds": length.training if length else None,
+            "saving_seconds": length.saving if length else None,
+            "failure_seconds": length.failures if length else None,
             "relative_error": budget.error,
             "node_hours": budget.node_hours,
             "cost": asdict(budget.cost) if budget.cost else None,
@@ -34,7 +38,7 @@ def page_data(page: Page) -> dict[str, Any]:
     }
     if run.chosen is not None and run.constants is not None:
         data["estimate"] = estimate_data(run.chosen) | {
-            "step_relative_error": run.chosen.time.error,
+            "step_relative_error": asdict(run.time_error) if run.time_error else None,
             "constants": run.constants.provenance,
             "constants_version": run.constants.version,
         }
@@ -45,6 +49,7 @@ def page_data(page: Page) -> dict[str, Any]:
             "legal": outcome.legal,
             "priced": outcome.priced,
             "risky": outcome.risky,
+            "instead": _instead(outcome.instead),
             "why": why(run.chosen, outcome, run.problem),
             "ranked": [_alternative(found) for found in outcome.ranked],
             "do_not_fit": [_lacking(found) for found in outcome.lacking],
@@ -122,6 +127,14 @@ def _alternative(found: Priced) -> dict[str, Any]:
         "tokens_per_second_per_gpu": found.rate,
         "memory_bytes": found.memory.fullest.total,
     }
+
+
+def _instead(found: Priced | Lacking | None) -> dict[str, Any] | None:
+    """The best layout of the other way to share out, where memory decided between the two."""
+    if found is None:
+        return None
+    own = _alternative(found) if isinstance(found, Priced) else _lacking(found)
+    return own | {"verdict": found.memory.verdict}
 
 
 def _lacking(found: Lacking) -> dict[str, Any]:

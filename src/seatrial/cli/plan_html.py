@@ -4,11 +4,12 @@
 
 from html import escape
 
-from seatrial.cli.plan_page import Page, head_words, page_lines, percent_of
+from seatrial.cli.plan_page import Page, head_words, page_lines, percent_of, step_words
 from seatrial.cli.plan_svg import Bar, Box, Piece, legend, stacked, timeline
 from seatrial.cli.plan_words import duration, duration_with_error, gib
 from seatrial.planning.memory.parts import MemoryPart
 from seatrial.planning.search.outcome import Priced
+from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.schedule import schedule
 from seatrial.planning.timing.parts import TimePart
 
@@ -70,7 +71,8 @@ def html_page(page: Page) -> str:
         _facts(page),
     ]
     if page.run.chosen is not None:
-        parts += [_memory(page.run.chosen), _step(page.run.chosen), _schedule(page.run.chosen)]
+        chosen = page.run.chosen
+        parts += [_memory(chosen), _step(page.run, chosen), _schedule(chosen)]
     return "\n".join([*parts, "</body></html>"]) + "\n"
 
 
@@ -110,7 +112,7 @@ def _memory(chosen: Priced) -> str:
     return f"<h2>Memory of each stage: {need.verdict}</h2>{legend(names)}{picture}{note}"
 
 
-def _step(chosen: Priced) -> str:
+def _step(run: PlannedRun, chosen: Priced) -> str:
     """The parts of a step as one stacked bar, and as numbers."""
     time = chosen.time
     names = [str(part) for part in TimePart]
@@ -120,8 +122,9 @@ def _step(chosen: Priced) -> str:
         )
         for part, seconds in time.parts.items()
     ]
-    words = duration_with_error(time.total, time.error)
-    bar = Bar("step", pieces, words, time.total * time.error)
+    error = run.time_error.nine_of_ten if run.time_error else 0.0
+    words = duration_with_error(time.total, error)
+    bar = Bar("step", pieces, words, time.total * error)
     picture = stacked([bar], names, time.total)
     numbers = "".join(
         f"<dt>{percent_of(seconds / time.total)}</dt>"
@@ -129,7 +132,8 @@ def _step(chosen: Priced) -> str:
         for part, seconds in sorted(time.parts.items(), key=lambda item: -item[1])
         if seconds >= SMALLEST_SHARE * time.total
     )
-    return f"<h2>Time of a step: {words}</h2>{legend(names)}{picture}<dl>{numbers}</dl>"
+    head = f"<h2>Time of a step: {escape(step_words(run, chosen))}</h2>"
+    return f"{head}{legend(names)}{picture}<dl>{numbers}</dl>"
 
 
 def _schedule(chosen: Priced) -> str:

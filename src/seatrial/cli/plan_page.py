@@ -17,12 +17,14 @@ from seatrial.cli.plan_words import (
     manner,
     spread,
     three,
+    unit_of,
 )
 from seatrial.findings import Finding
 from seatrial.planning.cost import Cost
 from seatrial.planning.memory.parts import StageMemory
 from seatrial.planning.plan import Origin
-from seatrial.planning.search.budget import Budget
+from seatrial.planning.saving.budget import SaveBudget
+from seatrial.planning.search.budget import Budget, Duration
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
 from seatrial.planning.search.inverse import Limits
 from seatrial.planning.search.outcome import Priced
@@ -126,7 +128,7 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
     )
     if run.chosen is not None:
         yield from _memory(run.chosen, pictures=pictures)
-        yield from _step(run.chosen)
+        yield from _step(run, run.chosen)
     yield "length", _length(page)
     yield from _saves(page)
     if page.limits is not None:
@@ -163,16 +165,23 @@ def memory_parts(stage: StageMemory) -> str:
     return " · ".join(f"{part} {gib(size)}" for part, size in stage.parts.items() if size)
 
 
-def _step(chosen: Priced) -> Iterator[tuple[str, str]]:
+def _step(run: PlannedRun, chosen: Priced) -> Iterator[tuple[str, str]]:
     """The time of a step, its parts, and what that means for a GPU."""
     time = chosen.time
-    yield "step", f"{duration_with_error(time.total, time.error)}   {time_parts(chosen)}"
+    yield "step", f"{step_words(run, chosen)}   {time_parts(chosen)}"
     peak = chosen.workload.hardware.peak_flops
     yield (
         "",
         f"{three(time.flops_per_gpu / 1e12)} TFLOP/s a GPU, {percent(time.flops_per_gpu / peak)} "
         f"of peak · {three(chosen.rate)} tokens/s a GPU",
     )
+
+
+def step_words(run: PlannedRun, chosen: Priced) -> str:
+    """The time of a step with what nine of ten runs stay within."""
+    known = run.time_error
+    within = f", nine of ten runs within ±{percent(known.nine_of_ten)}" if known else ""
+    return f"{duration(chosen.time.total)}{within}"
 
 
 def _better(page: Page, best: Priced) -> str:
@@ -203,12 +212,22 @@ def _length(page: Page) -> str:
     """Steps, days, node-hours and dollars."""
     plan, budget = page.run.plan, page.budget
     parts = [f"{plan.length.steps:,} steps", f"{format_count(plan.length.tokens)} tokens"]
-    if budget.seconds is None:
+    if page.run.chosen is None:
         return " · ".join([*parts, "no GPU: time and cost are not modelled"])
-    parts.append(duration_with_error(budget.seconds, budget.error))
+    if budget.duration is None:
+        return " · ".join([*parts, "no end: failures come faster than it can save"])
+    parts.append(length_words(budget.duration, budget.error))
     parts.append(f"{three(budget.node_hours)} node-hours")
     parts.append(cost_words(budget.cost, plan.machines.node_type))
     return " · ".join(parts)
+
+
+def length_words(length: Duration, error: float) -> str:
+    """The whole time with its parts in the same unit: `35 days ± 2 (training 34.4, saves 0.3)`."""
+    size, _ = unit_of(length.total)
+    parts = {"training": length.training, "saves": length.saving, "failures": length.failures}
+    named = [f"{name} {three(seconds / size)}" for name, seconds in parts.items() if seconds]
+    return f"{duration_with_error(length.total, error)} ({', '.join(named)})"
 
 
 def cost_words(cost: Cost | None, node_type: str) -> str:
@@ -236,8 +255,7 @@ def _saves(page: Page) -> Iterator[tuple[str, str]]:
     if budget.write_seconds is not None:
         parts.append(f"{duration(budget.write_seconds)} to {saves.tier}")
     if budget.lost is not None:
-        lost = percent_of(budget.lost.total)
-        parts.append(f"{lost} of the time lost to saves and failures")
+        parts.append(lost_words(page, budget))
     parts.append(f"{three(budget.capacity / TIB)} TiB kept")
     yield "saves", " · ".join(parts)
     others = [
@@ -247,6 +265,18 @@ def _saves(page: Page) -> Iterator[tuple[str, str]]:
     ]
     if others:
         yield "", f"a save, on the smallest volume: {' · '.join(others)}"
+
+
+def lost_words(page: Page, budget: SaveBudget) -> str:
+    """The shares of the time that saves and failures take."""
+    if budget.lost is None:
+        return ""
+    failures = f"failures and restarts {percent_of(budget.lost.failures)}"
+    if budget.write_seconds is None:
+        return f"{failures} of the time; the bandwidth of the storage is not published"
+    # A save that training does not wait for is reckoned as one that it does.
+    most = "at most " if page.run.plan.spec.checkpoints.asynchronous else ""
+    return f"saves take {most}{percent_of(budget.lost.saving)} of the time, {failures}"
 
 
 def percent_of(share: float) -> str:
@@ -282,8 +312,8 @@ def limit_words(page: Page) -> str:
 
 def _reasons(page: Page) -> Iterator[tuple[str, str]]:
     """Why this layout, and how well the models were tested."""
-    run = page.run
-    if run.chosen is None or run.outcome is None or run.constants is None:
+    run, known = page.run, page.run.time_error
+    if run.chosen is None or run.outcome is None or run.constants is None or known is None:
         return
     said = why(run.chosen, run.outcome, run.problem)
     if said:
@@ -293,7 +323,7 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
         yield "", _better(page, best)
     yield (
         "tested",
-        f"step time {percent(run.chosen.time.error)} off in the median "
-        f"({sources(run, run.constants)}); memory within "
+        f"step time {percent(known.median)} off in the median, nine of ten within "
+        f"{percent(known.nine_of_ten)} ({sources(run, run.constants)}); memory within "
         f"{percent(run.chosen.memory.error)} in nine of ten published runs",
     )

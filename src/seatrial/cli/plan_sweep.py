@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from seatrial.cli.output import say_text
+from seatrial.cli.plan_keys import refuse_unknown
 from seatrial.cli.plan_page import cost_words
 from seatrial.cli.plan_words import GIB, duration, layout_words, three
 from seatrial.cli.tables import name, number, say_table
@@ -44,10 +45,16 @@ def combinations(what_if: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for given in what_if:
         key, equals, values = given.partition("=")
         options = _split(values)
-        if not equals or not key or not options:
+        if not equals or not key or options == [""]:
             raise UsageError(
                 f"--what-if {given!r} does not vary a field. Write --what-if cluster.nodes=2,4,8."
             )
+        if "" in options:
+            raise UsageError(
+                f"--what-if {given!r} has a place without a value. "
+                "Write --what-if cluster.nodes=2,4,8."
+            )
+        refuse_unknown(key)
         choices.append([f"{key}={value}" for value in options])
     total = 1
     for options in choices:
@@ -67,7 +74,7 @@ def _split(values: str) -> list[str]:
             word = ""
         else:
             word += letter
-    return [value.strip() for value in (*found, word) if value.strip()]
+    return [value.strip() for value in (*found, word)]
 
 
 def say_variants(variants: Sequence[Variant], headers: Sequence[str]) -> None:
@@ -110,7 +117,7 @@ def _row(variant: Variant) -> tuple[str, ...]:
         chosen.memory.verdict.replace("-", " "),
         duration(chosen.time.total),
         three(chosen.rate),
-        duration(budget.seconds or 0.0),
+        duration(budget.duration.total) if budget.duration else "no end",
         f"${three(budget.cost.usd)}" if budget.cost else "no price",
     )
 
@@ -132,7 +139,8 @@ def variant_data(variant: Variant, headers: Sequence[str]) -> dict[str, Any]:
         "verdict": chosen.memory.verdict if chosen else None,
         "step_seconds": chosen.time.total if chosen else None,
         "tokens_per_second_per_gpu": chosen.rate if chosen else None,
-        "seconds": budget.seconds,
+        "seconds": budget.duration.total if budget.duration else None,
+        "training_seconds": budget.duration.training if budget.duration else None,
         "cost_usd": budget.cost.usd if budget.cost else None,
     }
 

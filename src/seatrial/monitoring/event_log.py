@@ -20,7 +20,11 @@ class EventKind(StrEnum):
     """What an event tells."""
 
     START = "start"
-    """The processes are up and training is about to begin; `step` is the step resumed from."""
+    """The processes are up and training is about to begin; `step` is the step resumed from.
+
+    Brings what the engine runs with: world_size, tp_size, pp_size, vp_size, cp_size, ep_size,
+    recompute, micro_batch_size, global_batch_size, sequence_length, layers, hidden_size.
+    """
     STEP = "step"
     """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped."""
     SAVE = "save"

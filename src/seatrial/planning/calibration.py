@@ -16,9 +16,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from seatrial.errors import UsageError
 from seatrial.hashing import digest
-from seatrial.planning.timing.constants import Constants, table
+from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.error import after_calibration
 
 FILE = "calibration.json"
 """Name of the file, in the run's directory beside the spec."""
@@ -34,6 +37,17 @@ SURPRISE = 0.15
 """How far from 1 a factor is expected, relatively: the error on machines that were never seen."""
 NORMAL = 1.4826
 """Standard deviation over median deviation, of a normal distribution."""
+NINE_OF_TEN, HALF = 1.645, 0.6745
+"""Standard deviations within which nine of ten values of a normal distribution lie, and half."""
+OF_MEDIAN = 1.2533
+"""Standard error of a median over that of a mean, of a normal distribution: sqrt(pi / 2)."""
+NOISIEST = 0.1
+"""Median deviation of steps beyond which they are no measurement of one layout.
+
+Steps of a healthy run differ by a per cent or two. Where half of them are further than this from
+their median, something else sets their time (stalls of the input, other jobs, a bad node), and a
+factor would carry it into every plan.
+"""
 WIDEST = 20.0
 """A factor beyond this, or below its inverse, is a mistake rather than a calibration."""
 
@@ -74,11 +88,27 @@ class Calibration:
     """Digest of what it was measured on."""
     version: str
     """Version of the constants that predicted."""
+    constants: str = ""
+    """Digest of the rates that predicted: the factor corrects these and no others."""
 
     @property
     def error_before(self) -> float:
         """Relative error of the prediction without calibration."""
         return self.predicted / self.measured - 1
+
+    @property
+    def error_after(self) -> float:
+        """Relative error of the prediction with it: steps that disagree draw the factor to 1."""
+        return self.scale * self.predicted / self.measured - 1
+
+    @property
+    def deviation(self) -> float:
+        """How far the factor itself may be off, relatively: its standard error."""
+        return OF_MEDIAN * NORMAL * self.spread / math.sqrt(self.steps)
+
+    def corrects(self, constants: Constants) -> bool:
+        """Whether it was measured against these constants."""
+        return self.constants == rates_digest(constants)
 
 
 def choose_steps(starts: Sequence[Sequence[float]], warm_up: int = WARM_UP) -> Chosen:
@@ -114,8 +144,14 @@ def factor(ratios: Sequence[float]) -> float:
     return math.exp(weight * middle)
 
 
+def rates_digest(constants: Constants) -> str:
+    """The digest of what a factor corrects."""
+    rates = (constants.rates, constants.expert_rates, constants.shapes)
+    return digest(to_jsonable_python(rates))
+
+
 def calibrate(
-    predicted: float, chosen: Chosen, measured_on: Mapping[str, str], version: str
+    predicted: float, chosen: Chosen, measured_on: Mapping[str, str], constants: Constants
 ) -> Calibration:
     """The calibration that the steps yield; refused where they cannot be this run's."""
     if len(chosen.seconds) < FEWEST:
@@ -125,6 +161,14 @@ def calibrate(
             f"{len(chosen.seconds)}{left}. Let the run go on for a few steps and try again."
         )
     measured = median(chosen.seconds)
+    spread = median(abs(time / measured - 1) for time in chosen.seconds)
+    if spread > NOISIEST:
+        raise UsageError(
+            f"half of the {len(chosen.seconds)} steps are more than {spread:.0%} from their median "
+            f"of {measured:.3g} s; a calibration takes at most {NOISIEST:.0%}, because steps of "
+            "one layout hardly differ. Find what slows some of them down (input, other jobs, a bad "
+            "node), or give only steps of a quiet stretch with --seconds."
+        )
     scale = factor([time / predicted for time in chosen.seconds])
     if not 1 / WIDEST <= scale <= WIDEST:
         raise UsageError(
@@ -138,20 +182,28 @@ def calibrate(
         steps=len(chosen.seconds),
         warm_up=chosen.warm_up,
         outliers=chosen.outliers,
-        spread=median(abs(time / measured - 1) for time in chosen.seconds),
+        spread=spread,
         measured_on=dict(measured_on),
         digest=digest(dict(measured_on)),
-        version=version,
+        version=constants.version,
+        constants=rates_digest(constants),
     )
 
 
 def calibrated(constants: Constants, calibration: Calibration) -> Constants:
-    """Constants with the factor applied, and the error that remains after a calibration."""
-    error = min(constants.error, table().calibrated_error)
+    """Constants with the factor applied, and the errors that remain after a calibration.
+
+    What layouts differ by after a calibration, and what the factor itself may be off by, add up as
+    independent errors do.
+    """
+    left, own = after_calibration(constants, 0.0), calibration.deviation
     return replace(
-        constants,
+        left,
         scale=calibration.scale,
-        error=max(error, calibration.spread),
+        error=math.hypot(left.error, HALF * own),
+        expert_error=math.hypot(left.expert_error, HALF * own),
+        error_nine_of_ten=math.hypot(left.error_nine_of_ten, NINE_OF_TEN * own),
+        expert_error_nine_of_ten=math.hypot(left.expert_error_nine_of_ten, NINE_OF_TEN * own),
         provenance=f"{constants.provenance}; calibrated on {calibration.steps} steps of this run",
     )
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
-from seatrial.planning.calibration import Calibration, read_calibration
+from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.calibration import FILE, Calibration, read_calibration
+from seatrial.planning.codes import PlanCode
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import basis
 from seatrial.planning.search.fill import Choices
-from seatrial.planning.search.planner import PlannedRun, plan_run, plan_with
-from seatrial.planning.search.pose import measured_on
+from seatrial.planning.search.planner import PlannedRun, constants_of, plan_run, plan_with
+from seatrial.planning.search.pose import measured_on, problem_of
 from seatrial.planning.search.record import Inputs, inputs_of, read_record, record_text
 from seatrial.spec.loader import LoadedSpec
 
@@ -34,6 +36,8 @@ class Found:
     """The choices that are kept, when they still hold."""
     news: str
     """Why they do not, in a sentence; empty when they do, or when nothing is kept."""
+    findings: tuple[Finding, ...] = ()
+    """What speaks against what is kept: a calibration that no longer holds."""
 
 
 def plan_file(spec_file: Path, name: str) -> Path:
@@ -46,9 +50,28 @@ def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> Found:
     known = basis(loaded, catalog)
     file = plan_file(spec_file, loaded.spec.name)
     calibration = read_calibration(file.parent, measured_on(loaded.spec, known))
+    constants = constants_of(problem_of(loaded.spec, known, catalog))
+    findings: tuple[Finding, ...] = ()
+    if calibration is not None and (constants is None or not calibration.corrects(constants)):
+        findings = (_stale(calibration, file.parent / FILE, spec_file),)
+        calibration = None
     inputs = inputs_of(loaded.spec, known, catalog, calibration)
     choices, trouble = _still_valid(loaded, catalog, file, inputs)
-    return Found(inputs, calibration, choices, f"Planned again: {trouble}." if trouble else "")
+    news = f"Planned again: {trouble}." if trouble else ""
+    return Found(inputs, calibration, choices, news, findings)
+
+
+def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
+    """The finding about a calibration of constants that are no longer used."""
+    return Finding(
+        PlanCode.STALE_CALIBRATION,
+        Severity.WARNING,
+        Where(file=str(file)),
+        f"the calibration corrects constants that have changed since ({calibration.version}), "
+        "and is not used.",
+        f"factor {calibration.scale:.3f}",
+        f"Calibrate again: seatrial calibrate {spec_file} --events EVENT_LOG.",
+    )
 
 
 def _still_valid(
@@ -100,8 +123,10 @@ def plan_of(
     found = find(loaded, catalog, spec_file)
     if found.choices is not None:
         return plan_with(loaded, catalog, found.choices)
-    if found.news and tell is not None:
-        tell(found.news)
+    if tell is not None:
+        for words in (found.news, *(f"{note.rule} {note.fix}" for note in found.findings)):
+            if words:
+                tell(words)
     run = plan_run(loaded, catalog, calibration=found.calibration)
     if keep:
         write(found.inputs, run, spec_file)

@@ -85,7 +85,7 @@ class Observer:
         def train(*args: Any, **kwargs: Any) -> Any:
             settings = get_args()
             self._step = int(settings.iteration)
-            self._write(EventKind.START, world_size=settings.world_size)
+            self._write(EventKind.START, **_ran_with(settings))
             self._last = time.perf_counter()
             return original(*args, **kwargs)
 
@@ -177,6 +177,28 @@ def _opened(events: Path | None) -> EventLog | None:
     except OSError as error:
         sys.stderr.write(f"seatrial: no event log is kept, it cannot be opened: {error}\n")
         return None
+
+
+def _ran_with(settings: Any) -> dict[str, Any]:
+    """What the time of a step depends on, as the engine itself has it."""
+    names = {
+        "world_size": "world_size",
+        "tp_size": "tensor_model_parallel_size",
+        "pp_size": "pipeline_model_parallel_size",
+        "cp_size": "context_parallel_size",
+        "ep_size": "expert_model_parallel_size",
+        "micro_batch_size": "micro_batch_size",
+        "global_batch_size": "global_batch_size",
+        "sequence_length": "seq_length",
+        "layers": "num_layers",
+        "hidden_size": "hidden_size",
+    }
+    # The engine has None where there is one chunk a stage, and where nothing is recomputed.
+    usual = {
+        "vp_size": getattr(settings, "virtual_pipeline_model_parallel_size", None) or 1,
+        "recompute": getattr(settings, "recompute_granularity", None) or "none",
+    }
+    return {ours: getattr(settings, theirs, None) for ours, theirs in names.items()} | usual
 
 
 def _number(value: Any) -> float | None:

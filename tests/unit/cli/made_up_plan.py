@@ -14,7 +14,7 @@ from seatrial.planning.saving.budget import SaveBudget
 from seatrial.planning.saving.failures import FailureRate
 from seatrial.planning.saving.interval import Losses
 from seatrial.planning.saving.retention import Kept
-from seatrial.planning.search.budget import Budget
+from seatrial.planning.search.budget import Budget, Duration
 from seatrial.planning.search.outcome import Lacking, Outcome, Priced
 from seatrial.planning.search.planner import PlannedRun, plan_run
 from seatrial.planning.search.saves import Saves
@@ -69,7 +69,7 @@ def made_up_page(*, searched: bool = True) -> Page:
     outcome = Outcome(
         (chosen, *_others(chosen)), (_lacking(chosen),), risky=False, legal=310, priced=80
     )
-    constants = Constants(Rates(), 0.068, "120 rows of made-up runs", "1")
+    constants = Constants(Rates(), 0.068, "120 rows of made-up runs", "1", error_nine_of_ten=0.15)
     shown = PlannedRun(run.plan, {}, run.problem, chosen, constants, outcome, searched=searched)
     return Page(
         shown,
@@ -125,8 +125,8 @@ def _budget() -> Budget:
     times: dict[str, float | None] = {"fsx-lustre-250": 21.0, "fsx-lustre-500": 10.5}
     cost = Cost(37_312.0, 21.96, date(2026, 10, 1), "us-east-1", "nowhere at all")
     return Budget(
-        35.4 * DAY,
-        0.068,
+        Duration(35.4 * DAY, 0.107 * DAY, 0.036 * DAY),
+        0.15,
         1_699.0,
         cost,
         Saves("fsx-lustre-250", False, saves, times, rate, 9 * DAY),

@@ -52,7 +52,18 @@ def test_json_has_everything(open_file: Path) -> None:
     assert data["search"]["ranked"][0]["tokens_per_second_per_gpu"] == pytest.approx(
         data["estimate"]["tokens_per_second_per_gpu"]
     )
-    assert data["length"]["cost"]["as_of"]
+    length = data["length"]
+    assert length["cost"]["as_of"]
+    steps = data["plan"]["length"]["steps"]
+    assert length["training_seconds"] == pytest.approx(steps * data["estimate"]["step_seconds"])
+    lost = length["saving_seconds"] + length["failure_seconds"]
+    assert lost > 0
+    assert length["seconds"] == pytest.approx(length["training_seconds"] + lost)
+    shares = data["saves"]["lost"]
+    assert lost / length["seconds"] == pytest.approx(shares["saving"] + shares["failures"])
+    assert length["node_hours"] == pytest.approx(2 * length["seconds"] / 3600)
+    hourly = length["cost"]["usd_per_hour"]
+    assert length["cost"]["usd"] == pytest.approx(hourly * length["node_hours"])
     assert data["limits"]["fewest_nodes"] == 1
     assert data["saves"]["write_seconds_by_tier"]
 
@@ -113,3 +124,9 @@ def test_an_option_of_one_plan_is_refused_for_several(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", *words, cwd=open_file.parent, code=2)
     assert "Give one kind at a time" in done.stderr
     assert not (open_file.parent / "plan.html").exists()
+
+
+def test_a_sweep_over_no_field_is_a_usage_error(open_file: Path) -> None:
+    done = seatrial("plan", "open.yaml", "--what-if", "nodes=2,4", cwd=open_file.parent, code=2)
+    assert "Did you mean cluster.nodes?" in done.stderr
+    assert done.stdout == ""

@@ -11,14 +11,14 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.cli.plan_html import html_page
-from seatrial.cli.plan_page import Page, cost_words, say_page
+from seatrial.cli.plan_page import Page, cost_words, length_words, say_page
 from seatrial.cli.plan_picture import bar, node_pictures
 from seatrial.cli.plan_sweep import combinations
 from seatrial.cli.plan_words import duration, duration_with_error, three
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Machines
 from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.search.budget import budget_of
+from seatrial.planning.search.budget import Duration, budget_of
 from seatrial.planning.search.inverse import LargestModel, Limits
 from seatrial.planning.search.planner import plan_run
 from seatrial.spec.cluster import Operator
@@ -59,7 +59,7 @@ def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     slow = replace(page.run.chosen, time=outcome.ranked[2].time)
     text = printed(replace(page, run=replace(page.run, chosen=slow)), capsys)
     assert "Left to the planner (auto), it would be tp 4 · pp 2 · dp 2" in text
-    assert "tp 8 · dp 2 gains 6 % by less of the bubble" in text
+    assert "tp 8 · dp 2 gains 6 % by a smaller bubble" in text
     assert "(you)" in text
 
 
@@ -195,14 +195,54 @@ def test_bars_are_filled_by_their_share() -> None:
 
 
 def test_what_if_combines_values_and_keeps_brackets_whole() -> None:
-    assert list(combinations(["a=1,2", "b={c: 1, d: 2},x"])) == [
-        ("a=1", "b={c: 1, d: 2}"),
-        ("a=1", "b=x"),
-        ("a=2", "b={c: 1, d: 2}"),
-        ("a=2", "b=x"),
+    nodes, model = "cluster.nodes", "model"
+    assert list(combinations([f"{nodes}=1,2", f"{model}={{preset: a, size: 2}},x"])) == [
+        (f"{nodes}=1", f"{model}={{preset: a, size: 2}}"),
+        (f"{nodes}=1", f"{model}=x"),
+        (f"{nodes}=2", f"{model}={{preset: a, size: 2}}"),
+        (f"{nodes}=2", f"{model}=x"),
     ]
-    for wrong in ("nodes", "nodes=", "=1"):
+    for wrong in (nodes, f"{nodes}=", "=1", f"{nodes}=1,,2", f"{nodes}=1,2,", f"{nodes}=,1"):
         with pytest.raises(UsageError, match="Write --what-if"):
             list(combinations([wrong]))
     with pytest.raises(UsageError, match="at most 64"):
-        list(combinations(["a=" + ",".join(str(n) for n in range(65))]))
+        list(combinations([f"{nodes}=" + ",".join(str(n) for n in range(65))]))
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("nodes", "Did you mean cluster.nodes? A spec has: apiVersion, name, "),
+        ("cluster.node", "Did you mean cluster.nodes? "),
+        ("cluster.node", "The section cluster has: profile, "),
+        ("parallelism.tp", "The section parallelism has: tp_size, pp_size, vp_size, "),
+        ("data.sources[0].form", "The section data.sources[0] has: name, from, "),
+    ],
+)
+def test_a_key_that_is_none_is_refused_with_those_there_are(key: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"{re.escape(key)}: a spec has no such field") as caught:
+        list(combinations([f"{key}=1,2"]))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["cluster.nodes", "data.sources[0].weight", "engine.options.any-thing", "training"],
+)
+def test_every_field_may_be_varied(key: str) -> None:
+    assert list(combinations([f"{key}=1,2"])) == [(f"{key}=1",), (f"{key}=2",)]
+
+
+def test_the_length_names_what_it_is_made_of() -> None:
+    length = Duration(34.4 * 86400, 0.3 * 86400, 0.1 * 86400)
+    assert length_words(length, 0.1) == (
+        "34.8 days ± 3.5 (training 34.4, saves 0.30, failures 0.10)"
+    )
+    alone = Duration(7200.0, 0.0, 0.0)
+    assert length_words(alone, 0.1) == "2.00 hours ± 0.2 (training 2.00)"
+
+
+def test_a_run_that_never_ends_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    page = made_up_page()
+    text = printed(replace(page, budget=replace(page.budget, duration=None)), capsys)
+    assert "no end: failures come faster than it can save" in text

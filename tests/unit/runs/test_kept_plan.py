@@ -3,6 +3,8 @@
 """A kept plan is used until something changes, and is never believed."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.client import load_plan
 from seatrial.hashing import digest
 from seatrial.planning.calibration import Chosen, calibrate, write_calibration
+from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.resolve import basis
-from seatrial.planning.search import planner
+from seatrial.planning.saving.failures import failure_rates
+from seatrial.planning.search import planner, record
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.pose import measured_on
+from seatrial.planning.timing import constants
 from seatrial.runs import kept_plan
 from seatrial.runs.kept_plan import find, plan_file
 from seatrial.spec.loader import load
@@ -80,7 +85,9 @@ def test_a_calibration_is_used_and_noticed(open_spec: Path, catalog: Catalog) ->
     loaded = load(open_spec)
     before = find(loaded, catalog, open_spec)
     where = measured_on(loaded.spec, basis(loaded, catalog))
-    measured = calibrate(10.0, Chosen((12.0, 12.0, 12.0), 2, 0), where, "1")
+    known = plan_run(loaded, catalog).constants
+    assert known is not None
+    measured = calibrate(10.0, Chosen((12.0, 12.0, 12.0), 2, 0), where, known)
     write_calibration(measured, plan_file(open_spec, "open").parent)
     after = find(loaded, catalog, open_spec)
     assert "the calibration changed" in after.news
@@ -89,6 +96,74 @@ def test_a_calibration_is_used_and_noticed(open_spec: Path, catalog: Catalog) ->
     assert plain.chosen is not None
     assert calibrated.chosen is not None
     assert calibrated.chosen.time.total == pytest.approx(1.2 * plain.chosen.time.total)
+
+
+def refitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other rates under the same version, as after a new fit."""
+    known = constants.table()
+    fits = tuple(
+        replace(fit, rates=replace(fit.rates, matrix=0.9 * fit.rates.matrix)) for fit in known.fits
+    )
+    monkeypatch.setattr(constants, "table", lambda: replace(known, fits=fits))
+    constants.constants_for.cache_clear()
+
+
+@pytest.fixture
+def fresh_constants() -> Iterator[None]:
+    """Constants are looked up anew before and after the test."""
+    constants.constants_for.cache_clear()
+    yield
+    constants.constants_for.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_constants")
+def test_refitted_times_are_noticed(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find(load(open_spec), catalog, open_spec).choices is not None
+    refitted(monkeypatch)
+    found = find(load(open_spec), catalog, open_spec)
+    assert found.choices is None
+    assert "the planner's constants changed" in found.news
+
+
+@pytest.mark.parametrize("name", ["memory_constants", "failure_rates"])
+def test_refitted_memory_and_failures_are_noticed(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if name == "memory_constants":
+        other = replace(memory_constants("megatron-core"), error=0.5)
+        monkeypatch.setattr(record, name, lambda _: other)
+    else:
+        rates = failure_rates()
+        more = {key: replace(rate, hours=rate.hours / 2) for key, rate in rates.items()}
+        monkeypatch.setattr(record, name, lambda: more)
+    found = find(load(open_spec), catalog, open_spec)
+    assert found.choices is None
+    assert "the planner's constants changed" in found.news
+
+
+@pytest.mark.usefixtures("fresh_constants")
+def test_a_calibration_of_other_constants_is_not_used_and_said(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(open_spec)
+    where = measured_on(loaded.spec, basis(loaded, catalog))
+    known = plan_run(loaded, catalog).constants
+    assert known is not None
+    measured = calibrate(10.0, Chosen((12.0, 12.0, 12.0), 2, 0), where, known)
+    write_calibration(measured, plan_file(open_spec, "open").parent)
+    assert find(loaded, catalog, open_spec).findings == ()
+    refitted(monkeypatch)
+    found = find(loaded, catalog, open_spec)
+    assert found.calibration is None
+    (finding,) = found.findings
+    assert finding.code == "ST-TIME-002"
+    assert "is not used" in finding.rule
+    assert finding.fix.startswith(f"Calibrate again: seatrial calibrate {open_spec}")
+    said: list[str] = []
+    load_plan(open_spec, (), catalog, tell=said.append)
+    assert said[-1] == f"{finding.rule} {finding.fix}"
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', "null"])

@@ -64,7 +64,10 @@ class SaveBudget:
     every_steps: int | None
     """Steps between saves as the spec has it, or the best where it is `auto`."""
     lost: Losses | None
-    """Shares of the time that saves and failures take at `every_steps`."""
+    """Shares of the time that saves and failures take at `every_steps`.
+
+    Where the time of a save is unknown, saves are not counted; None where `every_steps` is too.
+    """
     kept: Kept | None
     """How many checkpoints the retention keeps."""
     capacity: int
@@ -101,8 +104,7 @@ def save_budget(
     every = chosen or best
     lost, kept, capacity = None, None, size * (checkpoints.keep_last + 1)
     if every is not None:
-        if save is not None:
-            lost = losses(every * run.step_seconds, save, restart, run.between_failures)
+        lost = losses(every * run.step_seconds, save or 0.0, restart, run.between_failures)
         kept = kept_checkpoints(
             run.steps, every, checkpoints.keep_last, checkpoints.keep_every_steps
         )

@@ -6,18 +6,39 @@ from dataclasses import dataclass
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.cost import HOUR, Cost, cost_of
+from seatrial.planning.saving.interval import Losses
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.saves import Saves, saves_of
+
+MOST_LOST = 0.99
+"""Share of lost time beyond which a run is said to get nowhere, instead of how long it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long a run takes from its first step to its last, and of what that is made."""
+
+    training: float
+    """Seconds of all steps, each done once."""
+    saving: float
+    """Seconds that training waits for saves."""
+    failures: float
+    """Seconds of steps done again after failures, and of restarts."""
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.training + self.saving + self.failures
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Time and cost of a whole run."""
 
-    seconds: float | None
-    """Time of all steps; nothing on a host without GPUs."""
+    duration: Duration | None
+    """How long it takes; nothing on a host without GPUs, and where it never gets to its end."""
     error: float
-    """Relative error of that time."""
+    """Relative error that the time of nine of ten runs stays below."""
     node_hours: float
     """Hours of all nodes together."""
     cost: Cost | None
@@ -27,12 +48,24 @@ class Budget:
 
 
 def budget_of(run: PlannedRun, catalog: Catalog) -> Budget:
-    """Time and cost of a planned run."""
+    """Time and cost of a planned run, with the time that saves, failures and restarts take."""
     if run.chosen is None:
         return Budget(None, 0.0, 0.0, None)
-    machines = run.plan.machines
-    seconds = run.chosen.time.total * run.plan.length.steps
-    cost = cost_of(catalog.node_type(machines.node_type), machines.nodes, seconds)
-    node_hours = seconds / HOUR * machines.nodes
+    machines, known = run.plan.machines, run.time_error
+    error = known.nine_of_ten if known else 0.0
     saves = saves_of(run.plan, run.chosen, catalog)
-    return Budget(seconds, run.chosen.time.error, node_hours, cost, saves)
+    training = run.chosen.time.total * run.plan.length.steps
+    duration = duration_of(training, saves.budget.lost or Losses(0.0, 0.0))
+    if duration is None:
+        return Budget(None, error, 0.0, None, saves)
+    cost = cost_of(catalog.node_type(machines.node_type), machines.nodes, duration.total)
+    node_hours = duration.total / HOUR * machines.nodes
+    return Budget(duration, error, node_hours, cost, saves)
+
+
+def duration_of(training: float, lost: Losses) -> Duration | None:
+    """The time of a run of which shares are lost; nothing where hardly any is left."""
+    if lost.total > MOST_LOST:
+        return None
+    total = training / (1 - lost.total)
+    return Duration(training, lost.saving * total, lost.failures * total)

@@ -4,32 +4,27 @@
 
 from seatrial.planning.degrees import Degrees
 from seatrial.planning.layout_rules import check_tensor_parallel, check_world
+from seatrial.planning.memory.parts import Fit, Memory
 from seatrial.planning.search.candidate import Candidate
+from seatrial.planning.search.causes import causes
 from seatrial.planning.search.outcome import Lacking, Outcome, Priced
 from seatrial.planning.search.probe import Probe
 from seatrial.planning.search.problem import Problem
-from seatrial.planning.timing.parts import TimePart
-from seatrial.spec.parallelism import Recompute
+from seatrial.spec.parallelism import Sharding
 
 GIB = 1 << 30
 RUNNERS_UP = 2
 """Layouts that are named beside the best."""
 WITHIN_NOISE = 0.005
 """A difference in time that says nothing."""
-
-_CAUSES = {
-    TimePart.COMPUTE: "slower matrix products",
-    TimePart.ATTENTION: "attention",
-    TimePart.TENSOR_PARALLEL: "tp traffic",
-    TimePart.CONTEXT_PARALLEL: "cp traffic",
-    TimePart.EXPERT_PARALLEL: "ep traffic",
-    TimePart.PIPELINE_TRANSFER: "transfers between stages",
-    TimePart.BUBBLE: "the bubble",
-    TimePart.DATA_PARALLEL: "dp traffic",
-    TimePart.OPTIMIZER: "the optimizer",
-    TimePart.OTHER: "overhead of the step",
+TWICE = 2.0
+"""From this ratio on, speeds are compared by factors instead of per cent."""
+SHARED = {
+    Sharding.NONE: "nothing shared out",
+    Sharding.OPTIMIZER: "the distributed optimizer",
+    Sharding.FSDP: "fsdp",
 }
-_WEIGHT = {Recompute.NONE: 0, Recompute.SELECTIVE: 1, Recompute.FULL: 2}
+"""What data-parallel ranks share out, inside a sentence."""
 
 
 def named(candidate: Candidate) -> str:
@@ -46,12 +41,45 @@ def why(chosen: Priced, outcome: Outcome, problem: Problem) -> list[str]:
     own = chosen.candidate.shape.degrees
     others = [found for found in outcome.ranked if found.candidate.shape.degrees != own]
     said = [loss(chosen, other) for other in others[:RUNNERS_UP]]
+    shared = sharing(chosen, outcome)
+    if shared:
+        said.insert(0, shared)
     lacking = nearest_lacking(chosen, outcome)
     if lacking is not None:
         said.append(f"{named(lacking.candidate)} needs {_gib(lacking)} GiB")
     if len(said) <= RUNNERS_UP:
         said += broken_neighbours(chosen, problem)[:1]
     return said
+
+
+def sharing(chosen: Priced, outcome: Outcome) -> str:
+    """Why this is shared out and nothing else, where memory decided it; else nothing."""
+    instead, own = outcome.instead, chosen.candidate.shape.sharding
+    if instead is None or instead.candidate.shape.sharding is own:
+        return ""
+    other = f"{named(instead.candidate)} with {SHARED[instead.candidate.shape.sharding]}"
+    if isinstance(instead, Lacking):
+        return f"{SHARED[own]} because nothing else fits: {other} needs {room(instead.memory)}"
+    fit = "fits for certain" if instead.memory.verdict is Fit.FITS else "might fit"
+    return f"{other} {fit} ({room(instead.memory)}) and {times(instead.rate / chosen.rate)}"
+
+
+def times(ratio: float) -> str:
+    """How much faster or slower something is: `is 4.3 times as fast`."""
+    if abs(ratio - 1) < WITHIN_NOISE:
+        return "is as fast"
+    if ratio >= TWICE:
+        return f"is {ratio:.1f} times as fast"
+    if ratio <= 1 / TWICE:
+        return f"takes {1 / ratio:.1f} times as long"
+    return f"is {percent(abs(ratio - 1))} {'faster' if ratio > 1 else 'slower'}"
+
+
+def room(need: Memory) -> str:
+    """The memory of the fullest stage: `37.1 ± 3 of 39.4 GiB`."""
+    total = need.fullest.total
+    bar = f"{total * need.error / GIB:.1f}"
+    return f"{total / GIB:,.1f} ± {bar} of {(need.headroom + total) / GIB:,.1f} GiB"
 
 
 def broken_neighbours(chosen: Priced, problem: Problem) -> list[str]:
@@ -78,27 +106,15 @@ def loss(chosen: Priced, other: Priced) -> str:
     if abs(share) < WITHIN_NOISE:
         return f"{name} is as fast"
     if share > 0:
-        return f"{name} gains {percent(share)} by less of {cause(chosen, other)}"
-    return f"{name} loses {percent(-share)} to {cause(other, chosen)}"
+        found = " and ".join(cause.saved for cause in causes(chosen, other))
+        return f"{name} gains {percent(share)} by {found}"
+    found = " and ".join(cause.lost for cause in causes(other, chosen))
+    return f"{name} loses {percent(-share)} to {found}"
 
 
 def percent(share: float) -> str:
     """A share as people write it: `9 %`."""
     return f"{100 * share:.0f} %"
-
-
-def cause(slower: Priced, faster: Priced) -> str:
-    """The part of the step that costs the slower layout most beside the faster, per token."""
-    part = max(TimePart, key=lambda part: _per_token(slower, part) - _per_token(faster, part))
-    heavier = _WEIGHT[slower.candidate.recompute] > _WEIGHT[faster.candidate.recompute]
-    if part in (TimePart.COMPUTE, TimePart.ATTENTION) and heavier:
-        return "recomputing"
-    return _CAUSES[part]
-
-
-def _per_token(priced: Priced, part: TimePart) -> float:
-    """Seconds of a part per token of the step."""
-    return priced.time.parts.get(part, 0.0) / priced.workload.tokens_per_step
 
 
 def nearest_lacking(chosen: Priced, outcome: Outcome) -> Lacking | None:

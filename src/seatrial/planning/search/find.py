@@ -13,7 +13,7 @@ What is known before pricing keeps most layouts from being priced:
 """
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seatrial.planning.memory.estimate import memory
 from seatrial.planning.memory.parts import Fit, Memory
@@ -21,6 +21,7 @@ from seatrial.planning.search.candidate import Candidate, Shape
 from seatrial.planning.search.outcome import Lacking, Outcome, Priced
 from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.search.trust import time_error
 from seatrial.planning.timing.constants import Constants
 from seatrial.planning.timing.parts import TimePart
 from seatrial.planning.timing.step_time import step_time
@@ -35,21 +36,28 @@ ANY_BATCH = float("inf")
 AS_FAST = 0.005
 """A gain that says nothing: of one combination of degrees, what is tried first stays then, the
 smaller micro batch, the fewer chunks, the even stages."""
+HOPELESS = 2.0
+"""How many times slower a layout is that nobody would take for being sure to fit."""
 TOLD = 4
 """Layouts whose exact rank counts: the best, those that are named beside it, and one more."""
 Degrees = tuple[int, int, int, int]
 
 
 def search(problem: Problem, hardware: Hardware, constants: Constants) -> Outcome:
-    """The legal layouts that fit, the fastest first; what might fit only where nothing does."""
-    passes = []
+    """The legal layouts that fit, the fastest first; what might fit only where nothing does.
+
+    One that might fit is also taken where nothing fits but what is far slower (`_weighed`).
+    """
+    passes: list[_Pass] = []
     for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
+        before: _Pass | None = None
         for options in shardings(problem):
             found = _Pass(problem, hardware, constants, tolerance)
             found.run(options)
             if found.fitting:
-                return found.outcome()
+                return _weighed(found.outcome(), before) if before else found.outcome()
             passes.append(found)
+            before = found
     for found in passes:
         if found.risky:
             found.price_risky()
@@ -57,11 +65,32 @@ def search(problem: Problem, hardware: Hardware, constants: Constants) -> Outcom
     return next((found.outcome() for found in passes if found.lacking), passes[-1].outcome())
 
 
+def _weighed(sure: Outcome, before: "_Pass") -> Outcome:
+    """What fits, or what is preferred to it and might: the one that a person would try first.
+
+    A trial of a few steps costs minutes and tells whether a layout fits. So one whose own estimate
+    fits is taken where it is faster by more than the time of the sure one can be off, and any that
+    might fit where the sure one is hopelessly slow.
+    """
+    if before.risky:
+        before.price_risky()
+    might = before.outcome()
+    best, likely = sure.best, might.best
+    if best is None or likely is None:
+        return replace(sure, instead=might.lacking[0] if might.lacking else None)
+    off = time_error(best.workload, before.constants).median
+    worth = 1 + off if likely.memory.headroom >= 0 else HOPELESS
+    if likely.rate > best.rate * worth:
+        return replace(might, instead=best)
+    return replace(sure, instead=likely)
+
+
 def shardings(problem: Problem) -> list[tuple[Sharding, ...]]:
     """What to share out among data-parallel ranks: alternatives of which the first that fits wins.
 
     Sharing out the optimizer costs Megatron no time and saves memory. Its FSDP cannot be rehearsed
-    on a CPU, and no published run prices it, so it is for what does not fit otherwise.
+    on a CPU, and no published run prices it, so it is for what does not fit otherwise; `_weighed`
+    then compares the two.
     """
     given = problem.given.sharding
     if given is not Sharding.AUTO:
@@ -175,8 +204,9 @@ class _Pass:
                 self.told = rates[-1] if len(rates) == TOLD else 0.0
 
     def price_risky(self) -> None:
-        """Nothing fits for certain: take what might."""
-        for candidate, workload, need in self.risky:
+        """Nothing fits for certain: take what might, as far as its own estimate does."""
+        likely = [entry for entry in self.risky if entry[2].headroom >= 0]
+        for candidate, workload, need in likely or self.risky:
             self.price(candidate, workload, need)
 
     def outcome(self) -> Outcome:

@@ -46,11 +46,12 @@ def fits(problem: Problem, hardware: Hardware) -> bool:
     return False
 
 
-def fewest_nodes(problem: Problem, hardware: Hardware) -> int | None:
-    """The fewest nodes on which some layout fits; nothing when no reasonable number does."""
-    sizes = [1, *sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)]
-    if _fits_on(problem, hardware, 1):
-        return 1
+def fewest_nodes(problem: Problem, hardware: Hardware, above: int = 0) -> int | None:
+    """The fewest nodes above a number on which some layout fits; nothing when none does."""
+    rounds = sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)
+    sizes = [above + 1, *(size for size in rounds if size > above + 1)]
+    if _fits_on(problem, hardware, sizes[0]):
+        return sizes[0]
     for below, size in pairwise(sizes):
         if not _fits_on(problem, hardware, size):
             continue

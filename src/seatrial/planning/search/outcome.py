@@ -54,6 +54,11 @@ class Outcome:
     """Legal layouts that were looked at."""
     priced: int
     """Layouts whose time was computed; the others were dominated or did not fit."""
+    instead: Priced | Lacking | None = None
+    """Where memory decided what is shared out: the best layout of the other way to share out.
+
+    Priced when it fits or might, else what it lacks.
+    """
 
     @property
     def best(self) -> Priced | None:

@@ -26,7 +26,9 @@ from seatrial.planning.search.pose import problem_of, published_tokens
 from seatrial.planning.search.problem import STACKS, Problem
 from seatrial.planning.search.refuse import refuse_illegal, refuse_too_large
 from seatrial.planning.search.saves import save_interval
+from seatrial.planning.search.trust import time_error
 from seatrial.planning.timing.constants import Constants, constants_for
+from seatrial.planning.timing.error import StepTimeError
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import ParallelismSpec
@@ -51,6 +53,13 @@ class PlannedRun:
     """The search: the one that chose, or what it would choose where the layout was given."""
     searched: bool
     """Whether the layout was chosen, at least in part, by the search."""
+
+    @property
+    def time_error(self) -> StepTimeError | None:
+        """The error to expect of the plan's time; nothing on a host without GPUs."""
+        if self.chosen is None or self.constants is None:
+            return None
+        return time_error(self.chosen.workload, self.constants)
 
 
 def plan_run(

@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.hashing import digest
 from seatrial.planning.calibration import Calibration
 from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
+from seatrial.planning.saving.failures import DEFAULT_RATE, failure_rates
 from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES, STAGE_ENDS, Choices
 from seatrial.planning.search.problem import STACKS
-from seatrial.planning.timing.constants import table
+from seatrial.planning.timing.constants import constants_for, table
 from seatrial.spec.run import RunSpec
 
 FORMAT = 1
@@ -82,10 +85,23 @@ def inputs_of(
     facts = {
         f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json") for kind, name in names
     }
-    stack = STACKS[spec.engine.name]
-    constants = {"time": table().version, "memory": asdict(memory_constants(stack))}
     measured = asdict(calibration) if calibration is not None else None
-    return Inputs(digest(wanted), digest(facts), digest(constants), digest(measured))
+    return Inputs(
+        digest(wanted), digest(facts), _constants(spec, machines.accelerator), digest(measured)
+    )
+
+
+def _constants(spec: RunSpec, accelerator: str) -> str:
+    """The digest of every fitted figure that a plan of the spec depends on."""
+    stack = STACKS[spec.engine.name]
+    used: dict[str, Any] = {
+        "memory": memory_constants(stack),
+        "failures": failure_rates()[DEFAULT_RATE],
+    }
+    if accelerator:
+        used["time"] = constants_for(accelerator, spec.training.precision, stack)
+        used["unseen"] = table().unseen_error
+    return digest(to_jsonable_python(used))
 
 
 def record_text(inputs: Inputs, choices: Choices, plan: Plan) -> str:

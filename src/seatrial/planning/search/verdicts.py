@@ -2,27 +2,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plan's own memory and time say against it."""
 
+from dataclasses import replace
+
 from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
 from seatrial.planning.memory.parts import Fit, Memory
-from seatrial.planning.search.explain import GIB
+from seatrial.planning.saving.budget import RESTART_SECONDS
+from seatrial.planning.search.explain import GIB, named, room, times
+from seatrial.planning.search.inverse import fewest_nodes, fits
+from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.refuse import remedy
+from seatrial.planning.search.saves import Saves
 from seatrial.planning.timing.constants import table
 from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.parallelism import ParallelismSpec, Sharding
+from seatrial.spec.scalars import AUTO
+
+MUCH_LOST = 0.1
+"""Share of the time from which on it is said that saves and failures take it."""
+MINUTE = 60.0
 
 
 def verdicts(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     """Findings about memory and time of a plan; none on a host without GPUs."""
     if run.chosen is None:
         return []
-    return [*_unmeasured(loaded, run), *_too_full(loaded, run, run.chosen.memory)]
+    return [
+        *_unmeasured(loaded, run),
+        *_beyond(loaded, run),
+        *_too_full(loaded, run, run.chosen.memory),
+        *_only_fsdp(loaded, run),
+    ]
+
+
+def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[Finding]:
+    """A finding about a run that loses much of its time to saves, failures and restarts."""
+    lost = saves.budget.lost if saves else None
+    if saves is None or lost is None or lost.total < MUCH_LOST:
+        return []
+    budget = saves.budget
+    rule = (
+        f"saves take {lost.saving:.0%} of the time, failures and restarts {lost.failures:.0%}: "
+        f"one failure in {saves.between_failures / MINUTE:,.0f} min is expected, and "
+        f"{RESTART_SECONDS / MINUTE:,.0f} min to get going again."
+    )
+    fix = "Reckon with it, or shorten restarts and saves: spare nodes, a faster storage tier."
+    best, every = budget.best_every_steps, run.plan.save_every_steps
+    if best is not None and abs(best - every) > 1:
+        fix = f"Leave checkpoints.every_steps to the planner (auto), or use {best:,}."
+    value = f"{lost.total:.0%}"
+    where = loaded.where("checkpoints.every_steps")
+    return [Finding(PlanCode.LOST_TIME, Severity.WARNING, where, rule, value, fix)]
 
 
 def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     """A note where no published run on such GPUs was fitted."""
-    hardware, constants = run.problem.hardware, run.constants
-    if hardware is None or constants is None or run.chosen is None or constants.scale != 1.0:
+    hardware, constants, known = run.problem.hardware, run.constants, run.time_error
+    if hardware is None or constants is None or known is None or constants.scale != 1.0:
         return []
     families = {_family(fit.accelerator) for fit in table().fits}
     if _family(hardware.accelerator) in families:
@@ -35,7 +72,26 @@ def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             f"no published run on {hardware.accelerator} was fitted: the time of a step is that of "
             "the nearest GPU, scaled by the data sheets.",
             hardware.accelerator,
-            f"Reckon with {run.chosen.time.error:.0%} and more, or calibrate by steps of your own.",
+            f"Reckon with {known.nine_of_ten:.0%} and more, or calibrate by steps of your own.",
+        )
+    ]
+
+
+def _beyond(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
+    """A note where the layout goes beyond the published runs that were fitted."""
+    known = run.time_error
+    if known is None or not known.beyond:
+        return []
+    return [
+        Finding(
+            PlanCode.BEYOND_FIT,
+            Severity.NOTE,
+            loaded.where("cluster.nodes"),
+            "the time of a step goes beyond the published runs that were fitted: "
+            f"{'; '.join(known.beyond)}.",
+            f"±{known.nine_of_ten:.0%}",
+            "The error is widened for it. Calibrate by a few steps of your own: seatrial calibrate "
+            f"{loaded.root.file}.",
         )
     ]
 
@@ -49,17 +105,69 @@ def _too_full(loaded: LoadedSpec, run: PlannedRun, need: Memory) -> list[Finding
     """A finding about a layout that does not fit, or might not."""
     if need.verdict is Fit.FITS:
         return []
-    total = need.fullest.total / GIB
-    room = (need.headroom + need.fullest.total) / GIB
-    spread = total * need.error
-    stage = f"stage {need.fullest.index} needs {total:,.1f} ± {spread:,.1f} of {room:,.1f} GiB"
+    value = f"{need.fullest.total / GIB:,.1f} GiB"
+    stage = f"stage {need.fullest.index} needs {room(need)}"
     where = loaded.where("parallelism")
     if need.verdict is Fit.DOES_NOT_FIT:
         rule, fix = f"the layout does not fit: {stage}.", remedy(run.problem)
-        return [Finding(PlanCode.NO_FIT, Severity.ERROR, where, rule, f"{total:,.1f} GiB", fix)]
+        return [Finding(PlanCode.NO_FIT, Severity.ERROR, where, rule, value, fix)]
     rule = f"the layout might not fit: {stage}."
     fix = "Try a few steps first, or divide the model further."
     if run.searched:
+        safe = _other_sharing(run)
         rule = f"nothing fits for certain; the fastest that might: {stage}."
-        fix = "Try a few steps first, or use more nodes."
-    return [Finding(PlanCode.RISKY, Severity.WARNING, where, rule, f"{total:,.1f} GiB", fix)]
+        fix = f"Try a few steps first, or use {_enough(run)}."
+        if safe is not None and run.chosen is not None:
+            slower = times(safe.rate / run.chosen.rate)
+            rule = f"the layout might not fit: {stage}. What fits for certain, fsdp, {slower}."
+            fix = f"Try a few steps first, use {_enough(run)}, or set parallelism.sharding=fsdp."
+    return [Finding(PlanCode.RISKY, Severity.WARNING, where, rule, value, fix)]
+
+
+def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
+    """A finding about a layout that was taken because only with FSDP something fits."""
+    outcome, chosen = run.outcome, run.chosen
+    if outcome is None or chosen is None or not run.searched or outcome.instead is None:
+        return []
+    if chosen.candidate.shape.sharding is not Sharding.FSDP:
+        return []
+    instead, other = outcome.instead, _other_sharing(run)
+    rule = (
+        "only fsdp fits, and no published run says how fast Megatron's is; with the distributed "
+        f"optimizer the nearest, {named(instead.candidate)}, needs {room(instead.memory)}."
+    )
+    fix = f"Use {_enough(run)}."
+    if other is not None:
+        rule = (
+            f"only fsdp fits for certain. {named(other.candidate)} with the distributed optimizer "
+            f"needs {room(other.memory)} and {times(other.rate / chosen.rate)}."
+        )
+        fix = f"Use {_enough(run)}, or try a few steps with parallelism.sharding=optimizer."
+    value = str(chosen.candidate.shape.sharding)
+    where = loaded.where("parallelism.sharding")
+    return [Finding(PlanCode.ONLY_FSDP, Severity.WARNING, where, rule, value, fix)]
+
+
+def _other_sharing(run: PlannedRun) -> Priced | None:
+    """The best layout of the other way to share out, where it was weighed against the chosen."""
+    instead = run.outcome.instead if run.outcome else None
+    if run.chosen is None or not isinstance(instead, Priced):
+        return None
+    same = instead.candidate.shape.sharding is run.chosen.candidate.shape.sharding
+    return None if same else instead
+
+
+def _enough(run: PlannedRun) -> str:
+    """On how many nodes a layout with the distributed optimizer fits for certain."""
+    problem, hardware = run.problem, run.problem.hardware
+    if hardware is None:
+        return "more nodes"
+    shared = {"sharding": Sharding.OPTIMIZER}
+    open_given = ParallelismSpec(etp_size=problem.given.etp_size).model_copy(update=shared)
+    free = replace(problem, given=open_given, micro_batch_size=AUTO)
+    if fits(free, hardware):
+        return "auto for the rest of parallelism and micro_batch_size, which fits for certain"
+    given = problem.given.model_copy(update=shared)
+    above = problem.world_size // problem.per_node
+    nodes = fewest_nodes(replace(problem, given=given), hardware, above)
+    return "GPUs with more memory" if nodes is None else f"{nodes:,} nodes, which fit for certain"

@@ -112,6 +112,11 @@ def test_an_unknown_bandwidth_leaves_the_interval_to_the_user(catalog: Catalog) 
     assert budget.every_steps is None
     assert budget.lost is None
     assert budget.capacity == 4 * budget.size
+    # Failures are known where the time of a save is not.
+    given = save_budget(run, CheckpointsSpec(every_steps=100), catalog.storage("azure-blob"))
+    assert given.lost is not None
+    assert given.lost.saving == 0.0
+    assert given.lost.failures > 0.0
 
 
 def test_every_tier_of_the_catalog_has_a_budget(catalog: Catalog) -> None:

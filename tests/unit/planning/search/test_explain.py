@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.search.explain import broken_neighbours, cause, loss, named, why
+from seatrial.planning.search.causes import Cause, causes
+from seatrial.planning.search.explain import broken_neighbours, loss, named, times, why
+from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.timing.parts import TimePart
 from seatrial.spec.parallelism import Recompute
@@ -20,7 +22,7 @@ from tests.unit.planning.search.asked import opened
         (TimePart.TENSOR_PARALLEL, "tp traffic"),
         (TimePart.BUBBLE, "the bubble"),
         (TimePart.DATA_PARALLEL, "dp traffic"),
-        (TimePart.COMPUTE, "slower matrix products"),
+        (TimePart.COMPUTE, "compute"),
     ],
 )
 def test_the_part_that_grew_most_is_named(catalog: Catalog, part: TimePart, word: str) -> None:
@@ -29,9 +31,10 @@ def test_the_part_that_grew_most_is_named(catalog: Catalog, part: TimePart, word
     parts = dict(chosen.time.parts)
     parts[part] += 0.25 * chosen.time.total
     other = replace(chosen, time=replace(chosen.time, parts=parts))
-    assert cause(other, chosen) == word
+    assert [cause.lost for cause in causes(other, chosen)] == [word]
     assert loss(chosen, other) == f"{named(other.candidate)} loses 20 % to {word}"
-    assert loss(other, chosen) == f"{named(other.candidate)} gains 25 % by less of {word}"
+    (found,) = causes(other, chosen)
+    assert loss(other, chosen) == f"{named(other.candidate)} gains 25 % by {found.saved}"
     assert loss(chosen, chosen) == f"{named(chosen.candidate)} is as fast"
 
 
@@ -47,7 +50,48 @@ def test_recomputing_is_named_as_such(catalog: Catalog) -> None:
             | {TimePart.COMPUTE: 1.3 * run.chosen.time.parts[TimePart.COMPUTE]},
         ),
     )
-    assert cause(heavier, run.chosen) == "recomputing"
+    assert causes(heavier, run.chosen) == [Cause.RECOMPUTE]
+
+
+def changed(chosen: Priced, stages: tuple[float, ...], **parts: float) -> Priced:
+    """The layout with other stages, and more seconds in some parts of the step."""
+    own = dict(chosen.time.parts)
+    for name, seconds in parts.items():
+        own[TimePart(name.replace("_", "-"))] += seconds
+    return replace(chosen, time=replace(chosen.time, parts=own, stages=stages))
+
+
+def test_a_slow_last_stage_is_no_slower_product(catalog: Catalog) -> None:
+    chosen = plan_run(opened("parallelism.pp_size=2"), catalog).chosen
+    assert chosen is not None
+    even = (1.0, 1.0)
+    level = changed(chosen, even)
+    # The last stage takes longer by the logits; the slowest stage sets the pace of the step.
+    excess = 0.3 * chosen.workload.micro_batches
+    uneven = changed(level, (1.0, 1.3), compute=excess / 2, bubble=0.1)
+    assert causes(uneven, level) == [Cause.UNEVEN]
+    assert "uneven stages" in loss(level, uneven)
+    products = changed(level, (1.3, 1.3), compute=excess)
+    assert causes(products, level) == [Cause.COMPUTE]
+
+
+def test_two_parts_that_cost_alike_are_both_named(catalog: Catalog) -> None:
+    chosen = plan_run(opened(), catalog).chosen
+    assert chosen is not None
+    stages = chosen.time.stages
+    both = changed(chosen, stages, bubble=1.0, data_parallel=0.8)
+    assert loss(chosen, both).endswith("to the bubble and dp traffic")
+    one = changed(chosen, stages, bubble=1.0, data_parallel=0.3)
+    assert loss(chosen, one).endswith("to the bubble")
+
+
+def test_products_are_slower_only_where_matrices_are_smaller(catalog: Catalog) -> None:
+    chosen = plan_run(opened("training.micro_batch_size=2"), catalog).chosen
+    assert chosen is not None
+    slow = changed(chosen, chosen.time.stages, compute=2.0)
+    assert causes(slow, chosen) == [Cause.COMPUTE]
+    small = replace(slow, candidate=replace(slow.candidate, micro_batch_size=1))
+    assert causes(small, chosen) == [Cause.MATRICES]
 
 
 def test_the_next_two_and_what_lacks_memory_are_named(catalog: Catalog) -> None:
@@ -80,3 +124,17 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
     assert "tp 16 leaves the 8 GPUs that NVLink joins" in broken_neighbours(
         wide.chosen, wide.problem
     )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (4.26, "is 4.3 times as fast"),
+        (1.234, "is 23 % faster"),
+        (1.001, "is as fast"),
+        (0.9, "is 10 % slower"),
+        (0.25, "takes 4.0 times as long"),
+    ],
+)
+def test_speeds_are_compared_in_words(ratio: float, words: str) -> None:
+    assert times(ratio) == words

@@ -103,7 +103,8 @@ def test_what_does_not_fit_says_what_is_nearest_and_what_would(catalog: Catalog)
     # One fewer is refused, or is said to be a risk.
     fewer = opened("model.preset=gpt3-175b", f"cluster.nodes={nodes - 1}")
     try:
-        codes = [finding.code for finding in verdicts(fewer, plan_run(fewer, catalog))]
+        found = verdicts(fewer, plan_run(fewer, catalog))
+        codes = [finding.code for finding in found if finding.code != "ST-TIME-001"]
     except FindingsError as error:
         codes = [finding.code for finding in error.findings]
     assert codes in (["ST-PLAN-011"], ["ST-PLAN-012"])

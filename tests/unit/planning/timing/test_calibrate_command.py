@@ -4,14 +4,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from seatrial.catalog.catalog import Catalog
 from seatrial.cli.calibrate import app
+from seatrial.client import load_plan
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.runs.calibrate import logged_steps
+from seatrial.planning.plan import Plan
+from seatrial.runs.logged_steps import logged_steps, signature
 from tests.unit.planning.search.asked import OPEN
 
 
@@ -44,16 +48,75 @@ def test_times_set_a_factor_that_is_kept_beside_the_spec(spec: Path) -> None:
     assert predicted(spec) == pytest.approx(before)
 
 
-def test_an_event_log_gives_its_steps_start_by_start(spec: Path, tmp_path: Path) -> None:
-    log = EventLog(tmp_path / "events.jsonl")
-    log.write(EventKind.START, 0)
-    for step, seconds in enumerate((90.0, 40.0, 30.0, 30.2, 29.9, 55.0, 30.1), 1):
-        log.write(EventKind.STEP, step, seconds=seconds, loss=2.0)
-    log.write(EventKind.STEP, 8, seconds=3.0, skipped=True)
-    assert logged_steps(tmp_path / "events.jsonl") == [[90.0, 40.0, 30.0, 30.2, 29.9, 55.0, 30.1]]
-    found = json.loads(run(spec, "--events", tmp_path / "events.jsonl", "--json"))
+TIMES = (90.0, 40.0, 30.0, 30.2, 29.9, 55.0, 30.1)
+
+
+def logged(spec: Path, starts: list[dict[str, Any]]) -> Path:
+    """An event log with the same steps after each start."""
+    file = spec.parent / "events.jsonl"
+    log = EventLog(file)
+    for ran in starts:
+        log.write(EventKind.START, 0, **ran)
+        for step, seconds in enumerate(TIMES, 1):
+            log.write(EventKind.STEP, step, seconds=seconds, loss=2.0)
+        log.write(EventKind.STEP, 8, seconds=3.0, skipped=True)
+    return file
+
+
+def planned(spec: Path) -> Plan:
+    return load_plan(spec, (), Catalog(), keep=False)[1]
+
+
+def test_an_event_log_gives_its_steps_start_by_start(spec: Path) -> None:
+    log = logged(spec, [dict(signature(planned(spec)))])
+    assert [start.seconds for start in logged_steps(log)] == [list(TIMES)]
+    found = json.loads(run(spec, "--events", log, "--json"))
     assert found["measured"] == pytest.approx(30.05)
     assert (found["steps"], found["warm_up"], found["outliers"]) == (4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"world_size": 32},
+        {"tp_size": 8},
+        {"recompute": "full"},
+        {"micro_batch_size": 64},
+        {"hidden_size": 128},
+        {"plan_digest": "sha256:0123456789abcdef"},
+    ],
+)
+def test_steps_of_another_layout_are_refused(spec: Path, other: dict[str, Any]) -> None:
+    own = dict(signature(planned(spec)))
+    log = logged(spec, [own | other])
+    with pytest.raises(UsageError, match="none of the 1 starts with steps ran this plan") as caught:
+        run(spec, "--events", log)
+    (name, value) = next(iter(other.items()))
+    told = str(value)[:19] if name == "plan_digest" else f"it had {name} {value}, and the plan has"
+    assert told in str(caught.value)
+    assert str(log) in str(caught.value)
+    # Where another start of the log ran the plan, only its steps count.
+    again = logged(spec, [own | {"plan_digest": planned(spec).digest}])
+    assert json.loads(run(spec, "--events", again, "--json"))["warm_up"] == 2
+
+
+def test_a_start_that_says_little_is_compared_by_what_it_says(spec: Path) -> None:
+    log = logged(spec, [{"world_size": 16}])
+    assert json.loads(run(spec, "--events", log, "--json"))["steps"] == 4
+
+
+def test_a_start_that_says_nothing_is_not_taken_for_the_plans(spec: Path) -> None:
+    with pytest.raises(UsageError, match="does not say on how many ranks it ran"):
+        run(spec, "--events", logged(spec, [{}]))
+
+
+def test_the_words_claim_no_more_than_the_steps_show(spec: Path) -> None:
+    said = run(spec, "--seconds", "26,28,30,32,34")
+    assert "now the same" not in said
+    assert "factor     " in said
+    before, after = said.split("predicted  ")[1].split("\n")[0].split("; with the factor ")
+    assert before.split()[0] != after.split()[0]
+    assert "of layouts far from this one expect more" in said
 
 
 @pytest.mark.parametrize("times", ["", "12,x,13", "12,-1,13", "12,inf,13"])
