@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Known defects put back into good manifests: the cluster refuses each."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.rendering.manifest import Manifest
+from tests.cluster.cluster import Cluster, Tier, running
+from tests.cluster.defects import DEFECTS, Defect, Refused
+from tests.cluster.definitions import NEWEST, RELEASE_SETS, ReleaseSet
+from tests.cluster.http_api import Api
+from tests.cluster.strict import make_namespaces, verdict
+from tests.unit.rendering.scenes import manifests
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+HAD = 25
+"""How many must be refused at the least."""
+OLD = tuple(each for each in RELEASE_SETS if each is not NEWEST)
+
+
+def _of(releases: ReleaseSet) -> list[Defect]:
+    """The defects that are told by a version of Trainer; the newest has the others too."""
+    version = releases.trainer.removesuffix(".0")
+    return [
+        defect
+        for defect in DEFECTS
+        if defect.version == version or (releases is NEWEST and not defect.version)
+    ]
+
+
+@pytest.fixture(scope="module", params=OLD, ids=str)
+def old_server(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, ReleaseSet]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="seatrial-") as folder,
+        running(Path(folder) / "home", Tier.API, request.param) as found,
+    ):
+        yield found, request.param
+
+
+@pytest.mark.parametrize("defect", _of(NEWEST), ids=lambda defect: defect.name)
+def test_the_newest_operators_refuse(control_plane: Cluster, defect: Defect) -> None:
+    api = control_plane.api()
+    make_namespaces(api, [defect.good()])
+    _bring_runtime(api, defect)
+    assert verdict(api, defect.good()).refusal == "", "what is rendered must be good"
+    refusal = verdict(api, defect.broken()).refusal
+    assert refusal
+    # A defect that another part refuses would hide that this one no longer does.
+    by_webhook = "denied the request" in refusal
+    assert by_webhook == (defect.refused is Refused.WEBHOOK), refusal
+
+
+def test_older_releases_refuse(old_server: tuple[Cluster, ReleaseSet]) -> None:
+    server, releases = old_server
+    api = server.api()
+    for defect in _of(releases):
+        make_namespaces(api, [defect.good()])
+        assert verdict(api, defect.good()).refusal == "", defect.name
+        assert verdict(api, defect.broken()).refusal, defect.name
+
+
+def test_there_are_enough_of_them() -> None:
+    checked = [defect for releases in RELEASE_SETS for defect in _of(releases)]
+    assert sorted(each.name for each in checked) == sorted(each.name for each in DEFECTS)
+    assert len(checked) >= HAD
+
+
+def _bring_runtime(api: Api, defect: Defect) -> None:
+    """Trainer refuses a job whose runtime is not there yet."""
+    if defect.kind == "TrainJob":
+        given = (*defect.overrides, *_version(defect))
+        for made in manifests(*given):
+            if made["kind"] == "TrainingRuntime":
+                _keep(api, made)
+
+
+def _version(defect: Defect) -> tuple[str, ...]:
+    return (f"cluster.operator_version='{defect.version}'",) if defect.version else ()
+
+
+def _keep(api: Api, made: Manifest) -> None:
+    answer = api.apply(made)
+    assert answer.accepted, answer.message

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a node leaves behind, and how it is removed."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import node
+from tests.cluster.layout import Layout
+
+CGROUPS = Path("/sys/fs/cgroup")
+_PROGRAMS = (
+    *("cluster-dns", "containerd", "etcd", "jobset", "kube", "pause", "trainer"),
+    *("training-operator", "unshare"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What of this machine a cluster changes."""
+
+    mounts: tuple[str, ...]
+    """Mount points."""
+    cgroups: tuple[str, ...]
+    """Control groups of pods."""
+    networks: tuple[str, ...]
+    """Network namespaces and interfaces."""
+    processes: tuple[str, ...]
+    """Programs of a cluster, with their arguments."""
+    directories: tuple[str, ...]
+    """Directories outside the cluster's home that were made."""
+
+
+def traces() -> Traces:
+    """What there is now."""
+    mounts = Path("/proc/mounts").read_text().splitlines()
+    interfaces = [path.name for path in Path("/sys/class/net").iterdir()]
+    namespaces = [path.name for path in Path("/run/netns").glob("*")]
+    return Traces(
+        mounts=tuple(sorted(line.split()[1] for line in mounts)),
+        cgroups=tuple(sorted(str(path) for path in _pod_cgroups())),
+        networks=tuple(sorted([*interfaces, *namespaces])),
+        processes=tuple(sorted(run for run in _commands().values() if run.startswith(_PROGRAMS))),
+        directories=tuple(place for place in node.MADE if Path(place).exists()),
+    )
+
+
+def stop(layout: Layout) -> None:
+    """Stop the node, end its containers, and remove what is outside its home."""
+    runtime, *others = node.daemons(layout)
+    for daemon in others:
+        daemon.stop(grace=0)
+    if runtime.running():
+        for name in node.ctr(layout, "tasks", "list", "--quiet").split():
+            node.ctr(layout, "tasks", "kill", "--signal", "SIGKILL", name)
+        for name in node.ctr(layout, "containers", "list", "--quiet").split():
+            node.ctr(layout, "tasks", "delete", "--force", name)
+    runtime.stop(grace=0)
+    _end_shims(layout)
+    # With its last process the mount namespace goes, and all mounts in it.
+    node.private_mounts(layout).stop(grace=0)
+    _remove_cgroups()
+    made = layout.home / "made"
+    for place in made.read_text().split() if made.exists() else ():
+        with suppress(OSError):
+            Path(place).rmdir()
+
+
+def _end_shims(layout: Layout) -> None:
+    """Shims hold containers beyond containerd's end; ours name our socket."""
+    address = str(layout.home / "containerd/socket")
+    ours = [pid for pid, run in _commands().items() if address in run and "shim" in run]
+    for pid in ours:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in ours) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _remove_cgroups() -> None:
+    """Remove the groups of pods; one that still has a process stays, and is noticed."""
+    deadline = time.monotonic() + 10
+    while found := _pod_cgroups():
+        for top in found:
+            for folder, _, _ in os.walk(top, topdown=False):
+                with suppress(OSError):
+                    Path(folder).rmdir()
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
+
+
+def _pod_cgroups() -> list[Path]:
+    """The top group of pods in each hierarchy."""
+    return [*CGROUPS.glob("*/kubepods"), *CGROUPS.glob("kubepods")]
+
+
+def _commands() -> dict[int, str]:
+    """What every process of this machine runs, by its id: the program's name and its arguments."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                found[int(folder.name)] = " ".join([Path(words[0]).name, *words[1:]])
+    return found
