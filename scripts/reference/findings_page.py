@@ -9,6 +9,7 @@ from itertools import groupby
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from scripts.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
+from seatrial.cluster.codes import ClusterCode
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.engines.engine import EngineCode
@@ -16,6 +17,7 @@ from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.codes import PlanCode
 from seatrial.rendering.codes import RenderCode
+from seatrial.runs.codes import RunCode
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.loader import loads
 from seatrial.worker.preflight import PreflightCode
@@ -29,6 +31,8 @@ SOURCES: dict[type[StrEnum], str] = {
     DatasetCode: "Verifying prepared data",
     RenderCode: "Rendering manifests",
     PreflightCode: "Looking at a node before training",
+    ClusterCode: "Talking to a cluster",
+    RunCode: "Launching runs and explaining them",
 }
 """The enums of codes, and what reports under them."""
 

@@ -21,14 +21,12 @@ from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
 from seatrial.rehearsal.worker_process import build_index_cache as build_engine_cache
 from seatrial.rehearsal.worker_process import worker_python
-from seatrial.spec.cluster import Operator
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
 from seatrial.spec.secrets import looks_secret
 
 if TYPE_CHECKING:
-    from seatrial.cluster.port_forward import Forward
     from seatrial.dataprep.drivers.driver import Driver
     from seatrial.dataprep.estimate import Estimate
     from seatrial.dataprep.listing import FrozenList
@@ -335,23 +333,9 @@ def connect(
         context: The context in it; the current one when empty.
         tell: Told what takes long, such as an API server that does not answer.
     """
-    if find_spec("kubernetes") is None:
-        raise MissingExtraError(
-            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
-            "Install it with: pip install 'seatrial[cluster]'"
-        )
-    from seatrial.cluster.api import Api  # noqa: PLC0415
-    from seatrial.cluster.connection import (  # noqa: PLC0415
-        ClientTransport,
-        Target,
-        context_namespace,
-    )
-    from seatrial.runs.site import Site  # noqa: PLC0415
+    from seatrial.runs.clusters import connect as reach  # noqa: PLC0415
 
-    target = Target(kubeconfig, context)
-    heard = tell or (lambda _: None)
-    api = Api(ClientTransport(target), heard)
-    return Site(api, namespace or context_namespace(target), heard)
+    return reach(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
 
 
 def launch(
@@ -374,52 +358,23 @@ def launch(
             before; without it, a changed spec raises FindingsError.
         tell: Told what takes long.
     """
-    catalog = default_catalog()
-    loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
-    site = connect(
-        resolved.spec.cluster.namespace, kubeconfig=kubeconfig, context=context, tell=tell
-    )
-    from seatrial.cluster.served import served_operators, trainer_form  # noqa: PLC0415
+    from seatrial.runs.clusters import fitting  # noqa: PLC0415
     from seatrial.runs.launch import Wanted  # noqa: PLC0415
     from seatrial.runs.launch import launch as submit  # noqa: PLC0415
-    from seatrial.runs.operator_choice import suited  # noqa: PLC0415
 
-    served = served_operators(site.api)
-    form = trainer_form(site.api) if Operator.TRAINJOB in served else None
-    profile = catalog.profile(resolved.machines.profile)
-    fitting = suited(resolved, profile, served, form, loaded.where)
-    wanted = Wanted(fitting, catalog, loaded.where)
-    return submit(site, wanted, confirm or (lambda _: False))
+    catalog = default_catalog()
+    loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
+    namespace = resolved.spec.cluster.namespace
+    site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
+    fit = fitting(site, resolved, catalog, loaded.where)
+    return submit(site, Wanted(fit, catalog, loaded.where), confirm or (lambda _: False))
 
 
 def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> "Status":
     """How a run on a cluster is, with the reasons when it does not run."""
-    site = connect(namespace, kubeconfig=kubeconfig, context=context)
     from seatrial.runs.status import status as look  # noqa: PLC0415
 
-    return look(site, run)
-
-
-def forward_to(
-    site: "Site", pod: str, port: int, local: int = 0, *, tell: "Tell | None" = None
-) -> "Forward":
-    """A port of this host's loopback that leads to a port of a pod; call `serve` to pass on.
-
-    Args:
-        site: The namespace, from `connect`.
-        pod: The pod.
-        port: Its port.
-        local: The port on this host; any that is free when 0.
-        tell: Told of connections that fail.
-    """
-    # Loaded here because it needs the Kubernetes client.
-    from seatrial.cluster.connection import ClientTransport  # noqa: PLC0415
-    from seatrial.cluster.port_forward import Forward  # noqa: PLC0415
-
-    transport = site.api.transport
-    if not isinstance(transport, ClientTransport):
-        raise UsageError("ports are forwarded through a connection that connect() has made.")
-    return Forward(transport, site.namespace, pod, port, local, tell or (lambda _: None))
+    return look(connect(namespace, kubeconfig=kubeconfig, context=context), run)
 
 
 def require_data_extra() -> None:

@@ -8,8 +8,8 @@ import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
 from seatrial.cli.output import say, say_error
-from seatrial.client import forward_to
 from seatrial.rendering.tensorboard import PORT
+from seatrial.runs.clusters import forward_to
 from seatrial.runs.tensorboard import tensorboard_pod
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -31,7 +31,7 @@ def command(
     """
     chosen = meant(run, namespace, kubeconfig, context)
     pod = tensorboard_pod(chosen.site, chosen.name)
-    forward = forward_to(chosen.site, pod, PORT, port, tell=say_error)
+    forward = forward_to(chosen.site, pod, PORT, port, say_error)
     forward.probe()
     say(f"TensorBoard of {chosen.name}: http://127.0.0.1:{forward.local_port}   (Ctrl-C ends it)")
     forward.serve()

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.output import counted, say, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.cli.render_diff import say_comparison_of
 from seatrial.cli.render_files import write_directory
 from seatrial.client import load_plan
 from seatrial.errors import UsageError
@@ -44,14 +46,27 @@ def command(
     force: Annotated[
         bool, typer.Option("--force", help="Replace what an earlier render wrote there.")
     ] = False,
+    diff: Annotated[
+        bool,
+        typer.Option("--diff", help="Ask the cluster what would change, field by field."),
+    ] = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     as_json: Json = False,
 ) -> None:
     """Write the Kubernetes manifests of a run: what is shown is what a launch submits.
 
-    No cluster is asked. Pipe it to kubectl, or keep it in version control with --output.
+    No cluster is asked, but for --diff, which changes nothing there and needs the cluster extra.
+    Pipe the manifests to kubectl, or keep them in version control with --output.
     """
     if helm and output is None:
         raise UsageError("--helm writes a chart of several files. Add --output DIR.")
+    if diff and output is not None:
+        raise UsageError("--diff compares with a cluster and writes no files. Leave out --output.")
+    if diff:
+        words = overrides or ()
+        say_comparison_of(file, words, part, kubeconfig, context, as_json=as_json)
+        return
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides or (), catalog)
     attempt = Attempt(code_digest=own_digest())

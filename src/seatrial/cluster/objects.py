@@ -3,7 +3,6 @@
 """Objects of a cluster: read, listed, created, applied, patched and deleted."""
 
 from collections.abc import Iterator
-from enum import StrEnum
 
 from seatrial.cluster.api import Api
 from seatrial.cluster.errors import error_of, is_unserved
@@ -16,15 +15,6 @@ PAGE = 500
 """Objects of a list that are asked for at a time."""
 STRICT = ("fieldValidation", "Strict")
 DRY_RUN = ("dryRun", "All")
-
-
-class Propagation(StrEnum):
-    """What happens to what an object owns when it is deleted."""
-
-    BACKGROUND = "Background"
-    """It is deleted afterwards."""
-    FOREGROUND = "Foreground"
-    """It is deleted first; the object is gone last."""
 
 
 def read(api: Api, kind: Kind, namespace: str, name: str) -> Json | None:
@@ -99,15 +89,14 @@ def delete(
     namespace: str,
     name: str,
     *,
-    propagation: Propagation = Propagation.BACKGROUND,
     uid: str = "",
 ) -> bool:
-    """Delete an object; whether there was one.
+    """Delete an object, and then what it owns; whether there was one.
 
     With a uid, an object of the same name that came after it is left alone: so asking twice,
     because the first answer was lost, deletes once.
     """
-    body: Json = {"propagationPolicy": str(propagation)}
+    body: Json = {"propagationPolicy": "Background"}
     if uid:
         body["preconditions"] = {"uid": uid}
     call = Call("DELETE", kind.path(namespace, name), (), body, about=kind.about(namespace, name))

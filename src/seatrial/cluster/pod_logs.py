@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from seatrial.cluster import objects
 from seatrial.cluster.api import Api, Trouble
-from seatrial.cluster.errors import error_of
+from seatrial.cluster.errors import ClusterError, error_of
 from seatrial.cluster.kinds import POD
-from seatrial.cluster.transport import Call, DroppedError, Json, RefusedStreamError
+from seatrial.cluster.transport import Answer, Call, DroppedError, Json, RefusedStreamError
 
 QUIET_SECONDS = 60.0
 """A stream that brings nothing for so long is taken up anew: it may have died in silence."""
@@ -88,13 +88,17 @@ class ContainerLog:
             except RefusedStreamError as refused:
                 if refused.answer.status == 404:
                     return
-                if refused.answer.status != 400 and not trouble.mends(refused.answer):
-                    raise error_of(
-                        self._call(follow, previous=False, tail=None), refused.answer
-                    ) from None
+                # 400: the container has not started.
+                if refused.answer.status != 400:
+                    if not trouble.mends(refused.answer):
+                        raise self._error(refused.answer) from None
+                    continue
             if not follow or status["over"]:
                 return
             self._api.sleep(LOOK_SECONDS)
+
+    def _error(self, answer: Answer) -> ClusterError:
+        return error_of(self._call(False, previous=False, tail=None), answer)
 
     def _between(self, status: Json, tail: int | None) -> Iterator[LogLine]:
         """The rest of the log of a container that was started again since."""

@@ -5,7 +5,6 @@
 from collections.abc import Sequence
 
 from seatrial.cluster import objects
-from seatrial.cluster.objects import Propagation
 from seatrial.cluster.transport import Json
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
@@ -27,14 +26,8 @@ def end_job(site: Site, job: FoundJob, pods: Sequence[Json]) -> None:
     Two attempts of one run must never write to its checkpoints at the same time.
     """
     name = str(job.object["metadata"]["name"])
-    objects.delete(
-        site.api,
-        job.kind,
-        site.namespace,
-        name,
-        propagation=Propagation.FOREGROUND,
-        uid=job.uid,
-    )
+    # In the background: what counts are the pods, which are waited for below.
+    objects.delete(site.api, job.kind, site.namespace, name, uid=job.uid)
     graces = [float(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in pods]
     wait_until_gone(site, job, max(graces, default=30.0) + SPARE_SECONDS)
 

@@ -96,7 +96,8 @@ def status_of(observed: Observed) -> Status:
         return _without_job(observed.run, observed.namespace, observed.ledger)
     record = observed.ledger.attempt(observed.job.attempt) or newest
     created = str(observed.job.object["metadata"].get("creationTimestamp") or "")
-    found = [] if state is JobState.SUCCEEDED else reasons(observed)
+    quiet = state in (JobState.SUCCEEDED, JobState.ENDING)
+    found = [] if quiet else reasons(observed)
     return Status(
         observed.run,
         f"{observed.job.kind.name} in {observed.namespace}/{observed.run}",

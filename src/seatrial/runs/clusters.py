@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a spec to its cluster: connecting, and fitting the plan to what is served there."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.cluster.api import Api
+from seatrial.cluster.served import served_operators, trainer_form
+from seatrial.errors import MissingExtraError, UsageError
+from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.render import Part, Rendering, render
+from seatrial.rendering.rules import Place
+from seatrial.runs.comparison import Comparison, compare
+from seatrial.runs.operator_choice import suited
+from seatrial.runs.own_files import own_digest
+from seatrial.runs.site import Site, Tell
+from seatrial.spec.cluster import Operator
+
+if TYPE_CHECKING:
+    from seatrial.cluster.port_forward import Forward
+
+
+def connect(
+    namespace: str = "", *, kubeconfig: str = "", context: str = "", tell: Tell | None = None
+) -> Site:
+    """A namespace of a cluster; nothing is asked of it yet.
+
+    Args:
+        namespace: The namespace; that of the context when empty.
+        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
+        context: The context in it; the current one when empty.
+        tell: Told what takes long, such as an API server that does not answer.
+    """
+    if find_spec("kubernetes") is None:
+        raise MissingExtraError(
+            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
+            "Install it with: pip install 'seatrial[cluster]'"
+        )
+    # Loaded here, for it loads the Kubernetes client.
+    from seatrial.cluster.connection import (  # noqa: PLC0415
+        ClientTransport,
+        Target,
+        context_namespace,
+    )
+
+    target = Target(kubeconfig, context)
+    heard = tell or (lambda _: None)
+    api = Api(ClientTransport(target), heard)
+    return Site(api, namespace or context_namespace(target), heard)
+
+
+def fitting(site: Site, plan: Plan, catalog: Catalog, place: Place) -> Plan:
+    """The plan for an operator that the cluster serves, in the form that it serves."""
+    served = served_operators(site.api)
+    form = trainer_form(site.api) if Operator.TRAINJOB in served else None
+    return suited(plan, catalog.profile(plan.machines.profile), served, form, place)
+
+
+def compared(
+    site: Site, plan: Plan, catalog: Catalog, part: Part, place: Place
+) -> tuple[list[Comparison], Rendering]:
+    """What applying the manifests of a plan would change; nothing is changed."""
+    fit = fitting(site, plan, catalog, place)
+    newest = site.ledgers.read(fit.spec.name).newest
+    # The attempt that is there, so that its number does not count as a change.
+    number, excluded = (newest.number, newest.excluded_nodes) if newest else (1, ())
+    made = render(fit, catalog, part, Attempt(number, excluded, own_digest()), place)
+    return compare(site, made), made
+
+
+def forward_to(site: Site, pod: str, port: int, local: int, tell: Tell) -> "Forward":
+    """A port of this host's loopback that leads to a port of a pod; `serve` passes on."""
+    # Loaded here, for they load the Kubernetes client.
+    from seatrial.cluster.connection import ClientTransport  # noqa: PLC0415
+    from seatrial.cluster.port_forward import Forward  # noqa: PLC0415
+
+    transport = site.api.transport
+    if not isinstance(transport, ClientTransport):
+        raise UsageError("ports are forwarded through a connection that connect() has made.")
+    return Forward(transport, site.namespace, pod, port, local, tell)

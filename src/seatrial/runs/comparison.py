@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What applying manifests would change in a cluster, as the API server itself says."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from seatrial.cluster import objects
+from seatrial.cluster.errors import ClusterError
+from seatrial.cluster.kinds import kind_of
+from seatrial.cluster.transport import Json
+from seatrial.findings import Finding
+from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.render import Rendering
+from seatrial.runs.differences import Difference, differences
+from seatrial.runs.site import Site
+
+_SERVERS_OWN = (
+    *("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds"),
+)
+"""Fields of the metadata that the server writes."""
+
+
+class Verdict(StrEnum):
+    """What applying an object would do."""
+
+    NEW = "new"
+    """It is made."""
+    CHANGED = "changed"
+    """Fields of it change."""
+    SAME = "same"
+    """Nothing changes."""
+    REFUSED = "refused"
+    """The API server refuses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What applying one manifest would do."""
+
+    name: str
+    """The object, as `Kind name`."""
+    verdict: Verdict
+    """What would happen."""
+    changes: tuple[Difference, ...] = ()
+    """The fields that would change; all of them of a new object."""
+    finding: Finding | None = None
+    """Why it is refused."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        return {
+            "object": self.name,
+            "verdict": str(self.verdict),
+            "changes": [change.to_dict() for change in self.changes],
+            "finding": self.finding.to_dict() if self.finding else None,
+        }
+
+
+def compare(site: Site, rendering: Rendering) -> list[Comparison]:
+    """Ask the API server what each manifest would do: a server-side apply that is not kept."""
+    return [_compared(site, manifest) for manifest in rendering.manifests]
+
+
+def _compared(site: Site, manifest: Manifest) -> Comparison:
+    kind, head = kind_of(manifest), manifest["metadata"]
+    name = f"{kind.name} {head['name']}"
+    try:
+        there = objects.read(site.api, kind, head.get("namespace", ""), head["name"])
+        would = objects.apply(site.api, manifest, dry_run=True)
+    except ClusterError as error:
+        return Comparison(name, Verdict.REFUSED, finding=error.findings[0])
+    if there is None:
+        return Comparison(name, Verdict.NEW, tuple(differences({}, _own(manifest))))
+    changes = tuple(differences(_own(there), _own(would)))
+    return Comparison(name, Verdict.CHANGED if changes else Verdict.SAME, changes)
+
+
+def _own(item: Json) -> Json:
+    """An object without what the server writes itself."""
+    head = {key: value for key, value in item["metadata"].items() if key not in _SERVERS_OWN}
+    parts = {key: value for key, value in item.items() if key not in ("status", "metadata")}
+    return {**parts, "metadata": head}
