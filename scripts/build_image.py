@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Build a worker image without Docker and without a registry: buildah, on a base of debootstrap.
+
+    python -m scripts.build_image cpu       the Megatron worker on processors
+    python -m scripts.build_image data      data preparation
+
+Writes an archive that `ctr images import` takes, and prints its path last. It lies outside the
+checkout under a key of all that goes in; what is there is not built again. Runs as root, and
+installs debootstrap and buildah from Debian's packages where they are missing.
+
+SEATRIAL_CACHE    where images are kept, if not under XDG_CACHE_HOME or ~/.cache
+PIP_CERT, PIP_INDEX_URL    as pip itself reads them; they do not enter the image
+"""
+
+import argparse
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from scripts.build_image_base import MIRROR, SUITE, base_image
+from scripts.build_image_store import Store, programs
+from seatrial.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = "docker.io/local"
+"""A registry has to be named, or containerd does not find the image by its name."""
+
+
+class Variant(StrEnum):
+    """An image that can be built without a GPU vendor's base."""
+
+    CPU = "cpu"
+    """The Megatron worker on processors."""
+    DATA = "data"
+    """Data preparation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An image in an archive."""
+
+    reference: str
+    """The name by which pods ask for it."""
+    archive: Path
+    """The file for `ctr images import`."""
+    seconds: float
+    """How long it took; nothing when it was there."""
+
+
+def build(variant: Variant, cache: Path, suite: str = SUITE, mirror: str = MIRROR) -> Built:
+    """Build an image, unless it is there."""
+    tag = f"{VERSION}-{key(variant, suite)}"
+    reference = f"{REPOSITORY}/seatrial-worker-{variant}:{tag}"
+    archive = cache / f"worker-{variant}-{tag}.tar"
+    began = time.monotonic()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _alone(cache / "lock"):
+        if archive.exists():
+            return Built(reference, archive, 0.0)
+        programs("debootstrap", "buildah")
+        store = Store.at(cache / "store")
+        base = base_image(store, suite, mirror)
+        _build(store, variant, base, reference)
+        # Under another name until it is whole. Only the newest image of a variant is kept.
+        partial = archive.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        store.run("push", "--quiet", reference, f"docker-archive:{partial}:{reference}")
+        for old in cache.glob(f"worker-{variant}-*.tar"):
+            old.unlink()
+        partial.rename(archive)
+        store.forget(f"seatrial-worker-{variant}", reference)
+    return Built(reference, archive, time.monotonic() - began)
+
+
+def _build(store: Store, variant: Variant, base: str, reference: str) -> None:
+    dockerfile = ROOT / "docker" / f"worker-{variant}.Dockerfile"
+    with tempfile.TemporaryDirectory(prefix="seatrial-image-") as work:
+        store.run(
+            *("bud", "--layers", "--isolation=chroot", "--format=docker", "--pull-never"),
+            *(f"--file={dockerfile}", f"--ignorefile={dockerfile}.dockerignore"),
+            *(f"--build-arg=BASE={base}", f"--build-arg=VERSION={VERSION}"),
+            *(f"--build-arg=REVISION={revision()}", f"--tag={reference}"),
+            *secrets(Path(work)),
+            str(ROOT),
+        )
+
+
+def key(variant: Variant, suite: str) -> str:
+    """A digest of all that goes into an image."""
+    digest = hashlib.sha256(f"{variant} {suite}".encode())
+    for path in sorted(_ingredients(variant)):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _ingredients(variant: Variant) -> Iterator[Path]:
+    yield from (ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE"))
+    yield from (ROOT / "requirements").glob("*.txt")
+    yield from (ROOT / "scripts").glob("build_image*.py")
+    yield from (ROOT / "docker").glob(f"worker-{variant}.Dockerfile*")
+    for path in (ROOT / "src").rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path
+
+
+def revision() -> str:
+    """The commit of the checkout; empty outside of one."""
+    words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    found = subprocess.run(words, text=True, capture_output=True, check=False)
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def secrets(work: Path) -> list[str]:
+    """How pip reaches its index from here, as mounts of the build that no layer keeps."""
+    options, lines = [], []
+    if index := os.environ.get("PIP_INDEX_URL"):
+        lines.append(f"index-url = {index}")
+    if certificates := os.environ.get("PIP_CERT"):
+        options.append(f"--secret=id=certificates,src={certificates}")
+        lines.append("cert = /run/secrets/certificates")
+    settings = work / "pip.conf"
+    settings.write_text("\n".join(["[global]", *lines]) + "\n", encoding="utf-8")
+    return [*options, f"--secret=id=pip,src={settings}"]
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait for another build in the same place."""
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def default_cache() -> Path:
+    """Where images are kept, beside the environments."""
+    above = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("SEATRIAL_CACHE") or Path(above, "seatrial")) / "images"
+
+
+def main() -> None:
+    """Build one and say what it is."""
+    parser = argparse.ArgumentParser(description="Build a worker image with buildah.")
+    parser.add_argument("variant", type=Variant, choices=list(Variant))
+    parser.add_argument("--suite", default=SUITE, help="the release of Debian below it")
+    parser.add_argument("--mirror", default=MIRROR, help="where Debian's packages come from")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("build_image: run it as root: debootstrap and buildah's chroot need that.")
+    built = build(options.variant, default_cache(), options.suite, options.mirror)
+    size = built.archive.stat().st_size / 1e6
+    took = f"built in {built.seconds:.0f} s" if built.seconds else "was there"
+    print(f"{built.reference}: {took}, {size:,.0f} MB")
+    print(built.archive)
+
+
+if __name__ == "__main__":
+    main()
