@@ -4,7 +4,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from os import PathLike
@@ -15,7 +15,7 @@ from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.engines.check import option_findings, plan_findings
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
-from seatrial.findings import Finding, Severity, has_errors
+from seatrial.findings import Finding, has_errors
 from seatrial.hashing import digest
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
@@ -57,8 +57,8 @@ class Validation:
 
     spec: RunSpec
     """What the user wants."""
-    plan: Plan | None
-    """What it resolves to; nothing while a field is `auto`."""
+    plan: Plan
+    """What it resolves to; what is `auto` is filled by the planner."""
     findings: tuple[Finding, ...]
     """Warnings and notes; errors are raised instead."""
 
@@ -94,17 +94,24 @@ def load_plan(
         tell: Told why a kept plan was made anew.
     """
     loaded = load_checked(path, overrides)
+    resolved = _resolved(loaded, catalog, Path(path), tell, keep=keep and not overrides)
+    refuse_unsupported(loaded, resolved)
+    return loaded, resolved
+
+
+def _resolved(
+    loaded: LoadedSpec, catalog: Catalog, path: Path, tell: "Tell | None", *, keep: bool
+) -> Plan:
+    """The plan of a spec; the planner fills what is `auto`."""
     try:
-        resolved = resolve(loaded, catalog)
+        return resolve(loaded, catalog)
     except FindingsError as error:
         if not waits_for_planner(error):
             raise
-        # Loaded here because a spec without `auto` needs none of the planner.
-        from seatrial.runs.kept_plan import plan_of  # noqa: PLC0415
+    # Loaded here because a spec without `auto` needs none of the planner.
+    from seatrial.runs.kept_plan import plan_of  # noqa: PLC0415
 
-        resolved = plan_of(loaded, catalog, Path(path), tell, keep=keep and not overrides)
-    refuse_unsupported(loaded, resolved)
-    return loaded, resolved
+    return plan_of(loaded, catalog, path, tell, keep=keep)
 
 
 def load_checked(path: PathOrText, overrides: Overrides = ()) -> LoadedSpec:
@@ -128,19 +135,15 @@ def validate(
 ) -> Validation:
     """Everything that can be said of a spec without a cluster; raises FindingsError on errors.
 
-    A field that is `auto` is no error: it is noted, and there is no plan.
+    Fields that are `auto` are filled by the planner, or from the plan that is kept beside the spec.
     """
     loaded = load(Path(path), _texts(overrides))
     findings = option_findings(loaded)
-    resolved = None
     try:
-        resolved = resolve(loaded, catalog or default_catalog())
-        findings += [*resolved.findings, *plan_findings(loaded, resolved)]
+        resolved = _resolved(loaded, catalog or default_catalog(), Path(path), None, keep=False)
     except FindingsError as error:
-        found = error.findings
-        if waits_for_planner(error):
-            found = tuple(replace(finding, severity=Severity.NOTE) for finding in found)
-        findings += found
+        raise FindingsError([*findings, *error.findings]) from error
+    findings += [*resolved.findings, *plan_findings(loaded, resolved)]
     if has_errors(findings):
         raise FindingsError(findings)
     return Validation(loaded.spec, resolved, tuple(findings))

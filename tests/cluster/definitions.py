@@ -44,8 +44,8 @@ class Release:
 
     def files(self) -> Path:
         """A directory with `definitions/*.yaml` and, where there are some, `webhooks/`."""
-        told = (self.module, self.version, self.checksum, self.definitions, self.webhooks)
-        told += self.kinds
+        source = (self.module, self.version, self.checksum, self.definitions, self.webhooks)
+        told = (*source, *self.kinds)
         name = f"cluster/definitions-{self.name}-{self.version}-{key_of(told)}"
         return made_once(name, self._copy)
 

@@ -22,7 +22,7 @@ from seatrial.cli.parameters import Json, SpecFiles
 from seatrial.client import Validation, validate
 from seatrial.errors import ExitCode, FindingsError, UnreadableError, UsageError
 from seatrial.findings import Finding
-from seatrial.planning.plan import Plan
+from seatrial.planning.plan import Origin, Plan
 from seatrial.spec.parallelism import Sharding
 from seatrial.units import format_count
 
@@ -102,8 +102,10 @@ def _say(outcome: Outcome, *, first: bool) -> None:
         say_findings(outcome.findings, sys.stdout)
         say(f"\n{count_line(outcome.findings)}")
     say_text(f"{outcome.file} is valid: {result.spec.name}", rest="  ")
-    for label, text in summary(result.plan) if result.plan else ():
+    for label, text in summary(result.plan):
         say_text(text, f"  {label:<9} ")
+    if Origin.PLANNER in result.plan.origins.values():
+        say_text(f"filled by the planner; why: seatrial plan {outcome.file}", f"  {'auto':<9} ")
     say_text(NOT_CHECKED, "  not checked  ")
 
 
@@ -115,8 +117,8 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "valid": result is not None,
         "findings": [finding.to_dict() for finding in outcome.findings],
         "spec": result.spec.model_dump(mode="json", by_alias=True) if result else None,
-        "plan": result.plan.to_dict() if result and result.plan else None,
-        "plan_digest": result.plan.digest if result and result.plan else None,
+        "plan": result.plan.to_dict() if result else None,
+        "plan_digest": result.plan.digest if result else None,
     }
 
 

@@ -65,6 +65,7 @@ def test_validate_takes_several_files_and_standard_input(spec_file: Path) -> Non
 
 def test_one_process_is_not_called_processes(tmp_path: Path) -> None:
     seatrial("init", cwd=tmp_path)
+    seatrial("plan", "run.yaml", cwd=tmp_path)
     assert "= 1 process, " in seatrial("validate", "run.yaml", cwd=tmp_path).stdout
 
 
@@ -96,10 +97,13 @@ def test_validate_speaks_json(spec_file: Path) -> None:
     assert 10 in places
 
 
-def test_auto_is_noted_and_valid(spec_file: Path) -> None:
+def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
     done = seatrial("validate", "run.yaml", "parallelism.tp_size=auto", cwd=spec_file.parent)
-    assert "note    ST-PLAN-001" in done.stdout
     assert "run.yaml is valid: slim-7b" in done.stdout
+    assert "layout    tp " in done.stdout
+    assert "filled by the planner; why: seatrial plan run.yaml" in done.stdout
+    without = seatrial("validate", "run.yaml", cwd=spec_file.parent)
+    assert "planner" not in without.stdout
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_what_cannot_be_exits_with_2(
 
 def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Path) -> None:
     done = seatrial("init", "--model", "llama3-8b", "--profile", "eks", cwd=tmp_path)
-    assert done.stdout.endswith("next  seatrial validate run.yaml\n")
+    assert done.stdout.endswith("next  seatrial plan run.yaml\n")
     seatrial("validate", "run.yaml", cwd=tmp_path)
     again = seatrial("init", cwd=tmp_path, code=2)
     assert "run.yaml exists. Choose another name, or replace it by --force." in again.stderr

@@ -35,7 +35,7 @@ def most_kept(workload: Workload, stage: int, chunk_bytes: Sequence[float]) -> f
     passes = 2 * (stages - stage - 1) + 3 * chunks * stages
     batches = min(workload.micro_batches, -(-passes // chunks))
     held = held_chunks(stages, chunks, stage, batches)
-    return max([sum(map(mul, counts, chunk_bytes)) for counts in held])
+    return max(float(sum(map(mul, counts, chunk_bytes))) for counts in held)
 
 
 @cache
