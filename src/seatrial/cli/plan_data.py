@@ -73,10 +73,12 @@ def _limits(limits: Limits) -> dict[str, Any]:
     largest = limits.largest_model
     return {
         "fewest_nodes": limits.fewest_nodes,
+        "fewest_nodes_sharding": limits.shared_out,
         "largest_model": None
         if largest is None
         else {
             "parameters": largest.parameters,
+            "largest_tried": largest.largest_tried,
             "dimensions": largest.architecture.model_dump(mode="json"),
         },
     }

@@ -31,6 +31,7 @@ from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.timing.constants import Constants
 from seatrial.planning.timing.parts import TimePart
+from seatrial.spec.parallelism import Sharding
 from seatrial.units import format_count
 
 LABEL = 10
@@ -300,12 +301,15 @@ def limit_words(page: Page) -> str:
     nodes = "no number of nodes fits"
     if limits.fewest_nodes is not None:
         nodes = f"fits {limits.fewest_nodes:,} × {machines.node_type} and more"
+        if limits.shared_out is Sharding.FSDP:
+            nodes += " (the fewest with fsdp only)"
     largest = limits.largest_model
     if largest is None:
         return nodes
     shape = f"{largest.architecture.layers} layers × {largest.architecture.hidden_size:,}"
+    up_to = "at least" if largest.largest_tried else "up to"
     return (
-        f"{nodes}; on these {machines.nodes:,}, a model of this shape fits up to "
+        f"{nodes}; on these {machines.nodes:,}, a model of this shape fits {up_to} "
         f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike)"
     )
 

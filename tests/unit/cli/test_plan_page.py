@@ -22,6 +22,7 @@ from seatrial.planning.search.budget import Duration, budget_of
 from seatrial.planning.search.inverse import LargestModel, Limits
 from seatrial.planning.search.planner import plan_run
 from seatrial.spec.cluster import Operator
+from seatrial.spec.parallelism import Sharding
 from tests.unit.cli.made_up_plan import made_up_page
 from tests.unit.planning.search.asked import opened
 
@@ -71,6 +72,10 @@ def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture
         "fits 1 × p4d.24xlarge and more; on these 2, a model of this shape fits up to 25.7 B"
         in text
     )
+    more = replace(largest, largest_tried=True)
+    text = printed(replace(page, limits=Limits(3, more, Sharding.FSDP)), capsys)
+    assert "fits 3 × p4d.24xlarge and more (the fewest with fsdp only)" in text
+    assert "fits at least 25.7 B" in text
     assert "no number of nodes fits" in printed(replace(page, limits=Limits(None, None)), capsys)
 
 

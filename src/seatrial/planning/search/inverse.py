@@ -15,6 +15,7 @@ from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.workload import Hardware
 from seatrial.spec.architecture import Architecture
+from seatrial.spec.parallelism import Sharding
 from seatrial.spec.scalars import AUTO
 
 MOST_NODES = 1 << 14
@@ -29,8 +30,11 @@ LAYER_MULTIPLE = 4
 """Layers of a scaled model are a multiple of this, so that pipeline stages divide them."""
 
 
-def fits(problem: Problem, hardware: Hardware) -> bool:
-    """Whether any legal layout fits for certain, in the form that needs least memory."""
+def fits(problem: Problem, hardware: Hardware) -> Sharding | None:
+    """What has to be shared out so that a legal layout fits for certain; nothing when none does.
+
+    Layouts are tried in the form that needs least memory.
+    """
     recompute = recomputes(problem)[-1]
     for options in shardings(problem):
         for sharding in options:
@@ -42,8 +46,8 @@ def fits(problem: Problem, hardware: Hardware) -> bool:
                     continue
                 candidate = Candidate(shape, *smallest, recompute)
                 if memory(problem.workload(candidate, hardware)).verdict is Fit.FITS:
-                    return True
-    return False
+                    return sharding
+    return None
 
 
 def fewest_nodes(problem: Problem, hardware: Hardware, above: int = 0) -> int | None:
@@ -61,8 +65,8 @@ def fewest_nodes(problem: Problem, hardware: Hardware, above: int = 0) -> int | 
     return None
 
 
-def _fits_on(problem: Problem, hardware: Hardware, nodes: int) -> bool:
-    """Whether the model fits that many nodes."""
+def _fits_on(problem: Problem, hardware: Hardware, nodes: int) -> Sharding | None:
+    """What has to be shared out so that the model fits that many nodes."""
     return fits(replace(problem, world_size=nodes * problem.per_node), hardware)
 
 
@@ -74,6 +78,8 @@ class LargestModel:
     """Its dimensions."""
     parameters: int
     """Its parameters."""
+    largest_tried: bool = False
+    """Whether nothing larger was tried."""
 
 
 def largest_model(problem: Problem, hardware: Hardware) -> LargestModel | None:
@@ -93,7 +99,8 @@ def largest_model(problem: Problem, hardware: Hardware) -> LargestModel | None:
             upper = middle - 1
     if largest is None:
         return None
-    return LargestModel(largest, total_parameters(largest, largest.vocab_size))
+    parameters = total_parameters(largest, largest.vocab_size)
+    return LargestModel(largest, parameters, lower == LARGEST * FINEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +111,15 @@ class Limits:
     """The fewest nodes on which the model fits."""
     largest_model: LargestModel | None
     """The largest model of the same shape that fits the nodes."""
+    shared_out: Sharding | None = None
+    """What has to be shared out on the fewest nodes."""
 
 
 def limits_of(problem: Problem, hardware: Hardware) -> Limits:
     """The fewest nodes and the largest model, with the fields that are given kept."""
-    return Limits(fewest_nodes(problem, hardware), largest_model(problem, hardware))
+    nodes = fewest_nodes(problem, hardware)
+    shared = _fits_on(problem, hardware, nodes) if nodes else None
+    return Limits(nodes, largest_model(problem, hardware), shared)
 
 
 def scaled(model: Architecture, factor: float) -> Architecture:

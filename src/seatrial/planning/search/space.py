@@ -39,6 +39,8 @@ def _chosen(given: int | str, possible: list[int]) -> list[int]:
 
 def shapes(problem: Problem, sharding: Sharding) -> Iterator[Shape]:
     """Every legal shape with that sharding, chunks innermost, from the fewest to the most."""
+    # It goes through all layers of the model, of which a scaled one has thousands.
+    output = problem.output_layers
     for tp in tensor_parallel_sizes(problem):
         for cp in _context_parallel_sizes(problem, tp):
             split = _sequence_parallel(problem, tp, cp)
@@ -47,7 +49,9 @@ def shapes(problem: Problem, sharding: Sharding) -> Iterator[Shape]:
             for pp in _pipeline_sizes(problem, tp, cp, sharding):
                 for ep in _expert_parallel_sizes(problem, tp, cp, pp):
                     layout = _layout(problem, Degrees(tp, pp, cp, ep, 1, problem.given.etp_size))
-                    yield from _staged(problem, layout, split=split, sharding=sharding)
+                    for own, stages in _staged(problem, layout, output):
+                        chunked = replace(layout, vp_size=len(stages[0].chunks))
+                        yield Shape(chunked, stages, *own, split, sharding)
 
 
 def tensor_parallel_sizes(problem: Problem) -> list[int]:
@@ -138,19 +142,18 @@ def _expert_parallel_sizes(problem: Problem, tp: int, cp: int, pp: int) -> list[
 
 
 def _staged(
-    problem: Problem, layout: RankLayout, *, split: bool, sharding: Sharding
-) -> Iterator[Shape]:
-    """A layout with each way to share out its layers."""
+    problem: Problem, layout: RankLayout, output_layers: float
+) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
+    """Each way to share out the layers of a layout, with its first and last stage."""
     given = problem.given
     ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
     counted = given.embedding_as_layer, given.loss_as_layer
     # Ends that nobody asked for are chosen only where the number of stages is.
     if given.pp_size == AUTO and ends == [(None, None)] and not any(counted):
-        ends = stage_ends(problem.model.layers, layout.pp_size, problem.output_layers)
+        ends = stage_ends(problem.model.layers, layout.pp_size, output_layers)
     for own in ends:
         for stages in _stagings(problem.model.layers, layout.pp_size, given.vp_size, own, counted):
-            chunked = replace(layout, vp_size=len(stages[0].chunks))
-            yield Shape(chunked, stages, *own, split, sharding)
+            yield own, stages
 
 
 @cache

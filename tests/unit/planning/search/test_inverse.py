@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.planning.parameters import total_parameters
+from seatrial.planning.parameters import active_parameters, total_parameters
+from seatrial.planning.search import problem as problem_module
 from seatrial.planning.search.inverse import FINEST, fewest_nodes, fits, largest_model, scaled
+from seatrial.planning.search.space import shapes
+from seatrial.spec.parallelism import Sharding
 from tests.unit.planning.search.asked import SMALL_MOE, asked
 
 
@@ -54,3 +57,38 @@ def test_nothing_is_said_of_a_model_that_fits_nowhere(catalog: Catalog) -> None:
     tiny = replace(problem.hardware, memory_bytes=1 << 30)
     assert fewest_nodes(problem, tiny) is None
     assert largest_model(problem, tiny) is None
+
+
+def test_what_has_to_be_shared_out_is_told(catalog: Catalog) -> None:
+    plenty = asked(catalog)
+    assert plenty.hardware is not None
+    assert fits(plenty, plenty.hardware) is Sharding.OPTIMIZER
+    uncut = asked(catalog, "model.preset=llama2-70b", "cluster.nodes=8", "parallelism.pp_size=1")
+    assert fits(uncut, plenty.hardware) is Sharding.FSDP
+
+
+def test_the_largest_that_was_tried_is_said_to_be_that(catalog: Catalog) -> None:
+    problem = asked(catalog)
+    assert problem.hardware is not None
+    roomy = replace(problem.hardware, memory_bytes=1 << 60)
+    largest = largest_model(problem, roomy)
+    assert largest is not None
+    assert largest.largest_tried
+    usual = largest_model(problem, problem.hardware)
+    assert usual is not None
+    assert not usual.largest_tried
+
+
+def test_layers_are_counted_once_however_many_layouts_there_are(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = asked(catalog, "cluster.nodes=64")
+    counted = []
+
+    def counting(*given: object) -> int:
+        counted.append(given)
+        return active_parameters(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(problem_module, "active_parameters", counting)
+    assert len(list(shapes(problem, Sharding.OPTIMIZER))) > 10
+    assert len(counted) == 1
