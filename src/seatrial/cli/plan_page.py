@@ -95,7 +95,7 @@ def _in_pieces(text: str) -> str:
         text = between.join(
             piece.replace(" ", WHOLE) if len(piece) <= LONGEST_PIECE else piece for piece in pieces
         )
-    return text
+    return text.replace(" %", f"{WHOLE}%")
 
 
 def head_words(page: Page, *, name: bool = True) -> str:

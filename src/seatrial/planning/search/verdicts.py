@@ -8,7 +8,7 @@ from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
 from seatrial.planning.memory.parts import Fit, Memory
 from seatrial.planning.saving.budget import RESTART_SECONDS
-from seatrial.planning.search.explain import GIB, named, room, times
+from seatrial.planning.search.explain import GIB, named, percent, room, times
 from seatrial.planning.search.inverse import fewest_nodes, fits
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
@@ -21,6 +21,8 @@ from seatrial.spec.scalars import AUTO
 
 MUCH_LOST = 0.1
 """Share of the time from which on it is said that saves and failures take it."""
+FASTER = 0.8
+"""A storage tier is named as faster where a save takes at most this share of the time."""
 MINUTE = 60.0
 
 
@@ -43,17 +45,31 @@ def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[
         return []
     budget = saves.budget
     rule = (
-        f"saves take {lost.saving:.0%} of the time, failures and restarts {lost.failures:.0%}: "
+        f"saves take {percent(lost.saving)} of the time, failures and restarts "
+        f"{percent(lost.failures)}: "
         f"one failure in {saves.between_failures / MINUTE:,.0f} min is expected, and "
         f"{RESTART_SECONDS / MINUTE:,.0f} min to get going again."
     )
-    fix = "Reckon with it, or shorten restarts and saves: spare nodes, a faster storage tier."
+    fix = f"Reckon with it, or shorten {_shorter(saves)}."
     best, every = budget.best_every_steps, run.plan.save_every_steps
     if best is not None and abs(best - every) > 1:
         fix = f"Leave checkpoints.every_steps to the planner (auto), or use {best:,}."
-    value = f"{lost.total:.0%}"
+    value = percent(lost.total)
     where = loaded.where("checkpoints.every_steps")
     return [Finding(PlanCode.LOST_TIME, Severity.WARNING, where, rule, value, fix)]
+
+
+def _shorter(saves: Saves) -> str:
+    """What would lose less time: restarts, and saves where the cluster has a faster tier."""
+    known = {tier: seconds for tier, seconds in saves.write_seconds.items() if seconds is not None}
+    tier = min(known, key=lambda name: known[name], default=saves.tier)
+    now = saves.budget.write_seconds
+    if now is None or tier == saves.tier or known[tier] > FASTER * now:
+        return "restarts, by spare nodes for one"
+    return (
+        f"restarts, by spare nodes for one, and saves: {known[tier] / MINUTE:,.1f} instead of "
+        f"{now / MINUTE:,.1f} min with cluster.storage.tier={tier}"
+    )
 
 
 def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
@@ -72,7 +88,7 @@ def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             f"no published run on {hardware.accelerator} was fitted: the time of a step is that of "
             "the nearest GPU, scaled by the data sheets.",
             hardware.accelerator,
-            f"Reckon with {known.nine_of_ten:.0%} and more, or calibrate by steps of your own.",
+            f"Reckon with {percent(known.nine_of_ten)} and more, or calibrate by your own steps.",
         )
     ]
 
@@ -89,7 +105,7 @@ def _beyond(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             loaded.where("cluster.nodes"),
             "the time of a step goes beyond the published runs that were fitted: "
             f"{'; '.join(known.beyond)}.",
-            f"±{known.nine_of_ten:.0%}",
+            f"±{percent(known.nine_of_ten)}",
             "The error is widened for it. Calibrate by a few steps of your own: seatrial calibrate "
             f"{loaded.root.file}.",
         )

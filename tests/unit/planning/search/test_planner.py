@@ -12,9 +12,11 @@ from seatrial.errors import FindingsError
 from seatrial.planning.memory.parts import Fit
 from seatrial.planning.plan import Origin
 from seatrial.planning.resolve import resolve
+from seatrial.planning.saving.interval import Losses
+from seatrial.planning.search.budget import budget_of, duration_of
 from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES
 from seatrial.planning.search.planner import plan_run, plan_with
-from seatrial.planning.search.verdicts import verdicts
+from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.recipes.shipped import recipe, recipe_names
 from seatrial.rehearsal.twin import TwinData, twins
 from seatrial.spec.loader import load
@@ -197,3 +199,38 @@ def test_gradients_are_as_wide_as_the_engine_keeps_them(
     catalog: Catalog, overrides: tuple[str, ...], size: int
 ) -> None:
     assert asked(catalog, *overrides).gradient_bytes == size
+
+
+def test_much_lost_time_is_said_with_what_would_save_it(catalog: Catalog) -> None:
+    large = ("model.preset=llama3-405b", "cluster.node_type=p5.48xlarge", "cluster.nodes=2048")
+    loaded = opened(*large, "checkpoints.every_steps=2", "training.tokens=15T")
+    run = plan_run(loaded, catalog)
+    budget = budget_of(run, catalog)
+    assert budget.duration is not None
+    (finding,) = lost_time(loaded, run, budget.saves)
+    assert finding.code == "ST-TIME-003"
+    assert finding.value == f"{100 * (1 - budget.duration.training / budget.duration.total):.0f} %"
+    assert finding.fix.startswith("Leave checkpoints.every_steps to the planner (auto), or use ")
+    best = opened(*large, "training.tokens=15T")
+    chosen = plan_run(best, catalog)
+    (left,) = lost_time(best, chosen, budget_of(chosen, catalog).saves)
+    assert "with cluster.storage.tier=fsx-lustre-1000" in left.fix
+    small = plan_run(opened(), catalog)
+    assert lost_time(opened(), small, budget_of(small, catalog).saves) == []
+
+
+def test_a_run_that_cannot_get_from_save_to_save_has_no_length() -> None:
+    assert duration_of(100.0, Losses(0.0, 1.0)) is None
+    length = duration_of(100.0, Losses(0.1, 0.1))
+    assert length is not None
+    assert length.total == pytest.approx(125.0)
+    assert (length.saving, length.failures) == pytest.approx((12.5, 12.5))
+
+
+def test_what_goes_beyond_the_fitted_runs_is_noted(catalog: Catalog) -> None:
+    loaded = opened("cluster.nodes=12500", "training.global_batch_size=400000")
+    found = [f for f in verdicts(loaded, plan_run(loaded, catalog)) if f.code == "ST-TIME-001"]
+    assert "100,000 GPUs, fitted up to " in found[0].rule
+    within = opened()
+    codes = [finding.code for finding in verdicts(within, plan_run(within, catalog))]
+    assert "ST-TIME-001" not in codes
