@@ -76,6 +76,22 @@ store-servers: ## Install the servers that stand in for object stores (needs npm
 stores: $(ENV) store-servers ## Run the tests against S3, Azure, Google and Hub stand-ins on loopback
 	$(PYTHON) -m pytest -m stores -n $(WORKERS) $(ARGS) tests/stores
 
+.PHONY: cluster-programs
+cluster-programs: $(ENV) ## Build Kubernetes, the operators and Helm for the tests, unless they are there (needs Go)
+	$(PYTHON) -m tests.cluster.building
+
+.PHONY: cluster-api
+cluster-api: $(ENV) cluster-programs ## Run the tests with a real API server and real operators, without pods
+	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/api
+
+.PHONY: cluster
+cluster: $(ENV) cluster-programs ## Run the tests in a whole cluster of one node (needs root)
+	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/pods
+
+.PHONY: cluster-short
+cluster-short: $(ENV) cluster-programs ## Run the short ones of them
+	$(PYTHON) -m pytest -m 'cluster and not slow' -s $(ARGS) tests/cluster/pods
+
 .PHONY: faults
 faults: $(ENV) ## Kill data preparation 200 times, and feed it 5,000 broken inputs (about 40 minutes)
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults

@@ -170,7 +170,18 @@ class Cluster:
     def _install_definitions(self, releases: ReleaseSet) -> None:
         folders = [("-f", str(release.files() / "definitions")) for release in releases.releases]
         self.kubectl("create", "--validate=ignore", *(word for pair in folders for word in pair))
-        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
+        api = self.api()
+        wait_until(lambda: _all_served(api), "every definition is served")
+
+
+def _all_served(api: Api) -> bool:
+    # kubectl wait fails on a definition that is too new to have conditions.
+    found = api.ask("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").body["items"]
+    conditions = [each.get("status", {}).get("conditions") or [] for each in found]
+    return all(
+        any(one["type"] == "Established" and one["status"] == "True" for one in each)
+        for each in conditions
+    )
 
 
 @contextmanager

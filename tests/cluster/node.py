@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 from seatrial.rendering.manifest import Manifest, manifest
-from tests.cluster import images
+from tests.cluster import cgroups, images
 from tests.cluster.building import program
 from tests.cluster.daemon import Daemon
 from tests.cluster.http_api import Api
@@ -68,6 +68,7 @@ def start(layout: Layout, api: Api) -> None:
     """Start the node and wait until it takes pods."""
     worker = worker_environment()
     _write_settings(layout, worker)
+    cgroups.make(layout.network)
     private = private_mounts(layout)
     private.start()
     private.wait_until(lambda: _covered(private.pid()), "private mounts are made")
@@ -163,8 +164,9 @@ def _ctr_answers(layout: Layout) -> bool:
 
 
 def _ready(api: Api) -> bool:
-    conditions = api.ask("GET", f"/api/v1/nodes/{NODE}").body.get("status", {}).get("conditions")
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions or [])
+    answer = api.ask("GET", f"/api/v1/nodes/{NODE}")
+    found = answer.body["status"].get("conditions", []) if answer.accepted else []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in found)
 
 
 def _write_settings(layout: Layout, worker: Path | None) -> None:
@@ -261,6 +263,7 @@ def _kubelet_settings(layout: Layout) -> Manifest:
         "tlsCertFile": f"{home}/keys/kubelet.crt",
         "tlsPrivateKeyFile": f"{home}/keys/kubelet.key",
         "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{layout.network}",
         "failCgroupV1": False,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],

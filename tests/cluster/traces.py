@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import node
+from tests.cluster import cgroups, node
 from tests.cluster.layout import Layout
 
-CGROUPS = Path("/sys/fs/cgroup")
 _PROGRAMS = (
     *("cluster-dns", "containerd", "etcd", "jobset", "kube", "pause", "trainer"),
     *("training-operator", "unshare"),
@@ -42,7 +41,7 @@ def traces() -> Traces:
     namespaces = [path.name for path in Path("/run/netns").glob("*")]
     return Traces(
         mounts=tuple(sorted(line.split()[1] for line in mounts)),
-        cgroups=tuple(sorted(str(path) for path in _pod_cgroups())),
+        cgroups=tuple(sorted(str(path) for path in cgroups.existing())),
         networks=tuple(sorted([*interfaces, *namespaces])),
         processes=tuple(sorted(run for run in _commands().values() if run.startswith(_PROGRAMS))),
         directories=tuple(place for place in node.MADE if Path(place).exists()),
@@ -63,7 +62,7 @@ def stop(layout: Layout) -> None:
     _end_shims(layout)
     # With its last process the mount namespace goes, and all mounts in it.
     node.private_mounts(layout).stop(grace=0)
-    _remove_cgroups()
+    cgroups.remove(layout.network)
     made = layout.home / "made"
     for place in made.read_text().split() if made.exists() else ():
         with suppress(OSError):
@@ -80,24 +79,6 @@ def _end_shims(layout: Layout) -> None:
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in ours) and time.monotonic() < deadline:
         time.sleep(0.05)
-
-
-def _remove_cgroups() -> None:
-    """Remove the groups of pods; one that still has a process stays, and is noticed."""
-    deadline = time.monotonic() + 10
-    while found := _pod_cgroups():
-        for top in found:
-            for folder, _, _ in os.walk(top, topdown=False):
-                with suppress(OSError):
-                    Path(folder).rmdir()
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.05)
-
-
-def _pod_cgroups() -> list[Path]:
-    """The top group of pods in each hierarchy."""
-    return [*CGROUPS.glob("*/kubepods"), *CGROUPS.glob("kubepods")]
 
 
 def _commands() -> dict[int, str]:
