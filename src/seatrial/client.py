@@ -21,6 +21,7 @@ from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
 from seatrial.rehearsal.worker_process import build_index_cache as build_engine_cache
 from seatrial.rehearsal.worker_process import worker_python
+from seatrial.spec.cluster import Operator
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
@@ -352,6 +353,8 @@ def launch(
 ) -> "Launched":
     """Make sure that a run is on its cluster once, as its spec says; launching twice does nothing.
 
+    With the profile `local` it runs on this host, in the background, without Kubernetes.
+
     Args:
         path: The spec.
         overrides: Fields to set differently.
@@ -367,10 +370,17 @@ def launch(
 
     catalog = default_catalog()
     loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
+    agree = confirm or (lambda _: False)
+    if resolved.machines.operator is Operator.TORCHRUN:
+        from seatrial.runs.local_launch import launch_here  # noqa: PLC0415
+        from seatrial.runs.local_ledger import local_run  # noqa: PLC0415
+
+        run = local_run(Path(path).parent, resolved.spec.name)
+        return launch_here(run, Wanted(resolved, catalog, loaded.where), agree)
     namespace = resolved.spec.cluster.namespace
     site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
     fit = fitting(site, resolved, catalog, loaded.where)
-    return submit(site, Wanted(fit, catalog, loaded.where), confirm or (lambda _: False))
+    return submit(site, Wanted(fit, catalog, loaded.where), agree)
 
 
 def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> "Status":

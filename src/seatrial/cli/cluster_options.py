@@ -12,6 +12,7 @@ from seatrial.cli.output import say_error
 from seatrial.client import connect, load_spec
 from seatrial.errors import UsageError
 from seatrial.naming import is_dns_label
+from seatrial.runs.local_ledger import LocalRun, local_runs
 from seatrial.runs.site import Site
 
 Kubeconfig = Annotated[
@@ -41,20 +42,43 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """The run that a command is about."""
+    """The run that a command is about: on a cluster, or on this host."""
 
     name: str
     """Its name."""
-    site: Site
-    """Where it is."""
+    here: LocalRun | None
+    """The run, when it is on this host."""
+    namespace: str
+    """Its namespace, as far as it is given."""
+    kubeconfig: str
+    """The kubeconfig, as far as it is given."""
+    context: str
+    """The context, as far as it is given."""
+
+    @property
+    def site(self) -> Site:
+        """The namespace of the cluster where it is; refuses a run on this host."""
+        if self.here is not None:
+            raise UsageError(f"{self.name} runs on this host, and not on a cluster.")
+        return connect(
+            self.namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error
+        )
 
 
 def meant(run: str, namespace: str, kubeconfig: str, context: str) -> Meant:
-    """The run of that name, or of that spec, and where it is."""
-    name = run
+    """The run of that name, or of that spec, and where it is.
+
+    A name without any word of a cluster is looked for on this host first.
+    """
     if run.endswith((".yaml", ".yml")) or Path(run).is_file():
-        spec = load_spec(run)
-        name, namespace = spec.name, namespace or spec.cluster.namespace
-    elif not is_dns_label(run):
+        spec, directory = load_spec(run), Path(run).parent
+        here = local_runs(directory).get(spec.name)
+        namespace = namespace or spec.cluster.namespace
+        # The profile of a user's own catalog may be local too, so that what is there decides.
+        is_local = here is not None and not (kubeconfig or context)
+        return Meant(spec.name, here if is_local else None, namespace, kubeconfig, context)
+    if not is_dns_label(run):
         raise UsageError(f"{run!r} is neither a run's name nor a spec. All runs: seatrial list.")
-    return Meant(name, connect(namespace, kubeconfig=kubeconfig, context=context, tell=say_error))
+    on_cluster = namespace or kubeconfig or context
+    here = None if on_cluster else local_runs(Path()).get(run)
+    return Meant(run, here, namespace, kubeconfig, context)

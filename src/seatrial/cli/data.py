@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.data_estimate import say_estimate
+from seatrial.cli.data_in_pods import prepare_in_pods
 from seatrial.cli.data_progress import shown_progress
 from seatrial.cli.data_summary import record_as_json, say_frozen, say_outcome, say_record
 from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
@@ -34,6 +36,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+
+class Place(StrEnum):
+    """Which machines prepare."""
+
+    HERE = "here"
+    KUBERNETES = "kubernetes"
 
 
 class DriverChoice(StrEnum):
@@ -63,6 +72,11 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes at a time; one for each core when absent.")
     ] = None,
+    on: Annotated[
+        Place, typer.Option(help="Here, or in pods of the run's cluster, one for each task.")
+    ] = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     list_only: Annotated[
         bool,
         typer.Option(
@@ -76,6 +90,14 @@ def prepare(
     Start it again after any end, and it goes on where it was. Needs the data extra.
     """
     refuse_secret(to)
+    if on is Place.KUBERNETES:
+        if to or list_only or driver is not DriverChoice.LOCAL or workers:
+            raise UsageError(
+                "--on kubernetes goes by the spec: data.location and cluster.preparation. "
+                "Leave out --to, --driver, --workers and --list-only."
+            )
+        prepare_in_pods(file, overrides or (), kubeconfig, context, as_json=as_json)
+        return
     if list_only:
         frozen = freeze_data(file, overrides or (), to=to)
         if as_json:

@@ -12,6 +12,7 @@ from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, Ye
 from seatrial.cli.output import counted, say, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.errors import UsageError
+from seatrial.runs.local_launch import forget_here
 from seatrial.runs.stop import Removal, delete, removal
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -35,10 +36,17 @@ def command(
     Asks first. A volume whose class says Retain outlives even --volumes.
     """
     chosen = meant(run, namespace, kubeconfig, context)
-    planned = removal(chosen.site, chosen.name, volumes=volumes)
-    if not yes:
-        _ask(chosen.name, planned, as_json=as_json)
-    done = delete(chosen.site, chosen.name, volumes=volumes)
+    if chosen.here is not None:
+        done = Removal((f"directory {chosen.here.directory}",), ("the run's own files",))
+        if not yes:
+            _ask(chosen.name, done, as_json=as_json)
+        forget_here(chosen.here)
+    else:
+        site = chosen.site
+        planned = removal(site, chosen.name, volumes=volumes)
+        if not yes:
+            _ask(chosen.name, planned, as_json=as_json)
+        done = delete(site, chosen.name, volumes=volumes)
     if as_json:
         say_json(asdict(done) | {"run": chosen.name})
         return

@@ -68,6 +68,8 @@ def _conclude(done: Launched) -> None:
         text = (
             f"Launched {done.run}, attempt {done.attempt}: {counted(done.objects, 'object')}, the "
             f"last a {done.kind}."
+            if done.kind != "torchrun"
+            else f"Launched {done.run}, attempt {done.attempt}: torchrun on this host."
         )
         if done.attempt > 1:
             text += f" Before it, {done.why}."

@@ -12,6 +12,7 @@ import typer
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
 from seatrial.cli.output import say
 from seatrial.cli.parameters import Json
+from seatrial.runs.local_launch import lines_here
 from seatrial.runs.logs import Asked, RankLine, read_logs
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -45,7 +46,12 @@ def command(
     that breaks off is taken up where it was. With --json, one object a line.
     """
     chosen = meant(run, namespace, kubeconfig, context)
-    for line in read_logs(chosen.site, chosen.name, Asked(rank, follow, tail, container)):
+    asked = Asked(rank, follow, tail, container)
+    if chosen.here is not None:
+        lines = lines_here(chosen.here, asked)
+    else:
+        lines = read_logs(chosen.site, chosen.name, asked)
+    for line in lines:
         if as_json:
             say(json.dumps(asdict(line), ensure_ascii=False))
         else:
@@ -57,4 +63,4 @@ def command(
 def _shown(line: RankLine) -> str:
     """A line with its time and whose it is."""
     owner = f"rank {line.rank}" if line.rank is not None else f"node {line.node}"
-    return f"{line.time[11:19]} {owner:<8} {line.text}"
+    return f"{line.time[11:19]} {owner:<8} {line.text}".lstrip()

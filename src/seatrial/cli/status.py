@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
+from seatrial.cli.cluster_options import Context, Kubeconfig, Meant, Namespace, Run, meant
 from seatrial.cli.output import say, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.runs.ledger import AttemptRecord
+from seatrial.runs.local_launch import status_here
 from seatrial.runs.status import Status, age, status
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -31,11 +32,18 @@ def command(
     Needs the cluster extra for a run on a cluster.
     """
     chosen = meant(run, namespace, kubeconfig, context)
-    found = status(chosen.site, chosen.name)
+    found = look_at(chosen)
     if as_json:
         say_json(found.to_dict())
         return
     say_status(found, datetime.now(UTC))
+
+
+def look_at(chosen: Meant) -> Status:
+    """The status of a run, wherever it is."""
+    if chosen.here is not None:
+        return status_here(chosen.here)
+    return status(chosen.site, chosen.name)
 
 
 def say_status(found: Status, now: datetime) -> None:
@@ -46,7 +54,9 @@ def say_status(found: Status, now: datetime) -> None:
     say_text(f"{head}   {submitted}{found.place}", rest="  ")
     if found.wanted and not found.is_over:
         again = f", {found.restarts} restarts of containers" if found.restarts else ""
-        say(f"  {found.running} of {found.wanted} pods run{again}")
+        what = "pods" if found.wanted > 1 else "pod"
+        if "this host" not in found.place:
+            say(f"  {found.running} of {found.wanted} {what} run{again}")
     for reason in found.reasons:
         say_text(f"{reason.where}: {reason.rule} ({reason.code})", "  ", "    ")
         if reason.fix and reason.fix != "Wait.":

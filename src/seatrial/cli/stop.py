@@ -9,7 +9,8 @@ import typer
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
 from seatrial.cli.output import say, say_json, say_text
 from seatrial.cli.parameters import Json
-from seatrial.runs.stop import stop
+from seatrial.runs.local_launch import stop_here
+from seatrial.runs.stop import Stopped, stop
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -27,7 +28,12 @@ def command(
     Launching it again goes on from the last checkpoint.
     """
     chosen = meant(run, namespace, kubeconfig, context)
-    done = stop(chosen.site, chosen.name)
+    if chosen.here is not None:
+        was_running, newest = stop_here(chosen.here), chosen.here.read().newest
+        outcome = newest.outcome if newest and not was_running else None
+        done = Stopped(newest.number if newest else 0, was_running, outcome)
+    else:
+        done = stop(chosen.site, chosen.name)
     if as_json:
         say_json(asdict(done) | {"run": chosen.name})
         return

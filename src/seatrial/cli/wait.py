@@ -13,7 +13,8 @@ from seatrial.cli.parameters import Json
 from seatrial.cli.status import say_status
 from seatrial.errors import ExitCode
 from seatrial.runs.following import wait
-from seatrial.runs.status import Status
+from seatrial.runs.local_launch import status_here
+from seatrial.runs.status import Status, status
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -39,12 +40,17 @@ def command(
 
     def saw(found: Status) -> None:
         nonlocal last
-        text = f"{found.state}, {found.running} of {found.wanted} pods run"
+        text = f"{found.state}, {found.running} of {found.wanted} run"
         if text != last and not found.is_over and not as_json:
             say_error(f"{datetime.now(UTC):%H:%M:%S}  {found.run}: {text}")
         last = text
 
-    found = wait(chosen.site, chosen.name, timeout, saw)
+    if chosen.here is not None:
+        here = chosen.here
+        found = wait(lambda: status_here(here), timeout, saw)
+    else:
+        site = chosen.site
+        found = wait(lambda: status(site, chosen.name), timeout, saw)
     if as_json:
         say_json(found.to_dict())
     else:

@@ -5,12 +5,14 @@
 from collections.abc import Iterator
 
 from seatrial.cluster.api import Api
-from seatrial.cluster.errors import error_of, is_unserved
+from seatrial.cluster.errors import ConflictError, error_of, is_unserved
 from seatrial.cluster.kinds import ACCESS_REVIEW, Kind, kind_of
 from seatrial.cluster.transport import APPLY, MERGE, Answer, Call, Json
 
 MANAGER = "seatrial"
 """The name under which fields are ours."""
+CONFLICTS = 5
+"""How often an apply may meet somebody who writes to the same object."""
 PAGE = 500
 """Objects of a list that are asked for at a time."""
 STRICT = ("fieldValidation", "Strict")
@@ -73,7 +75,16 @@ def apply(api: Api, manifest: Json, *, dry_run: bool = False) -> Json:
         *((DRY_RUN,) if dry_run else ()),
     )
     path, about = kind.path(namespace, name), kind.about(namespace, name)
-    return api.call(Call("PATCH", path, query, manifest, APPLY, about)).body
+    call = Call("PATCH", path, query, manifest, APPLY, about)
+    for tried in range(CONFLICTS):
+        try:
+            return api.call(call).body
+        except ConflictError:
+            # By force there is no conflict over fields: somebody wrote in the same moment.
+            if tried == CONFLICTS - 1:
+                raise
+            api.sleep(0.2 * (tried + 1))
+    raise AssertionError("the loop ends by itself")
 
 
 def patch(api: Api, kind: Kind, namespace: str, name: str, change: Json) -> Json:

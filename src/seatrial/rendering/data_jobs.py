@@ -21,10 +21,16 @@ from seatrial.rendering.spec_config import DIRECTORY, FILE, spec_mount
 from seatrial.rendering.volumes import Mount, scratch_mount, secret_mounts, storage_mount
 
 SUFFIX = "data"
+LISTING = "data-list"
+"""What the name of the job ends in that freezes the list of tasks."""
+ASSEMBLY = "data-end"
+"""What the name of the job ends in that puts the parts together."""
 TRIES = 5
 """How often a task may fail by what another try can mend."""
 BAD_INPUT = 1
 """The exit code of a task whose input is bad, so that another try is in vain."""
+BAD_USAGE = 2
+"""The exit code of a command that was called wrongly."""
 KEEP_SECONDS = 7 * 86_400
 """How long a finished job and its pods stay to be looked at."""
 RAY_VERSION = "2.60.0"
@@ -76,6 +82,47 @@ def indexed_job(scene: Scene, work: TaskList) -> Manifest:
                             "values": [BAD_INPUT],
                         },
                     },
+                ]
+            },
+            "ttlSecondsAfterFinished": KEEP_SECONDS,
+            "template": template,
+        },
+    )
+
+
+def listing_job(scene: Scene) -> Manifest:
+    """The first step of a preparation: freeze the list; its log ends with the list as JSON."""
+    return _step(scene, LISTING, ["--list-only", "--json"])
+
+
+def assembly_job(scene: Scene) -> Manifest:
+    """The last step: put together and verify what the tasks have made."""
+    return _step(scene, ASSEMBLY, ["--json"])
+
+
+def _step(scene: Scene, suffix: str, words: list[str]) -> Manifest:
+    """One pod that runs the command for all of the data, with the tasks left out or done."""
+    pods = scene.plan.spec.cluster.preparation
+    prepare = [*(PYTHON, "-m", "seatrial", "data", "prepare", f"{DIRECTORY}/{FILE}"), *words]
+    resources = small_resources(str(pods.cpus), quantity(pods.memory))
+    template = _pod(scene, prepare, resources)
+    template["spec"]["restartPolicy"] = "Never"
+    return manifest(
+        "batch/v1",
+        "Job",
+        metadata(scene.plan, Component.DATA, suffix),
+        spec={
+            "backoffLimit": TRIES,
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {
+                            "containerName": "prepare",
+                            "operator": "In",
+                            "values": [BAD_INPUT, BAD_USAGE],
+                        },
+                    }
                 ]
             },
             "ttlSecondsAfterFinished": KEEP_SECONDS,

@@ -46,3 +46,5 @@ class RunCode(StrEnum):
     """Something that would explain more may not be looked at by this account."""
     LOCAL = "ST-RUN-023"
     """The processes on this host ended with an error."""
+    DATA = "ST-RUN-024"
+    """A job of data preparation failed."""

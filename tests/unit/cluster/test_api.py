@@ -166,3 +166,14 @@ def test_a_list_is_read_page_by_page_and_begun_again_when_it_is_too_old() -> Non
     found, version = objects.list_all(fake_api(server), CONFIG_MAP, "lab")
     assert len(found) == 2
     assert version == "2"
+
+
+def test_an_apply_that_meets_another_writer_is_made_again() -> None:
+    server = FakeTransport()
+    busy = Answer(409, {"message": "the object has been modified", "reason": "Conflict"})
+    server.faults += [once(busy, "PATCH"), once(busy, "PATCH")]
+    objects.apply(fake_api(server), dict(MAP))
+    assert ("configmaps", "lab", "one") in server.objects
+    server.instead = lambda _: busy
+    with pytest.raises(ConflictError):
+        objects.apply(fake_api(server), dict(MAP))

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m seatrial.runs.local_supervisor FILE`: one attempt on this host, to its end.
+
+Starts torchrun, starts it again when it fails as an operator would, passes on the wish to end, and
+writes down how the attempt ended. It outlives the command that launched it.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from seatrial.rehearsal.leftovers import MARK, end_marked, new_mark
+from seatrial.rehearsal.worker_process import python_path
+from seatrial.runs.ledger import End, Outcome
+from seatrial.runs.local_ledger import LocalRun
+
+PAUSE_SECONDS = 1.0
+"""Between the end of processes and their next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be run."""
+
+    number: int
+    """The attempt."""
+    words: tuple[str, ...]
+    """The command."""
+    environment: dict[str, str]
+    """Variables that it needs besides those of the one who launched it."""
+    restarts: int
+    """How often it may be started again."""
+    grace_seconds: float
+    """How long it may take to save when it is asked to end."""
+
+    def to_text(self) -> str:
+        """The task as JSON."""
+        return json.dumps(asdict(self))
+
+
+class Supervisor:
+    """Runs a task to its end."""
+
+    def __init__(self, run: LocalRun, task: Task) -> None:
+        """Keep what is to be run."""
+        self._run = run
+        self._task = task
+        self._stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def stop(self, _: int = 0, __: FrameType | None = None) -> None:
+        """Ask the processes to save and end."""
+        self._stopping = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def work(self) -> Outcome:
+        """Run it, and write down how it ended."""
+        code, outcome = 0, Outcome.FAILED
+        for left in range(self._task.restarts, -1, -1):
+            code = self._once()
+            if code == 0 or self._stopping or not left:
+                break
+            time.sleep(PAUSE_SECONDS)
+        if self._stopping and code != 0:
+            outcome = Outcome.STOPPED
+        elif code == 0:
+            outcome = Outcome.SUCCEEDED
+        reason = f"torchrun ended with {code}" if outcome is Outcome.FAILED else ""
+        when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._run.end(self._task.number, End(when, outcome, reason))
+        return outcome
+
+    def _once(self) -> int:
+        """One start of the processes; their exit code."""
+        mark = new_mark()
+        environment = os.environ | {"PYTHONPATH": python_path()} | self._task.environment
+        with self._run.file(self._task.number, "log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
+                self._task.words,
+                env=environment | {MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            if self._stopping:
+                self._process.terminate()
+            code = self._wait()
+        end_marked(mark)
+        return code
+
+    def _wait(self) -> int:
+        """Wait for the processes; those that do not end in their grace are killed."""
+        process, asked = self._process, 0.0
+        if process is None:
+            raise RuntimeError("nothing was started")
+        while True:
+            try:
+                return process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                if self._stopping:
+                    asked = asked or time.monotonic()
+                if asked and time.monotonic() - asked > self._task.grace_seconds:
+                    process.kill()
+
+
+def main(file: str) -> int:
+    """Run the task in a file."""
+    path = Path(file)
+    given = json.loads(path.read_text(encoding="utf-8"))
+    task = Task(**given | {"words": tuple(given["words"])})
+    run = LocalRun(path.parent)
+    if os.fork():
+        return 0
+    # No terminal, and no child of whoever launched: it lives on without them.
+    os.setsid()
+    with run.file(task.number, "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        supervisor = Supervisor(run, task)
+        signal.signal(signal.SIGTERM, supervisor.stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        return 0 if supervisor.work() is Outcome.SUCCEEDED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

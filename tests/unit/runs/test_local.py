@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on this host: real processes in the background, with a stand-in for torchrun."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.errors import FindingsError, UsageError
+from seatrial.rehearsal.worker_process import WORKER_PYTHON
+from seatrial.runs.following import wait
+from seatrial.runs.launch import Launched, Wanted
+from seatrial.runs.ledger import AttemptRecord, AttemptTakenError, End, Outcome
+from seatrial.runs.local_launch import (
+    forget_here,
+    launch_here,
+    lines_here,
+    status_here,
+    stop_here,
+)
+from seatrial.runs.local_ledger import LocalRun, local_run, local_runs
+from seatrial.runs.logs import Asked
+from tests.conftest import resolved
+
+TORCHRUN = """\
+#!/bin/sh
+# Stands in for the worker's Python: prints, waits for a word, and ends as it is told.
+trap 'echo "[default0]:saved"; exit 75' TERM
+echo "$@" > "$HOME_OF_TEST/words"
+echo "[default1]:step 1"
+while [ ! -e "$HOME_OF_TEST/go" ]; do sleep 0.05; done
+code=$(cat "$HOME_OF_TEST/go")
+echo "[default0]:ends with $code"
+exit "$code"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "python"
+    program.write_text(TORCHRUN)
+    program.chmod(0o755)
+    monkeypatch.setenv(WORKER_PYTHON, str(program))
+    monkeypatch.setenv("HOME_OF_TEST", str(tmp_path))
+    return tmp_path
+
+
+def launched(home: Path, *overrides: str, agree: bool = False) -> Launched:
+    words = (
+        f"cluster={{profile: local, processes_per_node: 4, restarts: 1, "
+        f"storage: {{mount: {home}/data}}}}",
+        *overrides,
+    )
+    wanted = Wanted(resolved(*words), Catalog())
+    return launch_here(local_run(home, "slim-7b"), wanted, lambda _: agree)
+
+
+def ends(home: Path, code: int) -> None:
+    (home / "go").write_text(str(code))
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert happened()
+
+
+def run_in(home: Path) -> LocalRun:
+    return local_runs(home)["slim-7b"]
+
+
+def test_a_run_is_launched_once_and_succeeds(home: Path) -> None:
+    assert launched(home).is_new
+    run = run_in(home)
+    assert status_here(run).state == "running"
+    assert not launched(home).is_new
+    until(lambda: (home / "words").exists())
+    words = (home / "words").read_text()
+    assert "--nnodes=1 --nproc-per-node=4 --node-rank=0 --master-addr=127.0.0.1" in words
+    assert "--module seatrial.worker.pod" in words
+    ends(home, 0)
+    assert wait(lambda: status_here(run), 60, sleep=lambda _: time.sleep(0.05)).succeeded
+    assert not launched(home).is_new
+    assert [line.rank for line in lines_here(run, Asked())] == [1, 0]
+    assert [line.text for line in lines_here(run, Asked(rank=0))] == ["ends with 0"]
+
+
+def test_a_run_that_keeps_failing_has_failed_after_its_restarts(home: Path) -> None:
+    ends(home, 3)
+    launched(home)
+    run = run_in(home)
+    until(lambda: status_here(run).is_over)
+    (record,) = run.read().attempts
+    assert record.outcome is Outcome.FAILED
+    assert record.reason == "torchrun ended with 3"
+    texts = [line.text for line in lines_here(run, Asked())]
+    assert texts.count("ends with 3") == 2
+    assert launched(home).attempt == 2
+    until(lambda: status_here(run).is_over)
+
+
+def test_stopping_lets_it_save_and_launching_goes_on(home: Path) -> None:
+    launched(home)
+    run = run_in(home)
+    until(lambda: "step 1" in run.file(1, "log").read_text())
+    assert stop_here(run)
+    assert "saved" in run.file(1, "log").read_text()
+    assert run.read().attempts[0].outcome is Outcome.STOPPED
+    assert status_here(run).state == "stopped"
+    assert not stop_here(run)
+    assert launched(home).attempt == 2
+    forget_here(run)
+    assert not local_runs(home)
+
+
+def test_a_changed_spec_is_refused_without_a_yes_and_replaces_with_one(home: Path) -> None:
+    launched(home)
+    run = run_in(home)
+    with pytest.raises(FindingsError, match=r"training\.seed"):
+        launched(home, "training.seed=7")
+    assert status_here(run).state == "running"
+    done = launched(home, "training.seed=7", agree=True)
+    assert (done.is_new, done.attempt) == (True, 2)
+    outcomes = [attempt.outcome for attempt in run.read().attempts]
+    assert outcomes == [Outcome.STOPPED, None]
+    forget_here(run)
+
+
+def test_a_supervisor_that_was_killed_leaves_an_attempt_that_is_gone(home: Path) -> None:
+    run = local_run(home, "slim-7b")
+    run.add(AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    assert status_here(run).state == "gone"
+
+
+def test_an_attempt_and_its_end_are_written_once(tmp_path: Path) -> None:
+    run = local_run(tmp_path, "slim-7b")
+    record = AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1")
+    run.add(record)
+    with pytest.raises(AttemptTakenError):
+        run.add(AttemptRecord(1, "b", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    run.end(1, End("2026-11-15T04:00:00Z", Outcome.FAILED, "first"))
+    run.end(1, End("2026-11-15T05:00:00Z", Outcome.STOPPED, "second"))
+    (found,) = run.read().attempts
+    assert (found.submission, found.outcome, found.reason) == ("a", Outcome.FAILED, "first")
+    assert not list(run.directory.glob(".*"))
+
+
+def test_a_place_that_cannot_be_written_is_named(home: Path) -> None:
+    (home / "data").write_text("a file")
+    with pytest.raises(UsageError, match=r"cluster\.storage\.mount"):
+        launched(home)
+    assert not (home / ".seatrial").exists()
+
+
+def test_a_record_of_a_newer_seatrial_can_be_read(tmp_path: Path) -> None:
+    run = local_run(tmp_path, "slim-7b")
+    record = AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1")
+    run.add(record)
+    text = json.loads(run.file(1, "record").read_text())
+    run.file(1, "record").write_text(json.dumps(text | {"added_later": 1}))
+    assert run.read().attempts == (record,)
