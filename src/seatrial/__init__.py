@@ -10,6 +10,9 @@
     prepare_data(path, ...)      raw text to verified Megatron data, resumable
     estimate_data(path, ...)     what that would take, from a sample
     verify_data(where)           what is wrong with prepared data
+    render(path, overrides)      the Kubernetes manifests of a run
+    launch(path, overrides)      make sure that a run is on its cluster, once
+    status(run, namespace)       how a run is, and why
     starter(wishes, catalog)     a new spec as text, from Wishes
     recipe(name), recipe_names() the specs that come with Seatrial
     json_schema()                the JSON Schema of a spec
@@ -30,9 +33,12 @@ if TYPE_CHECKING:
     from seatrial.client import (
         Validation,
         estimate_data,
+        launch,
         load_spec,
         plan,
         prepare_data,
+        render,
+        status,
         validate,
         verify_data,
     )
@@ -47,6 +53,9 @@ if TYPE_CHECKING:
     from seatrial.planning.plan import Plan
     from seatrial.recipes.shipped import Recipe, recipe, recipe_names
     from seatrial.recipes.starter import Starter, Wishes, starter
+    from seatrial.rendering.render import Rendering
+    from seatrial.runs.launch import Launched
+    from seatrial.runs.status import Status
     from seatrial.spec.run import RunSpec
     from seatrial.spec.schema import json_schema
 
@@ -57,12 +66,15 @@ _HOMES = {
     "Finding": "seatrial.findings",
     "FindingsError": "seatrial.errors",
     "Kind": "seatrial.catalog.catalog",
+    "Launched": "seatrial.runs.launch",
     "NotInCatalogError": "seatrial.errors",
     "Plan": "seatrial.planning.plan",
     "Recipe": "seatrial.recipes.shipped",
+    "Rendering": "seatrial.rendering.render",
     "RunSpec": "seatrial.spec.run",
     "SeatrialError": "seatrial.errors",
     "Severity": "seatrial.findings",
+    "Status": "seatrial.runs.status",
     "UnreadableError": "seatrial.errors",
     "UsageError": "seatrial.errors",
     "Validation": "seatrial.client",
@@ -71,12 +83,15 @@ _HOMES = {
     "Wishes": "seatrial.recipes.starter",
     "estimate_data": "seatrial.client",
     "json_schema": "seatrial.spec.schema",
+    "launch": "seatrial.client",
     "load_spec": "seatrial.client",
     "plan": "seatrial.client",
     "prepare_data": "seatrial.client",
     "recipe": "seatrial.recipes.shipped",
     "recipe_names": "seatrial.recipes.shipped",
+    "render": "seatrial.client",
     "starter": "seatrial.recipes.starter",
+    "status": "seatrial.client",
     "validate": "seatrial.client",
     "verify_data": "seatrial.client",
 }
@@ -86,13 +101,16 @@ __all__ = [
     "Finding",
     "FindingsError",
     "Kind",
+    "Launched",
     "NotInCatalogError",
     "Plan",
     "Recipe",
+    "Rendering",
     "RunSpec",
     "SeatrialError",
     "Severity",
     "Starter",
+    "Status",
     "UnreadableError",
     "UsageError",
     "Validation",
@@ -101,12 +119,15 @@ __all__ = [
     "__version__",
     "estimate_data",
     "json_schema",
+    "launch",
     "load_spec",
     "plan",
     "prepare_data",
     "recipe",
     "recipe_names",
+    "render",
     "starter",
+    "status",
     "validate",
     "verify_data",
 ]

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from seatrial.cluster.errors import error_of, is_unserved, unreachable
 from seatrial.cluster.transport import Answer, Call, DroppedError, Transport
 
+READY = Call("GET", "/readyz", about="whether the server is ready")
+"""Answered with 200 once roles and definitions have been read; every account may ask."""
+
 Tell = Callable[[str], None]
 """Told what a person should know, in a sentence."""
 
@@ -24,9 +27,9 @@ class Patience:
     """500: an etcd that changes its leader, or a webhook that will fail for ever."""
     credentials: float = 15.0
     """401: a token that is being renewed."""
-    recovery: float = 15.0
-    """403 and unknown kinds for so long after an outage: a server that has just started answers
-    before it has read its roles and definitions."""
+    recovery: float = 60.0
+    """403 and unknown kinds, while the server is not ready or was away a moment ago: one that has
+    just started answers before it has read its roles and definitions."""
     first_pause: float = 0.2
     """The first pause; each is twice as long as the one before."""
     longest_pause: float = 5.0
@@ -53,6 +56,7 @@ class Api:
         self.sleep = sleep
         self.clock = clock
         self._recovering_until = float("-inf")
+        self._seen_ready = False
 
     def call(self, call: Call) -> Answer:
         """The answer, which is a success; raises a ClusterError otherwise."""
@@ -76,11 +80,19 @@ class Api:
     def note_outage(self) -> None:
         """Remember that the server was away a moment ago."""
         self._recovering_until = self.clock() + self.patience.recovery
+        self._seen_ready = False
 
     @property
     def recovering(self) -> bool:
-        """Whether the server was away a moment ago."""
-        return self.clock() < self._recovering_until
+        """Whether what the server denies may be a mistake: it was away, or says it is not ready."""
+        if self.clock() < self._recovering_until:
+            return True
+        if not self._seen_ready:
+            try:
+                self._seen_ready = self.transport.request(READY).status == 200
+            except DroppedError:
+                self.note_outage()
+        return not self._seen_ready
 
 
 class Trouble:

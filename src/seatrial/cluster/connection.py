@@ -138,7 +138,8 @@ def configuration_of(target: Target) -> Configuration:
                 client_configuration=configuration,
                 persist_config=False,
             )
-    except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+    except Exception as error:
+        # Whatever a file or a plugin for credentials does wrong, it is theirs and not ours.
         text = str(error).strip().replace("\n", " ") or type(error).__name__
         raise ClusterError(
             ClusterCode.CONFIG,

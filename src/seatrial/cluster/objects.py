@@ -134,9 +134,16 @@ def may(api: Api, verb: str, kind: Kind, namespace: str, part: str = "") -> bool
         "kind": ACCESS_REVIEW.name,
         "spec": {"resourceAttributes": wanted},
     }
-    path = ACCESS_REVIEW.path("")
-    answer = api.call(Call("POST", path, (), review, about="what the account may do"))
-    return bool((answer.body.get("status") or {}).get("allowed"))
+    call = Call("POST", ACCESS_REVIEW.path(""), (), review, about="what the account may do")
+    began = api.clock()
+    while True:
+        answer = api.call(call)
+        if (answer.body.get("status") or {}).get("allowed"):
+            return True
+        # A server that has just started says no before it has read its roles.
+        if not api.recovering or api.clock() - began > api.patience.recovery:
+            return False
+        api.sleep(1.0)
 
 
 def labelled(**labels: str) -> str:

@@ -30,7 +30,7 @@ def suited(
     if operator not in served:
         others = [each for each in profile.operators if each in served]
         if plan.spec.cluster.operator is not Operator.AUTO or not others:
-            raise FindingsError([_missing(operator, served, place)])
+            raise FindingsError([_missing(operator, served, others, place)])
         operator = others[0]
     changes: dict[str, object] = {}
     if operator is not plan.machines.operator:
@@ -49,9 +49,11 @@ def suited(
     )
 
 
-def _missing(operator: Operator, served: tuple[Operator, ...], place: Place) -> Finding:
+def _missing(
+    operator: Operator, served: tuple[Operator, ...], others: list[Operator], place: Place
+) -> Finding:
     there = ", ".join(served)
-    fix = f"Use cluster.operator={served[0]}, or install it." if served else "Install it first."
+    fix = f"Use cluster.operator={others[0]}, or install it." if others else "Install it first."
     return Finding(
         RunCode.NO_OPERATOR,
         Severity.ERROR,

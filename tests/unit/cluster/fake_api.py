@@ -46,6 +46,7 @@ class FakeTransport:
         self.denied: set[tuple[str, str]] = set()
         self.unserved = unserved
         self.renewed = 0
+        self.ready = True
         self.openapi: Json = {}
         self.instead: Callable[[Call], Answer | None] | None = None
         self.streams: dict[str, list[list[bytes | Exception]]] = {}
@@ -110,6 +111,8 @@ class FakeTransport:
             wanted = (call.body or {})["spec"]["resourceAttributes"]
             allowed = (wanted["verb"], wanted["resource"]) not in self.denied
             return Answer(201, {"status": {"allowed": allowed}})
+        if call.path == "/readyz":
+            return Answer(200 if self.ready else 500, {"message": "ok"})
         if call.path.startswith("/openapi/"):
             return Answer(200, self.openapi)
         kind, namespace, name = self._parsed(call.path)

@@ -96,6 +96,27 @@ def test_denials_count_at_once_but_not_while_the_server_starts() -> None:
     assert objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one") is not None
 
 
+def test_denials_do_not_count_while_the_server_says_that_it_is_not_ready() -> None:
+    server, time = FakeTransport(), FakeTime()
+    server.put(dict(MAP))
+    server.denied.add(("get", "configmaps"))
+    server.ready = False
+
+    def comes_up() -> None:
+        if time.now > 20:
+            server.denied.clear()
+            server.ready = True
+
+    time.on_sleep = comes_up
+    assert objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one") is not None
+    server.denied.add(("get", "configmaps"))
+    server.ready, time.now = False, 0.0
+    assert objects.may(fake_api(server, time), "get", CONFIG_MAP, "lab")
+    server.denied.add(("get", "configmaps"))
+    server.ready = True
+    assert not objects.may(fake_api(server, time), "get", CONFIG_MAP, "lab")
+
+
 def test_an_absent_object_is_nothing_and_an_unknown_kind_an_error() -> None:
     server = FakeTransport(unserved=(PYTORCH_JOB,))
     assert objects.read(fake_api(server), CONFIG_MAP, "lab", "two") is None

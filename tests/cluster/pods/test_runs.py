@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs from launch to delete in a real cluster, under the rendered Role and nothing more.
+
+2 pods of 2 processes train with the real engine on processors, over the pods' network. A pod is
+deleted in the middle; the losses must be those of a run that nobody has disturbed, to the bit.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.toy_run import CLAIM, CommandLine, losses, starts
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3000)]
+
+STEPS = 60
+SAVE_EVERY = 10
+DELETE_AT = 25
+"""The step after which a pod is deleted."""
+OPERATORS = ("pytorchjob", "trainjob")
+
+
+class Scene:
+    """A namespace with a volume, and commands of one who may launch there."""
+
+    def __init__(self, cluster: Cluster, operator: str, home: Path) -> None:
+        self.cluster = cluster
+        self.operator = operator
+        self.namespace = cluster.new_namespace("run")
+        self.volume = cluster.offer_volume(self.namespace, CLAIM, "shared", gib=100)
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM, "namespace": self.namespace},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "shared",
+                "resources": {"requests": {"storage": "100Gi"}},
+            },
+        }
+        cluster.kubectl("apply", "-f", "-", given=json.dumps(claim))
+        limited = cluster.restricted_kubeconfig(self.namespace, operator)
+        self.seatrial = CommandLine(home, limited, self.namespace)
+        self.seatrial.prepare()
+
+    def pods(self) -> list[str]:
+        text = self.cluster.kubectl("get", "pods", "-n", self.namespace, "-o", "name")
+        return sorted(line.removeprefix("pod/") for line in text.split())
+
+
+@pytest.fixture(scope="module", params=OPERATORS)
+def scene(
+    request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
+    made = Scene(cluster, request.param, tmp_path_factory.mktemp(request.param))
+    yield made
+    cluster.delete_namespace(made.namespace)
+
+
+def until(happened: Callable[[], bool], what: str, seconds: float = 900) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds:.0f} s"
+        time.sleep(0.3)
+
+
+def newest_step(scene: Scene, run: str) -> int:
+    try:
+        return max(losses(scene.volume, run), default=0)
+    except FileNotFoundError:
+        return 0
+
+
+def test_a_run_trains_and_one_that_loses_a_pod_computes_the_same(scene: Scene) -> None:
+    seatrial, namespace = scene.seatrial, scene.namespace
+    calm = seatrial.write_spec("calm", scene.operator, STEPS, SAVE_EVERY)
+    assert seatrial.json("launch", calm)["is_new"]
+    assert not seatrial.json("launch", calm)["is_new"]
+    waited = seatrial.run("wait", "calm", "-n", namespace, "--timeout", 1200, code=None)
+    assert "succeeded" in waited, waited + seatrial.run("logs", "calm", "-n", namespace, code=None)
+    undisturbed = losses(scene.volume, "calm")
+    assert sorted(undisturbed) == list(range(1, STEPS + 1))
+
+    hit = seatrial.write_spec("hit", scene.operator, STEPS, SAVE_EVERY)
+    seatrial.run("launch", hit)
+    follower = seatrial.started("logs", "hit", "--follow", "--json", "-n", namespace)
+    until(lambda: newest_step(scene, "hit") >= DELETE_AT, "training")
+    assert seatrial.json("status", "hit", "-n", namespace)["running"] == 2
+    victim = next(name for name in scene.pods() if name.startswith("hit") and "0" in name)
+    scene.cluster.kubectl("delete", "pod", victim, "-n", namespace, "--grace-period=0", "--force")
+    waited = seatrial.run("wait", "hit", "-n", namespace, "--timeout", 1200, code=None)
+    assert "succeeded" in waited, waited + seatrial.run("logs", "hit", "-n", namespace, code=None)
+    out, _ = follower.communicate(timeout=120)
+
+    again = starts(scene.volume, "hit")
+    assert again[0] == 0
+    assert len(again) > 1
+    assert again[-1] > 0
+    assert again[-1] % SAVE_EVERY == 0
+    assert losses(scene.volume, "hit") == undisturbed
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert {line["rank"] for line in lines} >= {0, 1, 2, 3}
+    print(  # noqa: T201
+        f"{scene.operator}: pod {victim} deleted after step {DELETE_AT}, resumed at {again[1:]}; "
+        f"{len(undisturbed)} losses, 0 bits differ; {len(lines)} lines followed"
+    )
+
+
+def test_logs_of_one_rank_and_the_list_of_runs(scene: Scene) -> None:
+    seatrial = scene.seatrial
+    text = seatrial.run("logs", "calm", "-n", scene.namespace, "--rank", 3)
+    assert f"iteration {STEPS:>8}/" in text.replace("  ", " ") or "iteration" in text
+    assert all(" rank 3 " in line for line in text.splitlines())
+    found = {line["run"]: line["state"] for line in seatrial.json("list", "-n", scene.namespace)}
+    assert found == {"calm": "succeeded", "hit": "succeeded"}
+
+
+def test_stop_saves_and_launch_goes_on_and_delete_keeps_the_volume(scene: Scene) -> None:
+    seatrial, namespace = scene.seatrial, scene.namespace
+    long = seatrial.write_spec("long", scene.operator, 100_000, 100_000)
+    seatrial.run("launch", long)
+    until(lambda: newest_step(scene, "long") >= 5, "training")
+    seatrial.run("stop", "long", "-n", namespace)
+    assert not [name for name in scene.pods() if name.startswith("long")]
+    saved = newest_step(scene, "long")
+    status = seatrial.json("status", "long", "-n", namespace)
+    assert (status["state"], status["attempt"]) == ("stopped", 1)
+    seatrial.run("wait", "long", "-n", namespace, code=5)
+    assert seatrial.json("launch", long)["attempt"] == 2
+    until(lambda: newest_step(scene, "long") > saved, "going on")
+    # It was asked to end between two steps, and has saved that very step.
+    assert starts(scene.volume, "long")[-1] == saved
+    seatrial.run("wait", "long", "-n", namespace, "--timeout", 0, code=6)
+    for run in ("long", "calm", "hit"):
+        seatrial.run("delete", run, "-n", namespace, "--yes")
+    assert seatrial.json("list", "-n", namespace) == []
+    assert (scene.volume / "calm" / "checkpoints").is_dir()
+    scene.cluster.get("pvc", CLAIM, namespace)
+
+
+def test_a_pod_that_cannot_be_placed_is_explained(scene: Scene) -> None:
+    seatrial, namespace = scene.seatrial, scene.namespace
+    spec = seatrial.write_spec("big", scene.operator, STEPS, SAVE_EVERY)
+    seatrial.run("launch", spec, "cluster.image=docker.io/local/absent:1")
+
+    def explained() -> bool:
+        found = seatrial.json("status", "big", "-n", namespace)["reasons"]
+        return any(reason["code"] == "ST-RUN-013" for reason in found)
+
+    until(explained, "the reason", 180)
+    text = seatrial.run("status", "big", "-n", namespace)
+    assert "docker.io/local/absent:1 cannot be pulled" in text
+    assert "0 of 2 pods run" in text
+    seatrial.run("delete", "big", "-n", namespace, "--yes")
+
+
+def test_nothing_was_asked_for_that_the_role_denies_but_what_is_known(scene: Scene) -> None:
+    """Which job a name has is asked of all operators; nodes are asked for to explain a wait."""
+    kinds = {
+        "pytorchjob": "pytorchjobs.kubeflow.org",
+        "trainjob": "trainjobs.trainer.kubeflow.org",
+        "hyperpod": "hyperpodpytorchjobs.sagemaker.amazonaws.com",
+    }
+    others = {name for operator, name in kinds.items() if operator != scene.operator}
+    runtimes = set() if scene.operator == "trainjob" else {"trainingruntimes.trainer.kubeflow.org"}
+    denied = scene.cluster.denied(scene.namespace)
+    for each in denied:
+        print(f"{scene.operator}: denied {each.verb} {each.resource}")  # noqa: T201
+    unexpected = [
+        each
+        for each in denied
+        if each.verb not in ("get", "list") or each.resource not in {*others, *runtimes, "nodes"}
+    ]
+    assert unexpected == []

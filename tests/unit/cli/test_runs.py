@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The commands about runs, against a server in memory."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seatrial.cluster.connection import Target, configuration_of
+from seatrial.cluster.errors import ClusterError
+from seatrial.cluster.kinds import POD, PYTORCH_JOB, TRAIN_JOB
+from seatrial.errors import FindingsError, MissingExtraError, UsageError
+from seatrial.runs import clusters
+from seatrial.runs.site import Site
+from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+from tests.unit.runs.fake_cluster import jobs, pod_of, running, set_condition
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
+    """The server that every command reaches."""
+    found, time = FakeTransport(), FakeTime()
+
+    def reach(namespace: str = "", **_: Any) -> Site:
+        api = fake_api(found, time)
+        return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
+
+    monkeypatch.setattr(clusters, "connect", reach)
+    return found
+
+
+def ran(command: str, *words: object, code: int = 0, given: str | None = None) -> str:
+    app = import_module(f"seatrial.cli.{command}").app
+    result = CliRunner().invoke(app, [str(w) for w in words], input=given, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> None:
+    assert "Launched slim-7b, attempt 1: 8 objects, the last a PyTorchJob." in ran(
+        "launch", spec_file
+    )
+    assert "Nothing to do: slim-7b is there with this spec" in ran("launch", spec_file)
+    (job,) = jobs(server)
+    for index in (0, 1):
+        server.put(pod_of(job, index, **running()))
+    assert "attempt 1 · running" in ran("status", "slim-7b")
+    assert json.loads(ran("status", spec_file, "--json"))["running"] == 2
+    listed = ran("list").splitlines()
+    assert listed[1].split()[:5] == ["slim-7b", "running", "1", "2/2", "PyTorchJob"]
+    ran("wait", "slim-7b", "--timeout", 0, code=6)
+    set_condition(server, "Succeeded")
+    assert "succeeded" in ran("wait", "slim-7b")
+    with pytest.raises(UsageError, match="--yes"):
+        ran("delete", "slim-7b")
+    for key in [key for key in server.objects if key[0] == "pods"]:
+        del server.objects[key]
+    assert "kept: PersistentVolumeClaim slim-7b" in ran("delete", "slim-7b", "--yes")
+    assert ran("list") == "No runs in default.\n"
+
+
+def test_a_changed_spec_is_refused_where_nobody_can_be_asked(
+    server: FakeTransport, spec_file: Path
+) -> None:
+    ran("launch", spec_file)
+    with pytest.raises(FindingsError, match=r"training\.seed: 7"):
+        ran("launch", spec_file, "training.seed=7")
+    assert "attempt 2" in ran("launch", spec_file, "training.seed=7", "--yes")
+
+
+def test_a_failure_is_told_with_its_exit_code_and_the_attempts(
+    server: FakeTransport, spec_file: Path
+) -> None:
+    ran("launch", spec_file)
+    set_condition(server, "Failed", "PyTorchJob slim-7b has failed because it reached its limit.")
+    text = ran("wait", "slim-7b", code=5)
+    assert "attempt 1 · failed" in text
+    assert "it reached its limit" in text
+    assert "seatrial launch RUN.YAML" in text
+    assert "attempt 1 failed" in ran("launch", spec_file)
+
+
+def test_logs_are_merged_by_time_and_chosen_by_rank(server: FakeTransport, spec_file: Path) -> None:
+    ran("launch", spec_file)
+    (job,) = jobs(server)
+    for index in (0, 1):
+        pod = server.put(pod_of(job, index, **running()))
+        name = pod["metadata"]["name"]
+        lines = [
+            f"2026-11-15T03:12:0{2 * step + index}Z [default{index}]:step {step}".encode()
+            for step in (1, 2)
+        ]
+        path = POD.path(job["metadata"]["namespace"], name, "log")
+        server.streams[path] = [list(lines), list(lines)]
+    # 8 processes on each node: the second of node 1 is rank 9.
+    assert ran("logs", "slim-7b").splitlines() == [
+        "03:12:02 rank 0   step 1",
+        "03:12:03 rank 9   step 1",
+        "03:12:04 rank 0   step 2",
+        "03:12:05 rank 9   step 2",
+    ]
+    chosen = ran("logs", "slim-7b", "--rank", 9, "--json").splitlines()
+    assert [json.loads(line)["text"] for line in chosen] == ["step 1", "step 2"]
+    with pytest.raises(UsageError, match="ranks 0 to 15"):
+        ran("logs", "slim-7b", "--rank", 16)
+
+
+def test_the_operator_that_is_served_is_taken_when_the_spec_leaves_the_choice(
+    spec_file: Path, server: FakeTransport
+) -> None:
+    server.unserved = (PYTORCH_JOB,)
+    spec: Any = {"properties": {"podTemplateOverrides": {}}}
+    schema = {"io.trainer.v1alpha1.TrainJob": {"properties": {"spec": spec}}}
+    server.openapi = {"components": {"schemas": schema}}
+    ran("launch", spec_file)
+    (job,) = jobs(server)
+    assert job["kind"] == "TrainJob"
+    stored = server.objects["configmaps", "default", "slim-7b-spec"]["data"]["run.yaml"]
+    assert json.loads(stored)["cluster"]["operator_version"] == "2.1"
+    with pytest.raises(FindingsError, match="does not serve pytorchjob; it serves trainjob"):
+        ran("launch", spec_file, "cluster.operator=pytorchjob")
+
+
+def test_no_operator_at_all_is_refused(spec_file: Path, server: FakeTransport) -> None:
+    server.unserved = (PYTORCH_JOB, TRAIN_JOB)
+    with pytest.raises(FindingsError, match="Install it first"):
+        ran("launch", spec_file)
+
+
+def test_a_difference_is_shown_field_by_field(server: FakeTransport, spec_file: Path) -> None:
+    assert "8 objects: 8 new" in ran("render", spec_file, "--diff")
+    ran("launch", spec_file)
+    assert "8 objects: 8 same" in ran("render", spec_file, "--diff")
+    text = ran("render", spec_file, "training.seed=7", "--diff")
+    assert '"1234" → "7"' in text
+    assert "digest" not in text
+    found = json.loads(ran("render", spec_file, "training.seed=7", "--diff", "--json"))
+    assert {each["verdict"] for each in found["objects"]} == {"changed", "same"}
+    with pytest.raises(UsageError, match="--output"):
+        ran("render", spec_file, "--diff", "-o", "somewhere")
+
+
+def test_without_the_extra_the_command_to_install_it_is_named(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'seatrial\[cluster\]'"):
+        ran("status", "slim-7b")
+
+
+def test_a_name_that_no_run_can_have_is_refused(server: FakeTransport) -> None:
+    with pytest.raises(UsageError, match="seatrial list"):
+        ran("status", "Slim_7B")
+    with pytest.raises(FindingsError, match="no run slim-8b"):
+        ran("status", "slim-8b")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not: [yaml", "apiVersion: v1\nkind: Config\n"])
+def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    with pytest.raises(ClusterError, match="--kubeconfig") as caught:
+        configuration_of(Target(str(file)))
+    assert str(file) in str(caught.value)
+
+
+def test_a_kubeconfig_that_is_absent_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="cannot be read"):
+        configuration_of(Target(str(tmp_path / "absent")))
