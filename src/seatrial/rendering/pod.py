@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.catalog.node_types import Cloud
 from seatrial.rendering.commands import Meeting, install_command, preflight_command
-from seatrial.rendering.environment import open_environment, training_environment
+from seatrial.rendering.environment import open_environment, plain, training_environment
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.names import (
     ATTEMPT_LABEL,
@@ -151,7 +151,14 @@ def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
                 "image": scene.image.reference,
                 "imagePullPolicy": "IfNotPresent",
                 "command": install_command(),
-                "env": [{"name": "HOME", "value": scratch_mount().path}],
+                "env": plain(
+                    {
+                        "HOME": scratch_mount().path,
+                        # NVIDIA's images hold every pip to the versions that they bring; the lock
+                        # has others, beside them.
+                        "PIP_CONSTRAINT": "",
+                    }
+                ),
                 "resources": small_resources("2", "8Gi"),
                 "securityContext": container_security(),
                 "volumeMounts": [m.mount for m in (*mounts, scratch_mount(), lock_mount())],
