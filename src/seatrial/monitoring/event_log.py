@@ -9,7 +9,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -19,20 +19,36 @@ from typing import Any
 class EventKind(StrEnum):
     """What an event tells."""
 
+    RESTART = "restart"
+    """Processes were started again within an attempt: count, began (when the process was made)."""
     START = "start"
     """The processes are up and training is about to begin; `step` is the step resumed from.
 
-    Brings what the engine runs with: world_size, tp_size, pp_size, vp_size, cp_size, ep_size,
-    recompute, micro_batch_size, global_batch_size, sequence_length, layers, hidden_size.
+    Brings when it `began` and what the engine runs with: world_size, tp_size, pp_size, vp_size,
+    cp_size, ep_size, recompute, micro_batch_size, global_batch_size, sequence_length, layers,
+    hidden_size.
     """
     STEP = "step"
-    """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped."""
+    """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped, parts.
+
+    A log that tells of every tenth step only has means, and says how many `steps` they are of.
+    """
+    RANKS = "ranks"
+    """How the ranks fared in the steps up to this one: busy, data and memory, each summed up."""
+    TIMERS = "timers"
+    """Timers that the engine printed: the least and the most seconds of each, over the ranks."""
+    MEMORY = "memory"
+    """A rank's device memory as the engine printed it: rank, and bytes of each kind."""
     SAVE = "save"
     """A checkpoint is written (or handed over, when saving is asynchronous): seconds."""
+    SAVED = "saved"
+    """A checkpoint that was handed over is written."""
     EVALUATION = "evaluation"
     """An evaluation is done: seconds, loss, split."""
+    FINDING = "finding"
+    """Something was found while running: the finding's code, severity, rule, value and fix."""
     EXIT = "exit"
-    """Training returned: code, and error when it failed."""
+    """Training returned: code, and error when it failed; began, when there was no start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +78,32 @@ class EventLog:
             os.write(self._file, b"\n")
 
     def write(self, kind: EventKind, step: int, **values: Any) -> None:
+        """Append one event of this moment."""
+        self.append(Event(kind, step, round(time.time(), 3), values))
+
+    def append(self, event: Event) -> None:
         """Append one event; a number that is none is written as text, which JSON can hold."""
-        line = {"kind": kind, "step": step, "time": round(time.time(), 3)}
-        line |= {name: _plain(value) for name, value in values.items()}
-        text = json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"
-        os.write(self._file, text.encode())
+        os.write(self._file, encoded(event))
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._file)
+
+
+def encoded(event: Event) -> bytes:
+    """The event as its line."""
+    line = {"kind": event.kind, "step": event.step, "time": event.time, **_plain(event.values)}
+    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decoded(line: bytes | str) -> Event | None:
+    """The event of a line; none where the line is half of one, or nothing of ours."""
+    try:
+        values = json.loads(line)
+        kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
+        return Event(EventKind(kind), int(step), float(when), _numbers(values))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return None
 
 
 def _ends_whole(path: Path) -> bool:
@@ -79,13 +116,21 @@ def _ends_whole(path: Path) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value, or `nan`, `inf` or `-inf` as text."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    """The value, with `nan`, `inf` or `-inf` as text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def _number(value: Any) -> Any:
+def _numbers(value: Any) -> Any:
     """The value, with the texts of numbers that are none turned back."""
-    return float(value) if value in ("nan", "inf", "-inf") else value
+    if isinstance(value, str):
+        return float(value) if value in ("nan", "inf", "-inf") else value
+    if isinstance(value, dict):
+        return {name: _numbers(inner) for name, inner in value.items()}
+    return [_numbers(inner) for inner in value] if isinstance(value, list) else value
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -93,11 +138,6 @@ def read_events(path: Path) -> Iterator[Event]:
     # What is no text is no event either, as half a line is none.
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            try:
-                values = json.loads(line)
-                kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
-                event = EventKind(kind)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
-            plain = {name: _number(value) for name, value in values.items()}
-            yield Event(event, step, when, plain)
+            event = decoded(line)
+            if event is not None:
+                yield event
