@@ -11,7 +11,7 @@ import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.data_estimate import say_estimate
-from seatrial.cli.data_in_pods import prepare_in_pods
+from seatrial.cli.data_in_pods import prepare_in_pods, read_in_pod
 from seatrial.cli.data_progress import shown_progress
 from seatrial.cli.data_summary import record_as_json, say_frozen, say_outcome, say_record
 from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
@@ -57,6 +57,11 @@ Where = Annotated[
     typer.Argument(
         metavar="RUN.YAML|DIR", help="The spec of a run, or where a prepared data set is."
     ),
+]
+
+
+ReadOn = Annotated[
+    Place, typer.Option(help="Read here, or in a pod of the run's cluster, from its volume.")
 ]
 
 
@@ -155,12 +160,23 @@ def estimate(
 
 
 @app.command()
-def verify(where: Where, overrides: Overrides = None, as_json: Json = False) -> None:
+def verify(
+    where: Where,
+    overrides: Overrides = None,
+    on: ReadOn = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    as_json: Json = False,
+) -> None:
     """Read all of a prepared data set again and compare it with its record.
 
-    Exit code 1 when anything is not as it should be. Needs the data extra.
+    Exit code 1 when anything is not as it should be. Needs the data extra, or with --on
+    kubernetes the cluster extra.
     """
     refuse_secret(where)
+    if on is Place.KUBERNETES:
+        words = ["--json"] if as_json else []
+        read_in_pod("verify", where, overrides or (), words, kubeconfig, context)
     require_data_extra()
     from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.client
 
@@ -198,13 +214,22 @@ def inspect(
         str | None,
         typer.Option("--bytes", metavar="START:END", help="Explain these bytes of the file."),
     ] = None,
+    on: ReadOn = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     as_json: Json = False,
 ) -> None:
     """Show what is in a prepared data set: documents decoded back, or any bytes explained.
 
-    --file takes a name with .bin or .idx; without an ending, the tokens. Needs the data extra.
+    --file takes a name with .bin or .idx; without an ending, the tokens. Needs the data extra, or
+    with --on kubernetes the cluster extra.
     """
     refuse_secret(where)
+    if on is Place.KUBERNETES:
+        given = {"--file": file, "--document": document, "--bytes": byte_range}
+        words = [f"{name}={value}" for name, value in given.items() if value is not None]
+        words += ["--json"] if as_json else []
+        read_in_pod("inspect", where, overrides or (), words, kubeconfig, context)
     require_data_extra()
     from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.client
 

@@ -48,3 +48,5 @@ class RunCode(StrEnum):
     """The processes on this host ended with an error."""
     DATA = "ST-RUN-024"
     """A job of data preparation failed."""
+    READER = "ST-RUN-025"
+    """The pod that reads a run's volume does not start."""

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that read a run's volume from inside the cluster, and stream back what they print."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from uuid import uuid4
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.cluster import objects
+from seatrial.cluster.errors import ConflictError
+from seatrial.cluster.kinds import POD
+from seatrial.cluster.pod_logs import ContainerLog
+from seatrial.cluster.transport import Json
+from seatrial.errors import ExitCode, FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.reader_pod import CONTAINER, reader_pod
+from seatrial.rendering.scene import scene_of
+from seatrial.rendering.spec_config import spec_config
+from seatrial.runs.codes import RunCode
+from seatrial.runs.pod_reasons import why_not_running
+from seatrial.runs.site import Site
+
+START_SECONDS = 300.0
+"""How long the pod may take to start before it is said why it does not."""
+LOOK_SECONDS = 1.0
+
+
+def read_inside(
+    site: Site, plan: Plan, catalog: Catalog, words: Sequence[str], say: Callable[[str], None]
+) -> int:
+    """Run one command over the run's volume in a pod; its exit code.
+
+    The pod is deleted whatever happens.
+    """
+    objects.apply(site.api, spec_config(plan))
+    scene = scene_of(plan, catalog, Attempt())
+    made = reader_pod(scene, words, uuid4().hex[:8])
+    name = made["metadata"]["name"]
+    try:
+        # The name is new: one that is there was made by a try whose answer was lost.
+        with suppress(ConflictError):
+            objects.create(site.api, made)
+        pod = _started(site, name)
+        log = ContainerLog(site.api, site.namespace, name, pod["metadata"]["uid"], CONTAINER)
+        for line in log.lines(follow=True):
+            say(line.text)
+        return _exit_code(site, name)
+    finally:
+        objects.delete(site.api, POD, site.namespace, name)
+
+
+def _started(site: Site, name: str) -> Json:
+    """The pod, once it runs or has ended; raises with the reason when it does not start."""
+    began = site.clock()
+    while True:
+        pod = objects.read(site.api, POD, site.namespace, name)
+        if pod is not None and (pod.get("status") or {}).get("phase", "Pending") != "Pending":
+            return pod
+        if pod is None or site.clock() - began > START_SECONDS:
+            raise FindingsError(_reasons(site, name, pod))
+        site.sleep(LOOK_SECONDS)
+
+
+def _reasons(site: Site, name: str, pod: Json | None) -> list[Finding]:
+    """Why the pod does not start."""
+    conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
+    said = next((c.get("message", "") for c in conditions if c.get("status") == "False"), "")
+    rule = f"the reader does not start: {said or 'no reason is given'}."
+    fix = "See its image (cluster.preparation.image) and the run's volume."
+    where = Where(field=f"{POD.name} {site.namespace}/{name}")
+    plain = Finding(RunCode.READER, Severity.ERROR, where, rule, said, fix)
+    return list(why_not_running(pod, [])) or [plain] if pod else [plain]
+
+
+def _exit_code(site: Site, name: str) -> int:
+    """How the command ended."""
+    for _ in range(30):
+        pod = objects.read(site.api, POD, site.namespace, name) or {}
+        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (status.get("state") or {}).get("terminated")
+            if ended is not None:
+                return int(ended.get("exitCode") or 0)
+        site.sleep(LOOK_SECONDS)
+    return ExitCode.CLUSTER

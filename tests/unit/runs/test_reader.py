@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A pod that reads a run's volume: least rights, streamed back, gone afterwards."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.cluster.kinds import POD
+from seatrial.errors import FindingsError
+from seatrial.runs.reader import read_inside
+from seatrial.runs.site import Site
+from tests.conftest import resolved
+from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+
+
+def read(server: FakeTransport, status: dict[str, Any]) -> tuple[int, list[str]]:
+    """Run a command in a pod that comes to a status."""
+    time, said = FakeTime(), []  # type: ignore[var-annotated]
+
+    def comes_up() -> None:
+        for (plural, _, name), item in list(server.objects.items()):
+            if plural == "pods" and not item.get("status"):
+                item["status"] = status
+                path = POD.path("default", name, "log")
+                server.streams[path] = [[b"2026-11-15T03:12:00Z all is well"]]
+
+    time.on_sleep = comes_up
+    site = Site(fake_api(server, time), "default", sleep=time.sleep, clock=time.clock)
+    words = ["data", "verify", "/data/slim-7b/data"]
+    return read_inside(site, resolved(), Catalog(), words, said.append), said
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_the_command_prints_and_its_code_come_back_and_the_pod_goes(code: int) -> None:
+    server = FakeTransport()
+    ended = [{"name": "read", "state": {"terminated": {"exitCode": code}}}]
+    phase = "Failed" if code else "Succeeded"
+    assert read(server, {"phase": phase, "containerStatuses": ended}) == (code, ["all is well"])
+    assert not [key for key in server.objects if key[0] == "pods"]
+
+
+def test_the_pod_can_only_read() -> None:
+    server = FakeTransport()
+    ended = [{"name": "read", "state": {"terminated": {"exitCode": 0}}}]
+    read(server, {"phase": "Succeeded", "containerStatuses": ended})
+    made = next(c.body for c in server.calls if c.method == "POST" and c.path.endswith("/pods"))
+    assert made is not None
+    spec = made["spec"]
+    (container,) = spec["containers"]
+    assert container["command"][-3:] == ["data", "verify", "/data/slim-7b/data"]
+    storage = next(m for m in container["volumeMounts"] if m["name"] == "storage")
+    assert storage["readOnly"]
+    assert spec["automountServiceAccountToken"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "secret" not in str(spec["volumes"])
+
+
+def test_a_pod_that_does_not_start_is_explained_and_removed() -> None:
+    server = FakeTransport()
+    state = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    waits = [{"name": "read", "image": "x:1", "state": state}]
+    with pytest.raises(FindingsError, match="x:1 cannot be pulled"):
+        read(server, {"phase": "Pending", "containerStatuses": waits})
+    assert not [key for key in server.objects if key[0] == "pods"]
