@@ -28,8 +28,10 @@ class Patience:
     credentials: float = 15.0
     """401: a token that is being renewed."""
     recovery: float = 60.0
-    """403 and unknown kinds, while the server is not ready or was away a moment ago: one that has
-    just started answers before it has read its roles and definitions."""
+    """403 and unknown kinds, while the server is not ready: one that has just started answers
+    before it has read its roles and definitions."""
+    settling: float = 3.0
+    """For so long after an outage a server that says it is ready may still deny by mistake."""
     first_pause: float = 0.2
     """The first pause; each is twice as long as the one before."""
     longest_pause: float = 5.0
@@ -55,8 +57,8 @@ class Api:
         self.tell = tell or (lambda _: None)
         self.sleep = sleep
         self.clock = clock
-        self._recovering_until = float("-inf")
-        self._seen_ready = False
+        self._was_away = False
+        self._ready_since: float | None = None
 
     def call(self, call: Call) -> Answer:
         """The answer, which is a success; raises a ClusterError otherwise."""
@@ -79,20 +81,21 @@ class Api:
 
     def note_outage(self) -> None:
         """Remember that the server was away a moment ago."""
-        self._recovering_until = self.clock() + self.patience.recovery
-        self._seen_ready = False
+        self._was_away, self._ready_since = True, None
 
     @property
     def recovering(self) -> bool:
-        """Whether what the server denies may be a mistake: it was away, or says it is not ready."""
-        if self.clock() < self._recovering_until:
-            return True
-        if not self._seen_ready:
+        """Whether what the server denies may be a mistake: it says that it is not ready yet."""
+        if self._ready_since is None:
             try:
-                self._seen_ready = self.transport.request(READY).status == 200
+                is_ready = self.transport.request(READY).status == 200
             except DroppedError:
                 self.note_outage()
-        return not self._seen_ready
+                return True
+            if not is_ready:
+                return True
+            self._ready_since = self.clock() if self._was_away else float("-inf")
+        return self.clock() < self._ready_since + self.patience.settling
 
 
 class Trouble:

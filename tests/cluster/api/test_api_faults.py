@@ -173,7 +173,8 @@ def test_servers_that_go_away(
             try:
                 site = connect(namespace, kubeconfig=str(limited))
                 launch(site, run, lambda _: False)
-                status(site, run.plan.spec.name)
+                found = status(site, run.plan.spec.name)
+                assert found.attempt == 1
             except BaseException as error:
                 failed.append(error)
 

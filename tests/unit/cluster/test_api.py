@@ -96,6 +96,15 @@ def test_denials_count_at_once_but_not_while_the_server_starts() -> None:
     assert objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one") is not None
 
 
+def test_a_denial_that_is_meant_is_believed_soon_after_an_outage() -> None:
+    server, time = FakeTransport(), FakeTime()
+    server.denied.add(("get", "configmaps"))
+    server.faults.append(once(DroppedError("reset")))
+    with pytest.raises(DeniedError):
+        objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one")
+    assert time.now < 10
+
+
 def test_denials_do_not_count_while_the_server_says_that_it_is_not_ready() -> None:
     server, time = FakeTransport(), FakeTime()
     server.put(dict(MAP))
