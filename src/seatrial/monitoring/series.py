@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A curve of bounded size: as a run goes on, neighbouring points are joined."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A few steps of a curve."""
+
+    step: int
+    """The last step."""
+    mean: float
+    """Mean of the numbers; not a number where there was none."""
+    least: float
+    """The smallest number."""
+    most: float
+    """The largest number, so that a spike survives joining."""
+    count: int
+    """Numbers that it stands for."""
+    missing: int = 0
+    """Values that were no number: NaN and infinities, which a mean would hide."""
+
+
+class Series:
+    """Takes values in the order of steps; a step that is done again follows as a new point."""
+
+    def __init__(self, most: int = 1024) -> None:
+        """Keep at most so many points (an even number)."""
+        self._most = most
+        self._width = 1
+        self._points: list[Point] = []
+        self._taken = 0
+
+    def take(self, step: int, value: float) -> None:
+        """Add a value."""
+        finite = math.isfinite(value)
+        point = (
+            Point(step, value, value, value, 1)
+            if finite
+            else Point(step, math.nan, math.nan, math.nan, 0, 1)
+        )
+        if self._taken % self._width == 0:
+            self._points.append(point)
+        else:
+            self._points[-1] = _joined(self._points[-1], point)
+        self._taken += 1
+        if len(self._points) > self._most:
+            pairs = zip(self._points[::2], [*self._points[1::2], None], strict=False)
+            self._points = [one if two is None else _joined(one, two) for one, two in pairs]
+            self._width *= 2
+            # The last point stands alone after joining, and goes on being filled.
+            self._taken = (len(self._points) - 1) * self._width + self._width // 2
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The curve."""
+        return tuple(self._points)
+
+
+def _joined(one: Point, two: Point) -> Point:
+    """Two neighbours as one."""
+    missing = one.missing + two.missing
+    if not one.count or not two.count:
+        known = one if one.count else two
+        return Point(two.step, known.mean, known.least, known.most, known.count, missing)
+    count = one.count + two.count
+    mean = (one.mean * one.count + two.mean * two.count) / count
+    return Point(two.step, mean, min(one.least, two.least), max(one.most, two.most), count, missing)
