@@ -16,7 +16,7 @@ from tests.cluster import access, control_plane, network, node, operators, trace
 from tests.cluster.daemon import Daemon, wait_until
 from tests.cluster.definitions import NEWEST, ReleaseSet
 from tests.cluster.http_api import Api
-from tests.cluster.kubectl import helm, kubectl
+from tests.cluster.kubectl import CommandError, helm, kubectl
 from tests.cluster.layout import Layout, load_layout, loopback_layout
 
 
@@ -169,7 +169,13 @@ class Cluster:
 
     def _install_definitions(self, releases: ReleaseSet) -> None:
         folders = [("-f", str(release.files() / "definitions")) for release in releases.releases]
-        self.kubectl("create", "--validate=ignore", *(word for pair in folders for word in pair))
+        files = [word for pair in folders for word in pair]
+        apply = ("apply", "--server-side", "--validate=ignore", *files)
+        try:
+            self.kubectl(*apply)
+        except CommandError:
+            # A busy machine takes longer over one than the server gives a request.
+            self.kubectl(*apply)
         api = self.api()
         wait_until(lambda: _all_served(api), "every definition is served")
 

@@ -48,7 +48,7 @@ class Daemon:
             child = subprocess.Popen(
                 self.argv,
                 cwd=self.home,
-                env={**_plain_environment(), **self.environment},
+                env={**plain_environment(), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -140,6 +140,6 @@ def _born(pid: int) -> int:
     return 0 if fields[0] == "Z" else int(fields[19])
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """This process' environment without proxies: a cluster talks only to itself."""
     return {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}

@@ -11,6 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.cluster.building import program
+from tests.cluster.daemon import plain_environment
 
 
 class CommandError(RuntimeError):
@@ -31,7 +32,7 @@ def helm(*arguments: str, kubeconfig: Path | None = None) -> str:
 def run(argv: list[str], kubeconfig: Path | None, given: str | None = None) -> str:
     """What a command prints; CommandError when it fails."""
     # Without an address nothing may be reached by accident.
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig or os.devnull)}
+    environment = {**plain_environment(), "KUBECONFIG": str(kubeconfig or os.devnull)}
     done = subprocess.run(
         argv, env=environment, input=given, capture_output=True, text=True, check=False
     )

@@ -7,6 +7,7 @@ certificates made here; nothing else differs from how they are installed.
 """
 
 import json
+import os
 import shutil
 from base64 import b64encode
 from functools import partial
@@ -119,8 +120,10 @@ def _training_operator(layout: Layout) -> Daemon:
     if not binary.exists():
         shutil.copy(program("training-operator"), binary)
     private = 'mount --bind operators/training-operator /tmp && exec "$0" "$@"'
+    # Who is no administrator may mount only as one of a user namespace.
+    user = () if os.geteuid() == 0 else ("--map-root-user",)
     argv = [
-        *("unshare", "--map-root-user", "--mount", "sh", "-c", private),
+        *("unshare", *user, "--mount", "sh", "-c", private),
         f"operators/{binary.name}",
         "--enable-scheme=pytorchjob",
         "--metrics-bind-address=0",
