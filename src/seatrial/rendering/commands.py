@@ -103,6 +103,8 @@ def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
             f"--first-rank={meeting.first_rank}",
             f"--master-addr={meeting.address}",
             f"--master-port={PREFLIGHT_PORT}",
+            # A pod that replaces a lost one finds here that the others are past this.
+            f"--met={log_directory(scene)}/met",
         ]
     return words
 

@@ -90,6 +90,8 @@ class Company:
     """Where node 0 listens."""
     port: int
     """At which port."""
+    met: str = ""
+    """The file on the volume that says that all nodes of this attempt have met; empty without."""
 
 
 def finding(code: PreflightCode, rule: str, fix: str, value: object = "") -> Finding:
@@ -175,6 +177,23 @@ def _volume(expected: Expected) -> Iterator[Finding]:
         )
 
 
+def meet_once(company: Company, directory: str) -> list[Finding]:
+    """What is wrong between the nodes, unless they have met in this attempt already.
+
+    A pod that takes the place of one that was lost comes alone: the others are past their look,
+    and only their training starts again. It would wait for them in vain.
+    """
+    met = Path(company.met) if company.met else None
+    if met is not None and met.exists():
+        sys.stderr.write("seatrial: the nodes have met in this attempt; this one looked alone.\n")
+        return []
+    found = meet(company, directory)
+    if met is not None and not found:
+        met.parent.mkdir(parents=True, exist_ok=True)
+        met.touch()
+    return found
+
+
 def meet(company: Company, directory: str) -> list[Finding]:
     """What is wrong between the nodes, found by processes of torch on all of them."""
     words = [
@@ -234,7 +253,7 @@ def main(arguments: Sequence[str] | None = None, last_words: Path = LAST_WORDS) 
     expected, company = _parse(arguments)
     found = look(expected)
     if company is not None and company.nodes * company.processes > 1 and not found:
-        found = meet(company, expected.directory)
+        found = meet_once(company, expected.directory)
     for each in found:
         sys.stderr.write(f"seatrial: {each.code} {each.one_line()}\n")
     text = json.dumps([each.to_dict() for each in found])
@@ -257,6 +276,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
     for name in ("--nodes", "--processes", "--node-rank", "--first-rank", "--master-port"):
         parser.add_argument(name, type=int, default=0)
     parser.add_argument("--master-addr", default="")
+    parser.add_argument("--met", default="")
     given = parser.parse_args(arguments)
     expected = Expected(
         given.gpus,
@@ -271,7 +291,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
         return expected, None
     rank = given.first_rank + given.node_rank
     return expected, Company(
-        given.nodes, given.processes, rank, given.master_addr, given.master_port
+        given.nodes, given.processes, rank, given.master_addr, given.master_port, given.met
     )
 
 

@@ -18,7 +18,7 @@ from tests.cluster.toy_run import CLAIM, CommandLine, losses, starts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3000)]
 
-STEPS = 60
+STEPS = 120
 SAVE_EVERY = 10
 DELETE_AT = 25
 """The step after which a pod is deleted."""
@@ -89,10 +89,12 @@ def test_a_run_trains_and_one_that_loses_a_pod_computes_the_same(scene: Scene) -
     hit = seatrial.write_spec("hit", scene.operator, STEPS, SAVE_EVERY)
     seatrial.run("launch", hit)
     follower = seatrial.started("logs", "hit", "--follow", "--json", "-n", namespace)
-    until(lambda: newest_step(scene, "hit") >= DELETE_AT, "training")
+    until(lambda: newest_step(scene, "hit") >= 1, "training")
     assert seatrial.json("status", "hit", "-n", namespace)["running"] == 2
-    victim = next(name for name in scene.pods() if name.startswith("hit") and "0" in name)
+    victim = next(name for name in scene.pods() if name.startswith("hit"))
+    until(lambda: newest_step(scene, "hit") >= DELETE_AT, "training")
     scene.cluster.kubectl("delete", "pod", victim, "-n", namespace, "--grace-period=0", "--force")
+    assert newest_step(scene, "hit") < STEPS - SAVE_EVERY, "it was over before the pod was deleted"
     waited = seatrial.run("wait", "hit", "-n", namespace, "--timeout", 1200, code=None)
     assert "succeeded" in waited, waited + seatrial.run("logs", "hit", "-n", namespace, code=None)
     out, _ = follower.communicate(timeout=120)

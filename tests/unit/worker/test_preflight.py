@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.findings import Finding
 from seatrial.worker import preflight
 from seatrial.worker.preflight import (
     Company,
@@ -126,6 +127,23 @@ def test_a_node_meets_the_others_only_when_it_is_well(
     assert met == []
     assert main([*words(node), *address], tmp_path / "none") == 0
     assert met == [Company(2, 4, 1, "slim-7b-meeting", 29400)]
+
+
+def test_a_pod_that_comes_later_in_an_attempt_looks_alone(
+    node: Expected, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[list[Finding]] = [[finding(PreflightCode.TOGETHER, "alone.", "Wait.")], []]
+    monkeypatch.setattr(preflight, "meet", lambda *_: calls.pop(0))
+    file = tmp_path / "logs" / "attempt-1" / "met"
+    address = ["--nodes=2", "--processes=4", "--master-addr=a", f"--met={file}"]
+    assert main([*words(node), *address], tmp_path / "none") == 1
+    assert not file.exists()
+    assert main([*words(node), *address], tmp_path / "none") == 0
+    assert file.exists()
+    # Nobody is asked a third time, and a node with a fault is still found out.
+    assert main([*words(node), *address], tmp_path / "none") == 0
+    assert main([*words(replace(node, gpus=8)), *address], tmp_path / "none") == 1
+    assert calls == []
 
 
 def test_findings_are_read_from_among_other_lines() -> None:
