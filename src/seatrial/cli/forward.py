@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial forward`: TensorBoard of a run on a port of this host."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -34,4 +35,6 @@ def command(
     forward = forward_to(chosen.site, pod, PORT, port, say_error)
     forward.probe()
     say(f"TensorBoard of {chosen.name}: http://127.0.0.1:{forward.local_port}   (Ctrl-C ends it)")
+    # Whoever reads it through a pipe must not wait for the end.
+    sys.stdout.flush()
     forward.serve()

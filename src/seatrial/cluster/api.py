@@ -107,10 +107,13 @@ class Trouble:
         self._began = api.clock()
         self._pause = api.patience.first_pause
         self._told = False
+        self._since: dict[int, float] = {}
 
     def dropped(self, reason: str) -> None:
         """Pause before the next try; raises when the server has been away too long."""
         self._api.note_outage()
+        # What comes after an outage is measured from its own beginning.
+        self._since.clear()
         if self._seconds > self._api.patience.outage:
             raise unreachable(self._api.transport.server, reason, self._seconds)
         self._tell_once(reason)
@@ -127,7 +130,8 @@ class Trouble:
         starting = answer.status == 403 or is_unserved(answer)
         if starting and self._api.recovering:
             limit = patience.recovery
-        if self._seconds >= limit:
+        began = self._since.setdefault(answer.status, self._api.clock())
+        if self._api.clock() - began >= limit:
             return False
         if answer.status == 401:
             self._api.transport.renew()

@@ -9,10 +9,14 @@ deleted in the middle; the losses must be those of a run that nobody has disturb
 import json
 import time
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
+from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL, Component
+from seatrial.rendering.tensorboard import PORT
+from tests.cluster import images
 from tests.cluster.cluster import Cluster
 from tests.cluster.toy_run import CLAIM, CommandLine, losses, starts
 
@@ -159,6 +163,44 @@ def test_a_pod_that_cannot_be_placed_is_explained(scene: Scene) -> None:
     assert "docker.io/local/absent:1 cannot be pulled" in text
     assert "0 of 2 pods run" in text
     seatrial.run("delete", "big", "-n", namespace, "--yes")
+
+
+def test_tensorboard_is_forwarded_to_loopback(scene: Scene) -> None:
+    """Through the API server to a pod; a server of files stands in for TensorBoard."""
+    container = {
+        "name": "tensorboard",
+        "image": images.USERLAND,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-m", "http.server", str(PORT), "--directory", "/usr"],
+    }
+    labels = {RUN_LABEL: "board", COMPONENT_LABEL: str(Component.TENSORBOARD)}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "board", "namespace": scene.namespace, "labels": labels},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+    scene.cluster.kubectl("apply", "-f", "-", given=json.dumps(pod))
+    scene.cluster.kubectl(
+        *("wait", "pod/board", "-n", scene.namespace, "--for=condition=Ready", "--timeout=120s")
+    )
+    forward = scene.seatrial.started("forward", "board", "-n", scene.namespace, "--port", 0)
+    try:
+        assert forward.stdout is not None
+        line = forward.stdout.readline()
+        assert "http://127.0.0.1:" in line, line
+        port = int(line.partition("http://127.0.0.1:")[2].split()[0])
+        for _ in range(3):
+            connection = HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            assert answer.status == 200
+            assert b"Directory listing" in answer.read()
+            connection.close()
+    finally:
+        forward.terminate()
+        forward.communicate(timeout=30)
+    scene.cluster.kubectl("delete", "pod", "board", "-n", scene.namespace)
 
 
 def test_nothing_was_asked_for_that_the_role_denies_but_what_is_known(scene: Scene) -> None:

@@ -96,6 +96,23 @@ def test_denials_count_at_once_but_not_while_the_server_starts() -> None:
     assert objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one") is not None
 
 
+def test_a_denial_after_a_long_outage_is_waited_out_too() -> None:
+    server, time = FakeTransport(), FakeTime()
+    server.put(dict(MAP))
+    server.denied.add(("get", "configmaps"))
+
+    def away(_: Call) -> None:
+        if time.now < 90:
+            raise DroppedError("refused")
+        server.ready = time.now > 110
+        if time.now > 111:
+            server.denied.clear()
+
+    server.instead = away
+    assert objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one") is not None
+    assert 110 < time.now < 120
+
+
 def test_a_denial_that_is_meant_is_believed_soon_after_an_outage() -> None:
     server, time = FakeTransport(), FakeTime()
     server.denied.add(("get", "configmaps"))
