@@ -30,7 +30,9 @@ _MOMENT = re.compile(
     r"\[(before the start of training step|after training is done|exiting program [^\]]{1,100})\]"
     r" datetime: ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}(?:\.[0-9]{1,6})?)"
 )
-_MEMORY = re.compile(r"\[Rank ([0-9]{1,7})\] \(after ([0-9]{1,15}) iterations\) memory \(MB\) (.*)")
+_MEMORY = re.compile(
+    r"\[Rank ([0-9]{1,7})\] \([^)0-9]{0,100}([0-9]{1,15})[^)]{0,100}\) memory \(MB\) (.*)"
+)
 _MIB = 2**20
 """The engine divides by 1024 twice and calls it MB."""
 
@@ -86,12 +88,12 @@ class MegatronLog:
         read = _read(line)
         if b"elapsed time per iteration" in line:
             return self._stepped(read)
+        if b"memory (MB)" in line:
+            return self._memory(read)
         if b"checkpoint" in line:
             return self._checkpoint(read)
         if b"validation" in line:
             return self._evaluation(read)
-        if b"memory (MB)" in line:
-            return self._memory(read)
         return self._moment(read) if b"] datetime: " in line else _NOTHING
 
     def _in_block(self, line: bytes) -> tuple[Event, ...]:
