@@ -13,8 +13,8 @@ Number = int | float
 
 
 def _from_milliseconds(text: str) -> float:
-    # Rounded to what the engine prints, so that 436.9 ms are 0.4369 s and not 0.43689999.
-    return round(float(text) / 1000, 7)
+    # As a decimal, so that 436.9 ms are 0.4369 s and not 0.43689999.
+    return float(f"{text.strip()}e-3")
 
 
 FIELDS: dict[str, tuple[str, Callable[[str], Number]]] = {

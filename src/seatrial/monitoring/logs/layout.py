@@ -41,6 +41,7 @@ class StepLayout:
         self._names: tuple[str, ...] = ()
         self._converters: tuple[Any, ...] = ()
         self._others: tuple[str, ...] = ()
+        self._absent: dict[str, Any] = {}
         self._labels: list[str] = []
 
     def read(self, text: str) -> StepLine | None:
@@ -57,7 +58,8 @@ class StepLayout:
     def _matched(self, groups: tuple[str, ...]) -> StepLine:
         """The line that fits the pattern."""
         converted = [make(text) for make, text in zip(self._converters, groups[3:], strict=True)]
-        values = _DEFAULTS | dict(zip(self._names, converted, strict=True))
+        values = dict(zip(self._names, converted, strict=True))
+        values.update(self._absent)
         if self._others:
             values["other"] = {label: values.pop(label) for label in self._others}
         values["total_steps"] = int(groups[2])
@@ -111,3 +113,4 @@ class StepLayout:
             self._names = tuple(name for name, _ in pairs)
             self._converters = tuple(make for _, make in pairs)
             self._others = tuple(other)
+            self._absent = {name: v for name, v in _DEFAULTS.items() if name not in self._names}

@@ -33,6 +33,8 @@ _MOMENT = re.compile(
 _MEMORY = re.compile(
     r"\[Rank ([0-9]{1,7})\] \([^)0-9]{0,100}([0-9]{1,15})[^)]{0,100}\) memory \(MB\) (.*)"
 )
+_LAST = 1e11
+"""Seconds since 1970 that no log reaches."""
 _MIB = 2**20
 """The engine divides by 1024 twice and calls it MB."""
 
@@ -70,6 +72,8 @@ class MegatronLog:
         """The events of one line; none for most lines, and never an error."""
         if self._block is not None:
             return self._in_block(line)
+        if b"elapsed time per iteration" in line:
+            return self._stepped(_read(line))
         if b"iteration" in line:
             return self._of_iteration(line)
         if b"across ranks (ms):" in line:
@@ -86,8 +90,6 @@ class MegatronLog:
     def _of_iteration(self, line: bytes) -> tuple[Event, ...]:
         """A line that speaks of an iteration."""
         read = _read(line)
-        if b"elapsed time per iteration" in line:
-            return self._stepped(read)
         if b"memory (MB)" in line:
             return self._memory(read)
         if b"checkpoint" in line:
@@ -202,7 +204,8 @@ class MegatronLog:
 
     def _at(self, when: float | None) -> float:
         """The time of a line, which becomes the newest known."""
-        if when is not None:
+        # A garbled step may claim any number of seconds; the clock stays one.
+        if when is not None and 0 <= when < _LAST:
             self._clock = when
         return self._clock
 
