@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.training import get_args
 from megatron.training import training as engine
 
 from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.worker.settings import settings
+from seatrial.worker.step_parts import StepParts
 
 Wrapped = Callable[..., Any]
 
@@ -26,18 +29,31 @@ Wrapped = Callable[..., Any]
 class Observer:
     """Watches the engine's loop: writes the event log, and kills itself where a drill says so."""
 
-    def __init__(self, events: Path | None, kill_step: int | None = None) -> None:
-        """Take the file that this process writes events to, if it is the one that does."""
+    def __init__(
+        self, events: Path | None, kill_step: int | None = None, shares: bool = False
+    ) -> None:
+        """Take the file that this process writes events to, if it is the one that does.
+
+        A process that shares tells that one of its own steps, which every rank has to do.
+        """
         self._log = _opened(events)
         self._kill_step = kill_step
+        self._shares = shares
+        self._parts = StepParts(settings().device)
         self._step = 0
+        self._started = False
         self._split = ""
         self._last = time.perf_counter()
+        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        if restarts:
+            self._write(EventKind.RESTART, count=restarts, began=process_began())
 
     def wrappers(self) -> dict[str, Callable[[Wrapped], Wrapped]]:
         """The functions of megatron.training.training that are watched, and by what."""
         return {
             "train": self._watch_train,
+            "train_step": self._watch_train_step,
+            "finalize_model_grads": self._watch_gradients,
             "training_log": self._watch_step,
             "save_checkpoint_and_time": self._watch_save,
             "evaluate_and_print_results": self._watch_split,
@@ -47,25 +63,30 @@ class Observer:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch while the engine trains; an exception is written down and goes on its way."""
-        if self._log is None and self._kill_step is None:
-            yield
-            return
         originals = {name: getattr(engine, name) for name in self.wrappers()}
         for name, wrap in self.wrappers().items():
             setattr(engine, name, wrap(originals[name]))
+        loading = RerunDataIterator.__next__
+        RerunDataIterator.__next__ = self._parts.loading(loading)
         try:
             yield
         except SystemExit as end:
-            self._write(EventKind.EXIT, code=end.code or 0)
+            self._exit(code=end.code or 0)
             raise
         except BaseException as error:
-            self._write(EventKind.EXIT, code=1, error=f"{type(error).__name__}: {error}")
+            self._exit(code=1, error=f"{type(error).__name__}: {error}")
             raise
         else:
-            self._write(EventKind.EXIT, code=0)
+            self._exit(code=0)
         finally:
+            RerunDataIterator.__next__ = loading
             for name, original in originals.items():
                 setattr(engine, name, original)
+
+    def _exit(self, **values: Any) -> None:
+        """Write down the end; where there was no start, with when the process was made."""
+        began = {} if self._started else {"began": process_began()}
+        self._write(EventKind.EXIT, **values, **began)
 
     def _write(self, kind: EventKind, **values: Any) -> None:
         """Append an event of the present step."""
@@ -85,11 +106,39 @@ class Observer:
         def train(*args: Any, **kwargs: Any) -> Any:
             settings = get_args()
             self._step = int(settings.iteration)
-            self._write(EventKind.START, **_ran_with(settings))
+            self._started = True
+            self._shares = self._parts.agree(self._shares)
+            self._write(EventKind.START, began=process_began(), **_ran_with(settings))
             self._last = time.perf_counter()
             return original(*args, **kwargs)
 
         return train
+
+    def _watch_train_step(self, original: Wrapped) -> Wrapped:
+        def train_step(*args: Any, **kwargs: Any) -> Any:
+            self._parts.begin()
+            result = original(*args, **kwargs)
+            self._parts.mark("ended")
+            return result
+
+        return train_step
+
+    def _watch_gradients(self, original: Wrapped) -> Wrapped:
+        def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
+            self._parts.mark("ready")
+            result = original(*args, **kwargs)
+            self._parts.mark("reduced")
+            return result
+
+        return finalize_model_grads
+
+    def _share(self) -> None:
+        """Gather how the ranks fared, as often as the engine itself logs."""
+        told = get_args()
+        if self._shares and self._step % told.log_interval == 0:
+            figures = self._parts.share(told.world_size)
+            plain = {name: figure.to_dict() for name, figure in figures.items()}
+            self._write(EventKind.RANKS, **plain)
 
     def _watch_step(self, original: Wrapped) -> Wrapped:
         # The names are those of the engine, which gives some of them by position.
@@ -109,16 +158,20 @@ class Observer:
             if self._step == self._kill_step:
                 os.kill(os.getpid(), signal.SIGKILL)
             now = time.perf_counter()
+            seconds = now - self._last
             self._write(
                 EventKind.STEP,
-                seconds=round(now - self._last, 6),
+                seconds=round(seconds, 6),
                 # The optimizer has waited for the step already, so reading costs nothing.
                 loss=_number(loss_dict.get("lm loss")),
                 grad_norm=_number(grad_norm),
                 learning_rate=learning_rate,
                 skipped=bool(skipped_iter),
+                parts=self._parts.finish(seconds),
             )
             self._last = now
+            # After the step is written down: a rank that is gone must not hide that it was done.
+            self._share()
             return original(
                 loss_dict,
                 total_loss_dict,
@@ -180,9 +233,11 @@ def _opened(events: Path | None) -> EventLog | None:
 
 
 def _ran_with(settings: Any) -> dict[str, Any]:
-    """What the time of a step depends on, as the engine itself has it."""
+    """What the time of a step depends on and a log is held against, as the engine itself has it."""
     names = {
+        "total_steps": "train_iters",
         "world_size": "world_size",
+        "dp_size": "data_parallel_size",
         "tp_size": "tensor_model_parallel_size",
         "pp_size": "pipeline_model_parallel_size",
         "cp_size": "context_parallel_size",
@@ -204,3 +259,14 @@ def _ran_with(settings: Any) -> dict[str, Any]:
 def _number(value: Any) -> float | None:
     """A tensor of one number, or a number, as a float."""
     return None if value is None else float(value)
+
+
+def process_began() -> float | None:
+    """When this process was made, seconds since 1970; none where the kernel does not tell."""
+    try:
+        # Ticks since the machine started: field 22 of proc_pid_stat(5), 20th after the name.
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return round(time.time() - age, 3)

@@ -27,7 +27,7 @@ def train(chosen: Settings) -> None:
     """Train as the command line says; the engine's own exit code ends the process."""
     events = chosen.events if chosen.writes_events else None
     # From here on, so that the log also tells of arguments that the engine refuses.
-    with Observer(events, chosen.kill_step).watching():
+    with Observer(events, chosen.kill_step, shares=chosen.events is not None).watching():
         replace(ON_ANY_DEVICE)
         if chosen.tokenizer_revision:
             pin_tokenizer(sys.argv, chosen.tokenizer_revision)

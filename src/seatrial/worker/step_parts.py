@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a step's time is made of on this rank, and what the ranks tell each other of it.
+
+A rank is busy from the beginning of a step until its gradients are ready to be added up with those
+of the others. From there on all wait for the slowest, so that only the time before tells who it is.
+Ranks that exchange something inside of layers (tensor parallel) or between stages (pipeline) wait
+for each other within that time too: a slow one then shows as its whole model copy.
+"""
+
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from seatrial.monitoring.rank_times import RankFigure, sum_up
+from seatrial.worker.settings import Device
+
+FIGURES = ("busy", "data", "memory")
+"""What every rank tells the others, in this order."""
+
+
+class StepParts:
+    """Marks the moments of a step, by the clock of the device that computes it."""
+
+    def __init__(self, device: Device) -> None:
+        """Begin before the first step."""
+        self._device = device
+        self._marks: dict[str, Any] = {}
+        self._data = 0.0
+        self._sums = [0.0, 0.0]
+        self._steps = 0
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._marks = {}
+        self._data = 0.0
+        self.mark("began")
+
+    def mark(self, name: str) -> None:
+        """Something of a step begins or ends now; on a GPU, once it gets there."""
+        if self._device is Device.CPU:
+            self._marks[name] = time.perf_counter()
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks[name] = event
+
+    def loading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that gives the next micro batch, timed."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._data += time.perf_counter() - began
+
+        return timed
+
+    def finish(self, seconds: float) -> dict[str, float]:
+        """The parts of a step that took so long; they add up to it."""
+        busy = self._between("began", "ready")
+        reduced = self._between("ready", "reduced")
+        updated = self._between("reduced", "ended")
+        self._steps += 1
+        self._sums = [self._sums[0] + busy, self._sums[1] + self._data]
+        parts = {
+            "data": self._data,
+            "compute": max(0.0, busy - self._data),
+            "gradients": reduced,
+            "optimizer": updated,
+        }
+        parts["other"] = max(0.0, seconds - sum(parts.values()))
+        return {name: round(value, 6) for name, value in parts.items()}
+
+    def share(self, world_size: int) -> dict[str, RankFigure]:
+        """Tell the other ranks of the steps since the last time; every rank has to call it."""
+        means = [value / max(1, self._steps) for value in self._sums]
+        self._sums, self._steps = [0.0, 0.0], 0
+        mine = [*means, float(self._memory())]
+        every = [mine]
+        if world_size > 1:
+            place = "cpu" if self._device is Device.CPU else "cuda"
+            told = torch.tensor(mine, dtype=torch.float64, device=place)
+            gathered = torch.empty(world_size * len(mine), dtype=torch.float64, device=place)
+            torch.distributed.all_gather_into_tensor(gathered, told)
+            every = gathered.view(world_size, len(mine)).tolist()
+        columns = zip(*every, strict=True)
+        return {name: sum_up(column) for name, column in zip(FIGURES, columns, strict=True)}
+
+    def agree(self, willing: bool) -> bool:
+        """Whether every rank is willing; one that is not would leave the others waiting."""
+        if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+            return willing
+        place = "cpu" if self._device is Device.CPU else "cuda"
+        answer = torch.tensor([int(willing)], dtype=torch.int32, device=place)
+        torch.distributed.all_reduce(answer, op=torch.distributed.ReduceOp.MIN)
+        return bool(answer.item())
+
+    def _between(self, first: str, second: str) -> float:
+        """Seconds between two marks; 0 where the engine has passed one of them by."""
+        one, other = self._marks.get(first), self._marks.get(second)
+        if one is None or other is None:
+            return 0.0
+        if self._device is Device.CPU:
+            return float(other - one)
+        other.synchronize()
+        return float(one.elapsed_time(other)) / 1000
+
+    def _memory(self) -> int:
+        """The most memory so far: of the GPU, as reserved; on a CPU, of the process."""
+        if self._device is Device.CPU:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return int(torch.cuda.max_memory_reserved())
