@@ -101,6 +101,7 @@ def test_the_chart_of_a_run_is_good(
     assert done.exit_code == 0, done.output
     assert "0 chart(s) failed" in helm("lint", "--strict", str(chart))
     where = ("--namespace", namespace)
+    owner: tuple[str, ...] = ()
     if operator == "trainjob":
         # Trainer wants the runtime before the job, and a dry run keeps nothing.
         runtime = next(chart.glob("templates/*-trainingruntime-*"))
@@ -109,7 +110,5 @@ def test_the_chart_of_a_run_is_good(
         )
         control_plane.kubectl("create", *where, "-f", "-", given=shown)
         owner = ("--take-ownership",)
-    else:
-        owner = ()
     made = control_plane.helm("install", "run", str(chart), *where, "--dry-run=server", *owner)
     assert "STATUS: pending-install" in made

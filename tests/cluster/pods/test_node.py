@@ -116,8 +116,10 @@ def test_a_pytorchjob_succeeds(cluster: Cluster, namespace: str) -> None:
     pod = pod_of("getent hosts try-master-0; echo rank $RANK of $WORLD_SIZE; sleep 3")
     pod["containers"][0]["name"] = "pytorch"
     role = {"replicas": 1, "restartPolicy": "OnFailure", "template": {"spec": pod}}
-    spec = {"runPolicy": {"cleanPodPolicy": "None"}}
-    spec["pytorchReplicaSpecs"] = {"Master": role, "Worker": role}  # type: ignore[assignment]
+    spec = {
+        "runPolicy": {"cleanPodPolicy": "None"},
+        "pytorchReplicaSpecs": {"Master": role, "Worker": role},
+    }
     create(cluster, namespace, "kubeflow.org/v1", "PyTorchJob", spec=spec)
     wait_for(cluster, namespace, "pytorchjob", "Succeeded")
     printed = logs(cluster, namespace)
