@@ -11,6 +11,7 @@ where one that is held out will be.
 
 from dataclasses import replace
 
+from scripts.backtest.fitting import errors
 from scripts.backtest.groups import fit_pool
 from scripts.backtest.rows import timed_rows
 from seatrial.planning.timing.rates import Rates
@@ -32,3 +33,12 @@ def shipped_rates() -> Rates:
     """The rates for Megatron-core on A100: those of no source in particular."""
     example = next(row for row in timed_rows() if row.kernel == TODAY)
     return fit_pool(frozenset()).of(replace(example, source=""))
+
+
+def errors_by_source(rates: Rates) -> list[list[float]]:
+    """Relative errors of rates on the rows of each of the sources."""
+    found = []
+    for source in SOURCES:
+        own = [row for row in timed_rows() if row.source == source]
+        found.append([abs(float(error)) for error in errors(own, [rates] * len(own))])
+    return found

@@ -16,7 +16,7 @@ from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import Stage
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 
 MEMORY_ONLY = "Megatron-LM CI golden values"
@@ -32,6 +32,9 @@ FULL_ATTENTION = ("nanotron", "Llama 3", "NeMo perf")
 """Sources that count attention as if it were not causal."""
 UNKNOWN_CHUNKS = "VP listed NA"
 """Said of a pipeline whose chunks its source does not state."""
+SHORT_MODULES = {"norm": RecomputeModule.LAYERNORM, "act": RecomputeModule.MOE_ACT}
+"""Parts of a layer by the names that some rows have for them."""
+_WORD = re.compile(r"\w+")
 _KERNEL = re.compile(r"kernel: ([^;]*)")
 _RELEASE = re.compile(r"(?:NeMo container|tag|NeMo|date) (v?[\d.]+(?:-\d+)?)")
 _SHARD = re.compile(r"shard=(\d+)")
@@ -182,6 +185,7 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | LeftOut:
         sequence_parallel=sequence_parallel,
         sharding=_sharding(row["sharding"], nemo=nemo),
         recompute=_recompute(row["recompute"]),
+        recompute_modules=_modules(row["recompute"]),
         micro_batch_size=micro,
         micro_batches=max(1, round(batches)),
         precision=precision,
@@ -243,12 +247,21 @@ def _shard_size(stated: str) -> int:
 
 
 def _recompute(stated: str) -> Recompute:
-    """What is computed again; parts other than attention are small and count as nothing."""
+    """What is computed again; single operations of unknown choice count as nothing."""
     if stated == "full":
         return Recompute.FULL
-    if stated in ("selective", "selective:core_attn"):
+    if stated == "selective" or _modules(stated):
         return Recompute.SELECTIVE
     return Recompute.NONE
+
+
+def _modules(stated: str) -> frozenset[RecomputeModule]:
+    """The parts of a layer that are computed again, where a row names them."""
+    kind, _, names = stated.partition(":")
+    if kind != "selective":
+        return frozenset()
+    known = {module.value: module for module in RecomputeModule} | SHORT_MODULES
+    return frozenset(known[name] for name in _WORD.findall(names))
 
 
 def _gradient_bytes(row: dict[str, str], *, nemo: bool) -> int:

@@ -54,6 +54,7 @@ def layer_times(workload: Workload, rates: Rates) -> LayerTimes:
         id(workload.hardware),
         id(rates),
         id(workload.recompute),
+        workload.recompute_modules,
         workload.micro_batch_size,
         workload.sequence_length,
         workload.padded_vocab_size,

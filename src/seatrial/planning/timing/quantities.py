@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.timing.products import Products, layer_products
+from seatrial.planning.timing.recomputed import Recomputed, recomputed
 from seatrial.planning.timing.traffic import (
     StageCount,
     StageCounts,
@@ -44,7 +45,7 @@ RESIDUAL_TOUCHES = 6
 
 @dataclass(slots=True)
 class Work:
-    """Products of one kind, forward, of one layer and micro batch."""
+    """Products of one kind of one layer and micro batch: the mean of all passes."""
 
     flops: float
     """Multiplications and additions."""
@@ -181,7 +182,8 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
     attention, dense = products.attention, products.dense
     shared, experts = products.shared, products.experts
     square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share
-    attention_flops, score_bytes = _attention(workload, square, tokens)
+    again = recomputed(workload)
+    attention_flops, score_bytes = _attention(workload, again, square, tokens)
     vocab = workload.padded_vocab_size / tp
     logits = 2.0 * tokens * hidden * vocab
     elementwise, moe_bytes = _elementwise(workload, tokens)
@@ -190,9 +192,9 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
         peak=hardware.peak_flops,
         peak_bf16=hardware.peak_flops_bf16,
         bandwidth=hardware.memory_bandwidth,
-        dense=_together(attention, dense),
-        moe=_together(attention, shared),
-        experts=Work(experts.flops, experts.rounded, experts.elements, experts.weights),
+        dense=_together(attention, again.projections, dense, again.feed),
+        moe=_together(attention, again.projections, shared, again.shared),
+        experts=_together(experts, again.experts, Products(), 0.0),
         head=Work(logits, logits, tokens * (hidden + vocab), hidden * vocab),
         head_bytes=LOGIT_BYTES * tokens * vocab,
         passes=4.0 if workload.recompute is Recompute.FULL else 3.0,
@@ -200,9 +202,9 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
         score_bytes=score_bytes,
         elementwise_bytes=elementwise,
         moe_bytes=moe_bytes,
-        routed_bytes=ROUTING_TOUCHES * HALF * tokens / tp * sorted_width,
+        routed_bytes=ROUTING_TOUCHES * HALF * tokens / tp * sorted_width * (1 + again.experts / 3),
         local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
-        traffic=_layer_traffic(workload, tokens),
+        traffic=_layer_traffic(workload, again, tokens),
         model_flops=(
             attention.flops + dense.flops + square / 2,
             attention.flops + shared.flops + experts.flops + square / 2,
@@ -234,17 +236,19 @@ def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCou
     )
 
 
-def _together(one: Products, other: Products) -> Work:
-    """Products of two kinds as one."""
+def _together(one: Products, again: float, other: Products, other_again: float) -> Work:
+    """Products of two kinds as one, each with the share of it that is computed once more."""
+    # A share of one pass more, spread over the three passes that there are.
+    own, others = 1 + again / 3, 1 + other_again / 3
     return Work(
-        one.flops + other.flops,
-        one.rounded + other.rounded,
-        one.elements + other.elements,
-        one.weights + other.weights,
+        own * one.flops + others * other.flops,
+        own * one.rounded + others * other.rounded,
+        own * one.elements + others * other.elements,
+        own * one.weights + others * other.weights,
     )
 
 
-def _layer_traffic(workload: Workload, tokens: float) -> LayerTraffic:
+def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> LayerTraffic:
     """What layers exchange for one micro batch."""
     model, layout = workload.model, workload.layout
     place = Placement(layout, workload.hardware)
@@ -252,7 +256,7 @@ def _layer_traffic(workload: Workload, tokens: float) -> LayerTraffic:
     collectives = (6.0 if workload.recompute is Recompute.FULL else 4.0) if tp > 1 else 0.0
     ring = 2.0 * (tp - 1) / tp * tokens * model.hidden_size * HALF
     keys = 2.0 * HALF * tokens * model.kv_heads * model.head_dim / tp
-    exchanges = 4.0 if moe is not None and layout.ep_size > 1 else 0.0
+    exchanges = 4.0 + 2.0 * again.exchange if moe is not None and layout.ep_size > 1 else 0.0
     routed = tokens / tp * (moe.top_k if moe is not None else 0) * model.hidden_size * HALF
     return LayerTraffic(
         tensor=place.ring(ring * collectives, tp, 1),
@@ -285,16 +289,18 @@ def _pipeline(workload: Workload, place: Placement, counts: StageCounts) -> Pipe
     )
 
 
-def _attention(workload: Workload, square: float, tokens: float) -> tuple[float, float]:
+def _attention(
+    workload: Workload, again: Recomputed, square: float, tokens: float
+) -> tuple[float, float]:
     """Products of attention in all passes, and bytes of scores where it keeps them."""
-    again = 0.0 if workload.recompute is Recompute.NONE else 1.0
     if workload.flash_attention:
         # A fused kernel leaves out what the causal mask hides: half of the square.
         softmax = 1 + SOFTMAX_WIDTH / workload.model.head_dim
-        return square / 2 * softmax * (1 + FLASH_BACKWARD + again), 0.0
+        return square / 2 * softmax * (1 + FLASH_BACKWARD + again.attention), 0.0
     heads = workload.model.heads / workload.layout.tp_size
     scores = tokens * workload.sequence_length * heads
-    return square * (3 + again), SCORE_TOUCHES * HALF * scores * (3 + again)
+    passes = 3 + again.attention
+    return square * passes, SCORE_TOUCHES * HALF * scores * passes
 
 
 def _elementwise(workload: Workload, tokens: float) -> tuple[float, float]:

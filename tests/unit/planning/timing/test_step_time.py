@@ -11,7 +11,7 @@ from seatrial.planning.stages import stages_of
 from seatrial.planning.timing.parts import StepTime, TimePart
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from tests.unit.planning.timing.workloads import A100, CONSTANTS, EXPERTS, workload
 
 LAYOUT = RankLayout(8, 1, 8, 8)
@@ -86,6 +86,34 @@ def test_selective_recompute_costs_only_attention() -> None:
     assert selective.parts[TimePart.COMPUTE] == pytest.approx(
         none.parts[TimePart.COMPUTE], rel=1e-3
     )
+
+
+def test_recomputing_the_feed_forward_part_costs_its_products_once_more() -> None:
+    none = predict(workload(LAYOUT))
+    modules = frozenset([RecomputeModule.MLP])
+    mlp = predict(workload(LAYOUT, recompute=Recompute.SELECTIVE, recompute_modules=modules))
+    full = predict(workload(LAYOUT, recompute=Recompute.FULL))
+    assert mlp.parts[TimePart.ATTENTION] == none.parts[TimePart.ATTENTION]
+    assert mlp.parts[TimePart.TENSOR_PARALLEL] == none.parts[TimePart.TENSOR_PARALLEL]
+    extra, whole = (
+        one.parts[TimePart.COMPUTE] - none.parts[TimePart.COMPUTE] for one in (mlp, full)
+    )
+    # Two thirds of a layer's products are the feed-forward part's.
+    assert 0.6 < extra / whole < 0.7
+    assert mlp.model_flops == none.model_flops
+
+
+def test_recomputing_experts_takes_tokens_there_and_back_again() -> None:
+    layout = RankLayout(1, 1, 8, 1, ep_size=8)
+    none = predict(workload(layout, EXPERTS))
+    modules = frozenset([RecomputeModule.MOE])
+    moe = predict(
+        workload(layout, EXPERTS, recompute=Recompute.SELECTIVE, recompute_modules=modules)
+    )
+    assert moe.parts[TimePart.EXPERT_PARALLEL] == pytest.approx(
+        1.5 * none.parts[TimePart.EXPERT_PARALLEL]
+    )
+    assert moe.parts[TimePart.COMPUTE] > 1.2 * none.parts[TimePart.COMPUTE]
 
 
 def test_the_last_stage_is_slowest_because_of_the_logits() -> None:
