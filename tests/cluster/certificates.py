@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # The Training Operator makes its own certificate unless the one it finds lasts 90 more days.
@@ -31,7 +31,8 @@ class Authority:
 
     def __init__(self, name: str) -> None:
         """Make the authority's own."""
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        # The Training Operator reads only an authority's key of this kind (cert-controller).
+        self._key = rsa.generate_private_key(65537, 2048)
         self._name = _name(name)
         builder = _builder(self._name, self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
@@ -64,7 +65,7 @@ def signing_pair() -> Pair:
     return Pair(public, key_pem(key))
 
 
-def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
     """A key as PEM, in the form that every Go program reads."""
     return key.private_bytes(
         serialization.Encoding.PEM,
@@ -83,7 +84,7 @@ def write(pair: Pair, path: Path) -> None:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return x509.CertificateBuilder(
