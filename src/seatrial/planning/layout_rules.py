@@ -243,6 +243,10 @@ def check_recompute(
             reason = "the model is dense: it has no experts"
         elif module is RecomputeModule.MLA_UP_PROJ:
             reason = "no model of a plan has multi-latent attention"
+        elif module is RecomputeModule.MLP and model.linear_bias:
+            # Its bias is an output of what is checkpointed, and becomes an input of its own
+            # gradient: megatron-core 0.19.2 then goes backwards for ever (seen on a CPU).
+            reason = "the engine never ends the first step where the mlp has biases"
         elif precision is Precision.FP8 and module in (
             RecomputeModule.LAYERNORM,
             RecomputeModule.MOE_ACT,

@@ -49,8 +49,11 @@ def test_every_flag_gets_what_it_takes() -> None:
             "--recompute-granularity full --recompute-method uniform",
         ),
         (
-            ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp, core_attn]"),
-            "--recompute-granularity selective --recompute-modules mlp core_attn",
+            (
+                "parallelism.recompute=selective",
+                "parallelism.recompute_modules=[layernorm, core_attn]",
+            ),
+            "--recompute-granularity selective --recompute-modules layernorm core_attn",
         ),
         (
             (

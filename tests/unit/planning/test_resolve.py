@@ -187,9 +187,14 @@ REFUSALS = {
         "dense: it has no experts. Remove moe_act.",
     ),
     "recompute-latents": (
-        ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp, mla_up_proj]"),
+        ("parallelism.recompute=selective", "parallelism.recompute_modules=[mla_up_proj]"),
         "ST-LAYOUT-013 parallelism.recompute_modules: mla_up_proj cannot be recomputed: no model "
         "of a plan has multi-latent attention. Remove mla_up_proj.",
+    ),
+    "recompute-biases": (
+        ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp]"),
+        "ST-LAYOUT-013 parallelism.recompute_modules: mlp cannot be recomputed: the engine never "
+        "ends the first step where the mlp has biases. Remove mlp.",
     ),
     "recompute-norms-in-fp8": (
         (
