@@ -31,10 +31,17 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certi
         --but nvidia-cuda-runtime > cpu.txt \
     && python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \
         --require-hashes --no-deps --requirement cpu.txt --target /opt/seatrial/site
+# The engine imports Triton and compiles nothing with it here: its compilers for GPUs are left out.
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
+    python3 build_image_packages.py worker.txt --without '*' --but triton > triton.txt \
+    && python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \
+        --require-hashes --no-deps --requirement triton.txt --target /opt/seatrial/site \
+    && rm -rf /opt/seatrial/site/triton/backends/nvidia/bin \
+        /opt/seatrial/site/triton/backends/nvidia/lib /opt/seatrial/site/triton/_C/libproton.so
 COPY scripts/build_image_stubs.py ./
-# Headers and programs of torch are for building extensions.
+# Headers and the compiler of torch are for building extensions.
 RUN python3 build_image_stubs.py /opt/seatrial/site \
-    && rm -rf /opt/seatrial/site/torch/include /opt/seatrial/site/torch/bin \
+    && rm -rf /opt/seatrial/site/torch/include /opt/seatrial/site/torch/bin/protoc* \
         /opt/seatrial/site/torch/lib/libtorch_cuda_linalg.so
 
 FROM tools AS wheel
