@@ -28,6 +28,7 @@ from seatrial.client import load_checked, refuse_unsupported
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, FindingsError, UsageError
 from seatrial.findings import has_errors
+from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.inverse import limits_of
 from seatrial.planning.search.planner import plan_run
@@ -129,6 +130,7 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         (
             *found.findings,
             *run.plan.findings,
+            *far_batch(loaded, run),
             *verdicts(loaded, run),
             *lost_time(loaded, run, budget.saves),
         ),

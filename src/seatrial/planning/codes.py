@@ -68,6 +68,8 @@ class PlanCode(StrEnum):
     """The global batch cannot be split evenly."""
     INTERLEAVED_BATCH = "ST-BATCH-003"
     """The interleaved schedule needs micro batches in multiples of the stages."""
+    FAR_BATCH = "ST-BATCH-004"
+    """No layout has a global batch near the one to come near to."""
     BEYOND_FIT = "ST-TIME-001"
     """The time of a step goes beyond the published runs that were fitted."""
     STALE_CALIBRATION = "ST-TIME-002"

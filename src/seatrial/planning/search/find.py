@@ -33,6 +33,7 @@ from seatrial.spec.training import Precision
 BATCH_TOLERANCE = 1 / 8
 """How far an `auto` global batch may be from its target, as long as some layout allows it."""
 ANY_BATCH = float("inf")
+"""The tolerance where no layout comes near the target: of what fits, the nearest batches count."""
 AS_FAST = 0.005
 """A gain that says nothing: of one combination of degrees, what is tried first stays then, the
 smaller micro batch, the fewer chunks, the even stages."""
@@ -41,6 +42,8 @@ HOPELESS = 2.0
 TOLD = 4
 """Layouts whose exact rank counts: the best, those that are named beside it, and one more."""
 Degrees = tuple[int, int, int, int]
+Form = tuple[int, ...]
+"""Of what the best is kept: degrees, and their batch where any batch is taken."""
 
 
 def search(problem: Problem, hardware: Hardware, constants: Constants) -> Outcome:
@@ -113,6 +116,11 @@ def recomputes(problem: Problem) -> tuple[Recompute, ...]:
     return (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
 
 
+def off_target(problem: Problem, batch: int) -> float:
+    """How far a global batch is from the target, as a share of the target."""
+    return abs(batch - problem.target_batch) / problem.target_batch
+
+
 @dataclass
 class _Pass:
     """One walk through the legal layouts."""
@@ -121,11 +129,12 @@ class _Pass:
     hardware: Hardware
     constants: Constants
     tolerance: float
-    fitting: dict[Degrees, Priced] = field(default_factory=dict)
+    fitting: dict[Form, Priced] = field(default_factory=dict)
     risky: list[tuple[Candidate, Workload, Memory]] = field(default_factory=list)
     lacking: dict[Degrees, Lacking] = field(default_factory=dict)
     plain: dict[tuple[int, int], Priced] = field(default_factory=dict)
     told: float = 0.0
+    nearest: float = ANY_BATCH
     legal: int = 0
     priced: int = 0
 
@@ -147,6 +156,9 @@ class _Pass:
         smallest = True
         for micro, total in batches(self.problem, shape.layout, self.tolerance):
             self.legal += 1
+            if self.too_far(total):
+                smallest = False
+                continue
             wins = not self.cannot_win(shape, micro, total)
             if wins and not any(self.take(Candidate(shape, micro, total, way)) for way in ways):
                 least = Candidate(shape, micro, total, ways[-1])
@@ -164,8 +176,19 @@ class _Pass:
         if plain is None or chunks == 1:
             return False
         saved = plain.time.parts.get(TimePart.BUBBLE, 0.0) * (1 - 1 / chunks)
-        best = max(self.fitting[shape.degrees].rate, self.told)
+        best = max(self.fitting[self.form(shape, total)].rate, self.told)
         return plain.rate * plain.time.total <= best * (plain.time.total - saved)
+
+    def form(self, shape: Shape, total: int) -> Form:
+        """What competes by speed alone: the same degrees, and the same batch where any is taken."""
+        return (*shape.degrees, total) if self.tolerance == ANY_BATCH else shape.degrees
+
+    def too_far(self, total: int) -> bool:
+        """Whether what fits has a batch so much nearer to the target that speed does not count.
+
+        A larger batch is nearly always faster, so speed alone would choose the largest.
+        """
+        return off_target(self.problem, total) > (1 + self.nearest) * (1 + BATCH_TOLERANCE) - 1
 
     def might_fit(self, candidate: Candidate) -> bool:
         """Whether the form that needs least memory might fit; what it lacks is kept if not."""
@@ -195,11 +218,12 @@ class _Pass:
         found = Priced(candidate, workload, need, step_time(workload, self.constants))
         if candidate.shape.layout.vp_size == 1:
             self.plain[candidate.micro_batch_size, candidate.global_batch_size] = found
-        degrees = candidate.shape.degrees
-        known = self.fitting.get(degrees)
+        self.nearest = min(self.nearest, off_target(self.problem, candidate.global_batch_size))
+        form = self.form(candidate.shape, candidate.global_batch_size)
+        known = self.fitting.get(form)
         if known is None or found.rate > known.rate * (1 + AS_FAST):
-            self.fitting[degrees] = found
-            if found.rate > self.told:
+            self.fitting[form] = found
+            if found.rate > self.told and self.tolerance != ANY_BATCH:
                 rates = heapq.nlargest(TOLD, (other.rate for other in self.fitting.values()))
                 self.told = rates[-1] if len(rates) == TOLD else 0.0
 
@@ -211,8 +235,20 @@ class _Pass:
 
     def outcome(self) -> Outcome:
         """What was found."""
-        ranked = sorted(self.fitting.values(), key=lambda found: -found.rate)
-        lacking = [found for degrees, found in self.lacking.items() if degrees not in self.fitting]
+        ranked = sorted(self.best_of_degrees().values(), key=lambda found: -found.rate)
+        fitting = {found.candidate.shape.degrees for found in self.fitting.values()}
+        lacking = [found for degrees, found in self.lacking.items() if degrees not in fitting]
         lacking.sort(key=lambda found: found.memory.fullest.total)
         risky = bool(ranked) and ranked[0].memory.verdict is Fit.RISKY
         return Outcome(tuple(ranked), tuple(lacking), risky, self.legal, self.priced)
+
+    def best_of_degrees(self) -> dict[Degrees, Priced]:
+        """The fastest of each combination of degrees, among batches as near as the nearest."""
+        best: dict[Degrees, Priced] = {}
+        for found in self.fitting.values():
+            degrees = found.candidate.shape.degrees
+            if self.too_far(found.candidate.global_batch_size):
+                continue
+            if degrees not in best or found.rate > best[degrees].rate * (1 + AS_FAST):
+                best[degrees] = found
+        return best

@@ -30,10 +30,10 @@ LAYER_MULTIPLE = 4
 """Layers of a scaled model are a multiple of this, so that pipeline stages divide them."""
 
 
-def fits(problem: Problem, hardware: Hardware) -> Sharding | None:
+def fits(problem: Problem, hardware: Hardware, tolerance: float = ANY_BATCH) -> Sharding | None:
     """What has to be shared out so that a legal layout fits for certain; nothing when none does.
 
-    Layouts are tried in the form that needs least memory.
+    Layouts are tried in the form that needs least memory, with a batch so near to the target.
     """
     recompute = recomputes(problem)[-1]
     for options in shardings(problem):
@@ -41,7 +41,7 @@ def fits(problem: Problem, hardware: Hardware) -> Sharding | None:
             for shape in shapes(problem, sharding):
                 if shape.layout.vp_size > 1 and problem.given.vp_size == AUTO:
                     continue
-                smallest = next(batches(problem, shape.layout, ANY_BATCH), None)
+                smallest = next(batches(problem, shape.layout, tolerance), None)
                 if smallest is None:
                     continue
                 candidate = Candidate(shape, *smallest, recompute)

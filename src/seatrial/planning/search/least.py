@@ -3,7 +3,7 @@
 """The layout for a host without GPUs: legal, and divided as little as it can be."""
 
 from seatrial.planning.search.candidate import Candidate
-from seatrial.planning.search.find import ANY_BATCH, BATCH_TOLERANCE
+from seatrial.planning.search.find import ANY_BATCH, BATCH_TOLERANCE, off_target
 from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import batches, shapes
 from seatrial.spec.engine import EngineName
@@ -21,16 +21,16 @@ def least_divided(problem: Problem) -> Candidate | None:
         sharding = Sharding.FSDP if foundry else Sharding.OPTIMIZER
     if recompute is Recompute.AUTO:
         recompute = Recompute.NONE
-    for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
-        found = (
-            Candidate(shape, micro, total, recompute)
-            for shape in shapes(problem, sharding)
-            for micro, total in batches(problem, shape.layout, tolerance)
-        )
-        best = min(found, key=_divided, default=None)
-        if best is not None:
-            return best
-    return None
+    found = [
+        Candidate(shape, micro, total, recompute)
+        for shape in shapes(problem, sharding)
+        for micro, total in batches(problem, shape.layout, ANY_BATCH)
+    ]
+    off = [off_target(problem, candidate.global_batch_size) for candidate in found]
+    # Near the target nothing but the division counts; else the batch that is nearest to it.
+    allowed = max(BATCH_TOLERANCE, min(off, default=0.0))
+    near = (candidate for candidate, far in zip(found, off, strict=True) if far <= allowed)
+    return min(near, key=_divided, default=None)
 
 
 def _divided(candidate: Candidate) -> tuple[int, ...]:
