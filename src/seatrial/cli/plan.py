@@ -84,7 +84,10 @@ def command(
                 "--html, --limits and --again are of one plan, and --what-if and --compare make "
                 "several. Give one kind at a time."
             )
-        _say_table(*_sweep([file, *(compare or ())], given, what_if or (), catalog), as_json)
+        variants, headers = _sweep([file, *(compare or ())], given, what_if or (), catalog)
+        _say_table(variants, headers, as_json)
+        if not any(variant.run for variant in variants):
+            raise typer.Exit(ExitCode.FINDINGS)
         return
     page = _page(file, given, catalog, again=again)
     if limits and page.run.problem.hardware is not None:
@@ -145,7 +148,7 @@ def _sweep(
     headers = ["spec"] * several + [change.partition("=")[0] for change in what_if]
     variants = []
     for file in files:
-        for more in combinations(what_if):
+        for more in combinations(what_if, given):
             values = tuple(change.partition("=")[2] for change in more)
             cells = (str(file), *values) if several else values
             variants.append(_variant(file, [*given, *more], cells, catalog))

@@ -3,6 +3,7 @@
 """The keys that `--what-if` may vary."""
 
 import re
+from collections.abc import Sequence
 
 from seatrial.errors import UsageError
 from seatrial.spec.explain import meant
@@ -13,9 +14,34 @@ from seatrial.spec.tree import Path, dotted
 _PART = re.compile(r"[^.\[\]]+")
 
 
+def refuse_undone(keys: Sequence[str], overrides: Sequence[str]) -> None:
+    """Refuse a key that sets again what an earlier one or an override has set.
+
+    The later one would win, while the table showed the earlier one's values beside it.
+    """
+    earlier = [
+        (f"the override of {key}", key)
+        for key in (override.partition("=")[0] for override in overrides)
+    ]
+    for key in keys:
+        path = _path(key)
+        for shown, before in earlier:
+            if _path(before)[: len(path)] == path:
+                raise UsageError(
+                    f"--what-if {key} would undo {shown}. "
+                    f"Give {key} once, with all its values: --what-if {key}=V1,V2."
+                )
+        earlier.append((f"--what-if {key}", key))
+
+
+def _path(key: str) -> Path:
+    """The parts of a key, with the numbers of items."""
+    return tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
+
+
 def refuse_unknown(key: str) -> None:
     """Refuse a key that no field of a spec has, with those that there are."""
-    path: Path = tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
+    path = _path(key)
     for depth in range(1, len(path) + 1):
         there = path[:depth]
         found = field_at(there)

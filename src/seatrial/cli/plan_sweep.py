@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from seatrial.cli.output import say_text
-from seatrial.cli.plan_keys import refuse_unknown
+from seatrial.cli.plan_keys import refuse_undone, refuse_unknown
 from seatrial.cli.plan_page import cost_words
 from seatrial.cli.plan_words import GIB, duration, layout_words, three
 from seatrial.cli.tables import name, number, say_table
@@ -39,8 +39,13 @@ def refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
     return Variant(cells, None, None, error.findings[0].rule)
 
 
-def combinations(what_if: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The overrides of each plan: one value of each key, in every combination."""
+def combinations(
+    what_if: Sequence[str], overrides: Sequence[str] = ()
+) -> Iterator[tuple[str, ...]]:
+    """The overrides of each plan: one value of each key, in every combination.
+
+    `overrides` hold for all of them, and must not set what is varied.
+    """
     choices = []
     for given in what_if:
         key, equals, values = given.partition("=")
@@ -56,6 +61,7 @@ def combinations(what_if: Sequence[str]) -> Iterator[tuple[str, ...]]:
             )
         refuse_unknown(key)
         choices.append([f"{key}={value}" for value in options])
+    refuse_undone([given.partition("=")[0] for given in what_if], overrides)
     total = 1
     for options in choices:
         total *= len(options)

@@ -130,3 +130,12 @@ def test_a_sweep_over_no_field_is_a_usage_error(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", "--what-if", "nodes=2,4", cwd=open_file.parent, code=2)
     assert "Did you mean cluster.nodes?" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_sweep_without_any_plan_fails(open_file: Path) -> None:
+    words = ("plan", "open.yaml", "--what-if")
+    none = seatrial(*words, "parallelism.tp_size=3,5", cwd=open_file.parent, code=1)
+    assert none.stdout.count("no plan") >= 2
+    as_json = seatrial(*words, "parallelism.tp_size=3", "--json", cwd=open_file.parent, code=1)
+    assert "cannot be shared out" in json.loads(as_json.stdout)[0]["refusal"]
+    seatrial(*words, "parallelism.tp_size=3,4", cwd=open_file.parent, code=0)

@@ -215,6 +215,29 @@ def test_what_if_combines_values_and_keeps_brackets_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    ("what_if", "overrides"),
+    [
+        (["cluster.nodes=2", "cluster.nodes=4"], []),
+        (["cluster.nodes=2,4", "training.tokens=1B,2B", "cluster.nodes=8"], []),
+        (["cluster.nodes=2,4", "cluster={nodes: 8}"], []),
+        (["cluster.nodes=2,4"], ["cluster.nodes=8"]),
+        (["cluster={nodes: 2}"], ["cluster.nodes=8"]),
+    ],
+)
+def test_a_key_that_would_undo_another_is_refused(what_if: list[str], overrides: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"would undo .*cluster\.nodes"):
+        list(combinations(what_if, overrides))
+
+
+def test_a_key_may_refine_a_section_that_was_set_before() -> None:
+    (only,) = combinations(["training={tokens: 1B}", "training.seed=3"], ["cluster={nodes: 8}"])
+    assert only == ("training={tokens: 1B}", "training.seed=3")
+    assert list(combinations(["cluster.nodes=1"], ["cluster.node_type=a"])) == [
+        ("cluster.nodes=1",)
+    ]
+
+
+@pytest.mark.parametrize(
     ("key", "words"),
     [
         ("nodes", "Did you mean cluster.nodes? A spec has: apiVersion, name, "),
