@@ -14,7 +14,7 @@ from seatrial.cli.files import write_new
 from seatrial.cli.output import say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.cli.plan_data import page_data
-from seatrial.cli.plan_html import html_page
+from seatrial.cli.plan_html import html_page, refuse_other_file
 from seatrial.cli.plan_page import Page, say_page
 from seatrial.cli.plan_sweep import (
     Variant,
@@ -89,6 +89,8 @@ def command(
         if not any(variant.run for variant in variants):
             raise typer.Exit(ExitCode.FINDINGS)
         return
+    if html is not None:
+        refuse_other_file(html)
     page = _page(file, given, catalog, again=again)
     if limits and page.run.problem.hardware is not None:
         page = replace(page, limits=limits_of(page.run.problem, page.run.problem.hardware))

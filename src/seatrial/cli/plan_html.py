@@ -3,10 +3,12 @@
 """A plan as one HTML file: no script, nothing fetched, light and dark."""
 
 from html import escape
+from pathlib import Path
 
 from seatrial.cli.plan_page import Page, head_words, page_lines, percent_of, step_words
 from seatrial.cli.plan_svg import Bar, Box, Piece, legend, stacked, timeline
 from seatrial.cli.plan_words import duration, duration_with_error, gib
+from seatrial.errors import UsageError
 from seatrial.planning.memory.parts import MemoryPart
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
@@ -22,6 +24,11 @@ MOST_ROUNDS = 2
 
 SMALLEST_SHARE = 0.0005
 """Parts of a step below this share are left out of the list."""
+
+MARK = '<meta name="generator" content="seatrial plan">'
+"""What tells a page that may be replaced by a newer one from any other file."""
+MARKED_WITHIN = 4096
+"""Bytes at the beginning of a file among which the mark is."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --paper: #ffffff;
@@ -59,12 +66,29 @@ i.backward { background: var(--backward); }
 """
 
 
+def refuse_other_file(path: Path) -> None:
+    """Refuse to replace a file that is no page of a plan, the spec for one."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as stream:
+            beginning = stream.read(MARKED_WITHIN)
+    except OSError as error:
+        raise UsageError(f"--html {path} cannot be read: {error.strerror}.") from None
+    if beginning and MARK.encode() not in beginning:
+        raise UsageError(
+            f"--html {path} exists and is not a page of seatrial plan, which alone is replaced. "
+            "Choose another name, or remove the file."
+        )
+
+
 def html_page(page: Page) -> str:
     """The whole file."""
     name = escape(page.run.plan.spec.name)
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{name}: plan</title>',
+        MARK,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{STYLE}</style></head><body>",
         f'<h1>{name}</h1><p class="head">{escape(head_words(page, name=False))}</p>',

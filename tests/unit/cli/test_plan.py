@@ -102,6 +102,17 @@ def test_html_is_written_and_replaced(open_file: Path) -> None:
     assert "no/plan.html cannot be written" in bad.stderr
 
 
+def test_html_replaces_nothing_but_such_a_page(open_file: Path) -> None:
+    there = open_file.parent
+    (there / "mine.html").write_text("<!doctype html><title>mine</title>")
+    (there / "link.html").symlink_to("open.yaml")
+    before = {path: path.read_text() for path in there.iterdir()}
+    for name in ("open.yaml", "link.html", "mine.html"):
+        done = seatrial("plan", "open.yaml", "--html", name, cwd=there, code=2)
+        assert f"--html {name} exists and is not a page" in " ".join(done.stderr.split())
+    assert {path: path.read_text() for path in there.iterdir()} == before
+
+
 def test_nothing_fits(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", "model.preset=gpt3-175b", cwd=open_file.parent, code=1)
     assert "error   ST-PLAN-011" in done.stderr
