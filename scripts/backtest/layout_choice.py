@@ -4,7 +4,7 @@
 
 A choice is a set of rows that share source, model, sequence length, accelerator, GPUs, global
 batch, precision, kernels and release, and differ only in layout, what the optimizer shares out
-among it, micro batch and recompute.
+among it, micro batch and what is recomputed.
 """
 
 from collections import defaultdict
@@ -69,6 +69,7 @@ def _layout(row: Row) -> Hashable:
         work.layout,
         work.micro_batch_size,
         work.recompute,
+        work.recompute_modules,
         work.sequence_parallel,
         work.sharding,
         work.shard_size,

@@ -3,6 +3,7 @@
 """The figures of the step time beside their bars."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean, median
 
 from scripts.backtest.cross_validation import Prediction
@@ -64,6 +65,7 @@ MEANS = (
 CALCULON = 0.0365
 """Calculon's own mean error on table 5, run again (research notes of the issue)."""
 UNSEEN, CALIBRATED, REGRET = 0.15, 0.10, 0.02
+FAMILY = " with its family"
 
 
 def time_lines(figures: Figures) -> list[Line]:
@@ -97,7 +99,7 @@ def time_lines(figures: Figures) -> list[Line]:
         )
     )
     lines += _unseen_lines(figures.by_source, "source", "")
-    lines += _unseen_lines(figures.by_family, "family", " with its family")
+    lines += [without_bar(line) for line in _unseen_lines(figures.by_family, "family", FAMILY)]
     lines += _ampere_lines(figures.ampere)
     lines += _extrapolation_lines(figures)
     return lines + _choice_lines(figures, rows) + _left_out_lines()
@@ -163,6 +165,19 @@ def _unseen_lines(found: Unseen, word: str, beside: str) -> list[Line]:
         said = f"median {item.median:.1%}, bias {item.bias:+.1%}{after}"
         lines.append(Line(f"  unseen {word}: {item.source}", item.rows, said, "", True))
     return lines
+
+
+def without_bar(line: Line) -> Line:
+    """A line that nobody set a bar for, with what the bar of its like would say of it.
+
+    The bar is for single sources held out. Whole families go beyond it, and a figure that is known
+    to miss a bar which is not its own would hide a new miss in the exit code.
+    """
+    if not line.bar:
+        return line
+    said = "meet" if line.met else "miss"
+    measured = f"{line.measured}; would {said} the bar of single sources, {line.bar}"
+    return replace(line, measured=measured, bar="", met=True)
 
 
 def _ampere_lines(found: Unseen) -> list[Line]:
