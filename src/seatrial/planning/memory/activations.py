@@ -3,15 +3,17 @@
 """What the forward pass of a layer keeps for the backward pass.
 
 The tensors of a layer are those of arXiv 2205.05198, section 4; how many bytes of each a stack
-keeps is in the constants. What selective recomputing leaves out is what its modules discard in
-megatron-core 0.19.2: `core/transformer/transformer_layer.py` (layernorm, mlp), `moe/experts.py`
-(moe_act), `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py` (mla_up_proj).
+keeps is in the constants, which are of 16-bit runs: in fp32 every element is twice as wide, and
+masks of dropout are as wide as ever. What selective recomputing leaves out is what its modules
+discard in megatron-core 0.19.2: `core/transformer/transformer_layer.py` (layernorm, mlp),
+`moe/experts.py` (moe_act), `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py`
+(mla_up_proj).
 """
 
 from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
-from seatrial.planning.memory.formats import HALF_BYTES, narrow_format
+from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.workload import Workload
 from seatrial.spec.architecture import Activation
 from seatrial.spec.parallelism import Recompute, RecomputeModule
@@ -21,6 +23,8 @@ LATENT_VALUE = 128
 """Elements of a head in multi-latent attention (arXiv 2412.19437, section 4.2)."""
 LATENTS = 2 * (1536 + 512) + 64
 """Elements of a token's compressed queries, keys and values, before and after their norms."""
+MASK_BYTES = 1
+"""Of an element of a dropout mask: one of those that attention keeps of a score."""
 NORMS = 2
 """Norms of a layer, whose outputs are inputs of products."""
 
@@ -35,7 +39,7 @@ class LayerActivations(NamedTuple):
     working: float
     """Live on top while one layer is differentiated."""
     width: float
-    """Bytes of the residual stream itself, in 16 bits."""
+    """Bytes of the residual stream itself."""
 
 
 class _Part(NamedTuple):
@@ -56,6 +60,10 @@ class _Sizes(NamedTuple):
     """Elements of the residual stream on one rank."""
     split: int
     """Ranks that share the residual stream."""
+    element_bytes: float
+    """Bytes of an element that is no input of a narrow product."""
+    wider: float
+    """The same over those of 16 bits: what bytes of the constants are multiplied by."""
     input_bytes: float
     """Bytes that an element of a product's input is kept in."""
     per_unit: float
@@ -78,8 +86,9 @@ def layer_activations(workload: Workload, constants: StackConstants) -> LayerAct
         expert = residual.kept + attention.kept + feed.kept
         full = max(full, residual.whole + attention.whole + feed.whole)
     if workload.recompute is Recompute.FULL:
-        dense = expert = sizes.hidden * constants.input_bytes
-    return LayerActivations(dense, expert, full * constants.working_layers, 2 * sizes.hidden)
+        dense = expert = sizes.hidden * constants.input_bytes * sizes.wider
+    width = sizes.element_bytes * sizes.hidden
+    return LayerActivations(dense, expert, full * constants.working_layers, width)
 
 
 def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
@@ -88,7 +97,9 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
     split = layout.tp_size if workload.sequence_parallel else 1
     narrow = narrow_format(workload)
-    input_bytes = narrow.input_bytes if narrow else HALF_BYTES
+    element = element_bytes(workload)
+    wider = element / HALF_BYTES
+    input_bytes = narrow.input_bytes if narrow else element
     swiglu = model.activation is Activation.SWIGLU
     per_unit = constants.swiglu_bytes if swiglu else constants.gelu_bytes
     again = workload.recompute_modules if workload.recompute is Recompute.SELECTIVE else frozenset()
@@ -96,9 +107,11 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
         tokens,
         tokens * model.hidden_size / split,
         split,
+        element,
+        wider,
         input_bytes,
         # The input of the second product is one of the tensors around the activation.
-        per_unit - HALF_BYTES + input_bytes,
+        per_unit * wider - element + input_bytes,
         again,
     )
 
@@ -108,16 +121,17 @@ def _residual(
 ) -> _Part:
     """Norms, their outputs, and masks of dropout."""
     masks = constants.dropout_bytes if workload.hidden_dropout else 0.0
-    whole = sizes.hidden * (constants.residual_bytes + masks)
-    whole += sizes.tokens * workload.model.hidden_size * constants.gathered_bytes
-    # The router reads the second norm's output in 16 bits, so that stays.
+    whole = sizes.hidden * (constants.residual_bytes * sizes.wider + masks)
+    gathered = sizes.tokens * workload.model.hidden_size * constants.gathered_bytes
+    whole += gathered * sizes.wider
+    # The router reads the second norm's output, which is not narrow, so that stays.
     narrowed = NORMS - experts
-    whole -= sizes.hidden * narrowed * (HALF_BYTES - sizes.input_bytes)
+    whole -= sizes.hidden * narrowed * (sizes.element_bytes - sizes.input_bytes)
     kept = whole
     if RecomputeModule.LAYERNORM in sizes.again:
         # A norm that is fused with the product after it is no module of its own.
         latent = workload.attention_weights > 0
-        kept -= sizes.hidden * (experts * HALF_BYTES + latent * sizes.input_bytes)
+        kept -= sizes.hidden * (experts * sizes.element_bytes + latent * sizes.input_bytes)
     if RecomputeModule.MLP in sizes.again and not experts:
         kept -= sizes.hidden * sizes.input_bytes
     return _Part(kept, whole)
@@ -134,20 +148,21 @@ def _attention(workload: Workload, constants: StackConstants, sizes: _Sizes) -> 
         output = model.heads * LATENT_VALUE / tp
         projected = model.heads * (LATENT_QUERY + LATENT_KEY + LATENT_VALUE) / tp
         latents = LATENTS / sizes.split
-    whole = (
-        tokens * (projected + output) * constants.attention_bytes + tokens * latents * HALF_BYTES
-    )
+    attention_bytes = constants.attention_bytes * sizes.wider
+    whole = tokens * (projected + output) * attention_bytes
+    whole += tokens * latents * sizes.element_bytes
     if sizes.input_bytes < HALF_BYTES:
         # The kernel keeps its output in 16 bits, and the product after it a narrow copy.
         whole += tokens * output * sizes.input_bytes
     kept = whole
     if RecomputeModule.MLA_UP_PROJ in sizes.again:
-        kept -= tokens * projected * constants.attention_bytes
+        kept -= tokens * projected * attention_bytes
     if workload.flash_attention:
         # The logarithm of each row's sum, in fp32.
         sums = tokens * heads * 4
         return _Part(kept + sums, whole + sums)
-    scores = tokens * workload.sequence_length * heads * constants.score_bytes
+    score_bytes = (constants.score_bytes - MASK_BYTES) * sizes.wider + MASK_BYTES
+    scores = tokens * workload.sequence_length * heads * score_bytes
     modules = sizes.again or {RecomputeModule.CORE_ATTENTION}
     selective = workload.recompute is Recompute.SELECTIVE
     if not (selective and RecomputeModule.CORE_ATTENTION in modules):
@@ -173,7 +188,7 @@ def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _P
     routed_bytes = routed * layout.etp_size * sizes.input_bytes * model.hidden_size
     # Without a gate the router's weights are applied by an operation of its own, which keeps what
     # it multiplies; with one they are part of the activation's kernel.
-    activated = 0.0 if model.activation is Activation.SWIGLU else HALF_BYTES
+    activated = 0.0 if model.activation is Activation.SWIGLU else sizes.element_bytes
     routed_bytes += inner * (sizes.per_unit + activated)
     shared = sizes.tokens * moe.shared_expert_ffn_hidden_size * sizes.per_unit / layout.tp_size
     if moe.shared_expert_ffn_hidden_size and sizes.input_bytes < HALF_BYTES:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from seatrial.planning.memory.activations import LayerActivations, layer_activations
 from seatrial.planning.memory.constants import StackConstants, constants
-from seatrial.planning.memory.formats import narrow_format
+from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.memory.in_flight import in_flight, most_kept
 from seatrial.planning.memory.parts import Fit, Memory, StageMemory
 from seatrial.planning.memory.states import (
@@ -82,6 +82,8 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
     if narrow_format(workload) is not None:
         error += _narrowed_share(workload, known, fullest)
         untested = (f"copies of weights and inputs in {workload.precision}",)
+    if workload.precision is Precision.FP32:
+        untested = ("activations in fp32, reckoned from 16-bit runs",)
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
         verdict = Fit.FITS
@@ -151,5 +153,9 @@ def logit_memory(workload: Workload, known: StackConstants) -> float:
     """Bytes of logits, softmax and gradient of one micro batch on the last stage."""
     layout = workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
-    per_entry = known.logit_bytes / layout.tp_size + known.whole_logit_bytes
+    # One of the copies is in the format of the products, the others are in fp32 as ever.
+    wider = element_bytes(workload) - HALF_BYTES
+    own = known.logit_bytes + wider if known.logit_bytes else 0.0
+    whole = known.whole_logit_bytes + wider if known.whole_logit_bytes else 0.0
+    per_entry = own / layout.tp_size + whole
     return tokens * workload.padded_vocab_size * per_entry

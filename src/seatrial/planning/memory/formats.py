@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What products in 8 or 4 bits change in memory, as Transformer Engine keeps it.
+"""How wide elements are, and what products in 8 or 4 bits change, as Transformer Engine keeps it.
 
 A weight has a copy in the narrow format, kept from one micro batch to the next, because Megatron
 says which is the first (`core/extensions/transformer_engine.py` of 0.19.2), and a second one for
@@ -27,12 +27,19 @@ class NarrowFormat(NamedTuple):
 
 HALF_BYTES = 2.0
 """Of an element in 16 bits."""
+SINGLE_BYTES = 4.0
+"""Of an element in fp32."""
 EITHER_ORDER = ("b200", "b300", "gb200", "gb300")
 """GPUs that multiply one 8-bit copy in both orders, where a tensor has one scale."""
 MXFP8_BYTES = 1 + 1 / 32
 """A scale of one byte for 32 elements."""
 NVFP4_BYTES = 1 / 2 + 1 / 16
 """A scale of one byte for 16 elements."""
+
+
+def element_bytes(workload: Workload) -> float:
+    """Bytes of an element of weights and activations outside narrow products."""
+    return SINGLE_BYTES if workload.precision is Precision.FP32 else HALF_BYTES
 
 
 def narrow_format(workload: Workload) -> NarrowFormat | None:

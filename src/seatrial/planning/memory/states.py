@@ -11,7 +11,7 @@ dataclass.
 from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
-from seatrial.planning.memory.formats import layer_weight_bytes
+from seatrial.planning.memory.formats import element_bytes, layer_weight_bytes
 from seatrial.planning.parameters import Sharding as Shares
 from seatrial.planning.parameters import input_parameters, layer_parameters
 from seatrial.planning.workload import Workload
@@ -159,9 +159,10 @@ def states(
 ) -> States:
     """The bytes of weights, gradients and optimizer state on one rank."""
     layout, sharding = workload.layout, workload.sharding
-    weight_bytes, optimizer_bytes = 2.0, MOMENTS_BYTES + MASTER_BYTES + known.shared_state_bytes
+    weight_bytes = element_bytes(workload)
+    optimizer_bytes = MOMENTS_BYTES + MASTER_BYTES + known.shared_state_bytes
     if workload.precision is Precision.FP32:
-        weight_bytes, optimizer_bytes = 4.0, MOMENTS_BYTES + known.shared_state_bytes
+        optimizer_bytes = MOMENTS_BYTES + known.shared_state_bytes
     parameters = rest + routed
     weights = parameters * (weight_bytes + known.state_bytes)
     copies = layer_weight_bytes(workload)

@@ -21,7 +21,7 @@ DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
 GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
 _PREFIXES = {"a10g": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
-_NARROW = {Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
+_NARROW = {Precision.FP32: -1, Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: boo
 
 
 def _is_exact(fit: Fit, accelerator: str, precision: Precision, stack: str) -> bool:
-    """Whether a fit is for what is asked for; half formats are one, and so are memory sizes."""
+    """Whether a fit is for what is asked for; 16-bit formats are one, and so are memory sizes."""
     return (
         fit.stack == stack
         and fit.accelerator.split("-")[0] == accelerator.split("-")[0]

@@ -60,30 +60,28 @@ def longer(one: float, other: float) -> float:
     return total
 
 
-def products(work: Work, peak: float, bandwidth: float, rates: Rates) -> float:
+def products(q: LayerQuantities, work: Work, peak: float, rates: Rates) -> float:
     """Seconds of the forward pass of products: arithmetic, and reading and writing matrices."""
     flops = work.flops + rates.waves * (work.rounded - work.flops)
     moved = work.elements / rates.matrix_memory + work.weights / rates.weight_memory
-    return flops / (peak * rates.matrix) + 2 * moved / bandwidth
+    return flops / (peak * rates.matrix) + q.element_bytes * moved / q.bandwidth
 
 
 def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
     """What a micro batch takes in each piece of a stage."""
     stream = q.bandwidth * rates.elementwise
-    attention = q.attention_flops / (q.peak_bf16 * rates.attention) + q.score_bytes / stream
+    attention = q.attention_flops / (q.peak_attention * rates.attention) + q.score_bytes / stream
     tensor = (
         q.traffic.tensor.link / rates.tensor_link + q.traffic.tensor.network / rates.tensor_network
     )
     context = (q.traffic.context.link + q.traffic.context.network) / rates.context
-    dense = q.passes * (
-        products(q.dense, q.peak, q.bandwidth, rates) + q.elementwise_bytes / stream
-    )
+    dense = q.passes * (products(q, q.dense, q.peak, rates) + q.elementwise_bytes / stream)
     latency = q.traffic.tensor_count * rates.tensor_latency
     host = q.passes * rates.launch
     moe_host = host * rates.moe_launch + q.passes * q.local_experts * rates.expert_launch
-    experts = products(q.experts, q.peak, q.bandwidth, rates) / rates.expert_matrix
+    experts = products(q, q.experts, q.peak, rates) / rates.expert_matrix
     moe = q.passes * (
-        products(q.moe, q.peak, q.bandwidth, rates)
+        products(q, q.moe, q.peak, rates)
         + experts
         + q.moe_bytes / stream
         + q.routed_bytes / (q.bandwidth * rates.routing)
@@ -105,7 +103,7 @@ def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
             moe_host,
             q.traffic.moe_tensor * latency,
         ),
-        head=3 * products(q.head, q.peak_bf16, q.bandwidth, rates)
+        head=3 * products(q, q.head, q.peak_attention, rates)
         + q.head_bytes / (q.bandwidth * rates.loss),
     )
 

@@ -53,6 +53,7 @@ def layer_times(workload: Workload, rates: Rates) -> LayerTimes:
         id(workload.model),
         id(workload.hardware),
         id(rates),
+        id(workload.precision),
         id(workload.recompute),
         workload.recompute_modules,
         workload.micro_batch_size,

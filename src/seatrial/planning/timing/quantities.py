@@ -8,6 +8,7 @@ arXiv 2104.04473 and 2205.05198: four all-reduces a layer, six with full recompu
 
 from dataclasses import dataclass
 
+from seatrial.planning.memory.formats import element_bytes
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.timing.products import Products, layer_products
 from seatrial.planning.timing.recomputed import Recomputed, recomputed
@@ -23,9 +24,8 @@ from seatrial.planning.timing.traffic import (
 from seatrial.planning.workload import Workload
 from seatrial.spec.architecture import Activation
 from seatrial.spec.parallelism import Recompute
+from seatrial.spec.training import Precision
 
-HALF = 2
-"""Bytes of an activation."""
 OPTIMIZER_BYTES = 34
 """Adam, per parameter: reads gradient, master, two moments; writes these three and the weight."""
 FLASH_BACKWARD = 2.5
@@ -111,8 +111,10 @@ class LayerQuantities:
 
     peak: float
     """FLOP/s of matrix products."""
-    peak_bf16: float
-    """FLOP/s of attention and logits."""
+    peak_attention: float
+    """FLOP/s of attention and logits, which have no fewer than 16 bits."""
+    element_bytes: float
+    """Bytes of an element of activations and weights."""
     bandwidth: float
     """Of device memory, bytes/s."""
     dense: Work
@@ -187,10 +189,13 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
     vocab = workload.padded_vocab_size / tp
     logits = 2.0 * tokens * hidden * vocab
     elementwise, moe_bytes = _elementwise(workload, tokens)
+    element, single = element_bytes(workload), workload.precision is Precision.FP32
     sorted_width = model.moe.top_k * hidden if model.moe else 0
+    routed = ROUTING_TOUCHES * element * tokens / tp * sorted_width
     return LayerQuantities(
         peak=hardware.peak_flops,
-        peak_bf16=hardware.peak_flops_bf16,
+        peak_attention=hardware.peak_flops if single else hardware.peak_flops_bf16,
+        element_bytes=element,
         bandwidth=hardware.memory_bandwidth,
         dense=_together(attention, again.projections, dense, again.feed),
         moe=_together(attention, again.projections, shared, again.shared),
@@ -202,7 +207,7 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
         score_bytes=score_bytes,
         elementwise_bytes=elementwise,
         moe_bytes=moe_bytes,
-        routed_bytes=ROUTING_TOUCHES * HALF * tokens / tp * sorted_width * (1 + again.experts / 3),
+        routed_bytes=routed * (1 + again.experts / 3),
         local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
         traffic=_layer_traffic(workload, again, tokens),
         model_flops=(
@@ -252,12 +257,12 @@ def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> Laye
     """What layers exchange for one micro batch."""
     model, layout = workload.model, workload.layout
     place = Placement(layout, workload.hardware)
-    tp, moe = layout.tp_size, model.moe
+    tp, moe, element = layout.tp_size, model.moe, element_bytes(workload)
     collectives = (6.0 if workload.recompute is Recompute.FULL else 4.0) if tp > 1 else 0.0
-    ring = 2.0 * (tp - 1) / tp * tokens * model.hidden_size * HALF
-    keys = 2.0 * HALF * tokens * model.kv_heads * model.head_dim / tp
+    ring = 2.0 * (tp - 1) / tp * tokens * model.hidden_size * element
+    keys = 2.0 * element * tokens * model.kv_heads * model.head_dim / tp
     exchanges = 4.0 + 2.0 * again.exchange if moe is not None and layout.ep_size > 1 else 0.0
-    routed = tokens / tp * (moe.top_k if moe is not None else 0) * model.hidden_size * HALF
+    routed = tokens / tp * (moe.top_k if moe is not None else 0) * model.hidden_size * element
     return LayerTraffic(
         tensor=place.ring(ring * collectives, tp, 1),
         tensor_count=collectives * (tp - 1),
@@ -273,7 +278,7 @@ def _pipeline(workload: Workload, place: Placement, counts: StageCounts) -> Pipe
     layout = workload.layout
     hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
-    passed = tokens / layout.tp_size * workload.model.hidden_size * HALF
+    passed = tokens / layout.tp_size * workload.model.hidden_size * element_bytes(workload)
     stride = layout.tp_size * layout.cp_size * layout.dp_size
     return Pipeline(
         first=counts.each[0],
@@ -300,7 +305,7 @@ def _attention(
     heads = workload.model.heads / workload.layout.tp_size
     scores = tokens * workload.sequence_length * heads
     passes = 3 + again.attention
-    return square * passes, SCORE_TOUCHES * HALF * scores * passes
+    return square * passes, SCORE_TOUCHES * element_bytes(workload) * scores * passes
 
 
 def _elementwise(workload: Workload, tokens: float) -> tuple[float, float]:
@@ -309,10 +314,11 @@ def _elementwise(workload: Workload, tokens: float) -> tuple[float, float]:
     share = tp if workload.sequence_parallel else 1
     wide = 3 if model.activation is Activation.SWIGLU else 2
     inner = (model.heads + 2 * model.kv_heads) * model.head_dim
-    residual = HALF * tokens * (RESIDUAL_TOUCHES * model.hidden_size / share + inner / tp)
-    dense = residual + HALF * tokens * wide * model.ffn_hidden_size / tp
+    element = element_bytes(workload)
+    residual = element * tokens * (RESIDUAL_TOUCHES * model.hidden_size / share + inner / tp)
+    dense = residual + element * tokens * wide * model.ffn_hidden_size / tp
     if model.moe is None:
         return dense, 0.0
     width = model.moe.expert_ffn_hidden_size * model.moe.top_k
     width += model.moe.shared_expert_ffn_hidden_size
-    return dense, residual + HALF * tokens * wide * width / tp
+    return dense, residual + element * tokens * wide * width / tp

@@ -4,13 +4,11 @@
 
 from dataclasses import dataclass
 
+from seatrial.planning.memory.formats import element_bytes
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.workload import Workload
 from seatrial.spec.architecture import Activation
 from seatrial.spec.parallelism import Sharding
-
-WEIGHT_BYTES = 2
-"""Bytes of a weight on its way."""
 
 StageCount = tuple[float, float, float]
 """Dense layers, layers with experts, and heads (logits) of a stage."""
@@ -142,7 +140,7 @@ def _add_sum(
     # Every shard needs the whole sum; where shards are several, it also goes between them.
     sums = 1 if shards == members else 2
     traffic.gradients.add(place.ring(sums * gradient * share, members, stride))
-    moved = WEIGHT_BYTES * parameters * (shards - 1) / shards
+    moved = element_bytes(workload) * parameters * (shards - 1) / shards
     traffic.weights.add(place.ring(moved, shards, stride))
 
 
@@ -152,7 +150,7 @@ def per_micro_batch(workload: Workload, place: Placement, own: RankParameters) -
         return Route()
     layout = workload.layout
     copies = layout.dp_size * layout.cp_size
-    each = 2 * WEIGHT_BYTES + workload.gradient_bytes
+    each = 2 * element_bytes(workload) + workload.gradient_bytes
     dense = place.ring(own.dense * each * (copies - 1) / copies, copies, layout.tp_size)
     members = layout.edp_size
     moved = own.expert * each * (members - 1) / members

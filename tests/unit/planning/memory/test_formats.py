@@ -11,7 +11,7 @@ from seatrial.planning.memory.activations import layer_activations
 from seatrial.planning.memory.estimate import memory
 from seatrial.planning.memory.states import model_counts
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Sharding
+from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 from tests.unit.planning.memory.test_estimate import A100, EXPERTS, GPT, KORTHIKANTI, workload
 
@@ -69,6 +69,53 @@ def test_the_router_keeps_its_input_in_16_bits() -> None:
     # Routed inputs and inner activations (twice as wide), shared ones (half), less a byte each.
     saved = 1 - 1 + routed * (1 + 2) + 0.5 - 1
     assert (wide.kept_expert - slim.kept_expert) / per == pytest.approx(saved)
+
+
+def test_elements_of_fp32_are_twice_as_wide_and_masks_are_not() -> None:
+    per = 2048 * 4 * GPT.hidden_size
+    for recompute in Recompute:
+        half = workload(recompute=recompute, hidden_dropout=False)
+        single = replace(half, precision=Precision.FP32)
+        sums = 0.0 if recompute is Recompute.FULL else 2048 * 4 * GPT.heads * 4
+        wide, slim = layer_activations(single, KORTHIKANTI), layer_activations(half, KORTHIKANTI)
+        assert wide.kept - sums == pytest.approx(2 * (slim.kept - sums))
+        assert wide.width == 2 * slim.width
+    masks = layer_activations(workload(precision=Precision.FP32), KORTHIKANTI)
+    without = layer_activations(
+        workload(precision=Precision.FP32, hidden_dropout=False), KORTHIKANTI
+    )
+    assert (masks.kept - without.kept) / per == pytest.approx(2)
+
+
+def test_a_score_of_fp32_has_a_mask_of_one_byte() -> None:
+    scores = 2048 * 4 * 2048 * GPT.heads
+    plain = workload(precision=Precision.FP32, flash_attention=False)
+    fused = layer_activations(replace(plain, flash_attention=True), KORTHIKANTI).kept
+    sums = 2048 * 4 * GPT.heads * 4
+    assert layer_activations(plain, KORTHIKANTI).kept - (fused - sums) == 9 * scores
+
+
+def test_experts_and_latent_attention_are_twice_as_wide_in_fp32() -> None:
+    given = workload(EXPERTS, hidden_dropout=False, flash_attention=False)
+    given = replace(given, recompute=Recompute.SELECTIVE, attention_weights=1 << 24)
+    again = replace(
+        given,
+        recompute_modules=frozenset(
+            {RecomputeModule.CORE_ATTENTION, RecomputeModule.LAYERNORM, RecomputeModule.MOE_ACT}
+        ),
+    )
+    for load in (given, again):
+        wide = layer_activations(replace(load, precision=Precision.FP32), KORTHIKANTI)
+        slim = layer_activations(load, KORTHIKANTI)
+        assert wide.kept_expert == pytest.approx(2 * slim.kept_expert)
+
+
+def test_weights_and_logits_of_fp32_are_wider_and_it_is_said_to_be_untested() -> None:
+    half, single = memory(workload()), memory(workload(precision=Precision.FP32))
+    assert single.fullest.weights == 2 * half.fullest.weights
+    entries = 2048 * 4 * workload().padded_vocab_size
+    assert single.fullest.logits - half.fullest.logits == 2 * entries
+    assert single.untested == ("activations in fp32, reckoned from 16-bit runs",)
 
 
 @pytest.mark.parametrize("precision", [Precision.FP8, Precision.MXFP8, Precision.NVFP4])

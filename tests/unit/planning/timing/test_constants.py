@@ -36,6 +36,16 @@ def test_what_was_not_fitted_is_borrowed_with_a_wider_error() -> None:
     assert found.error >= table().unseen_error
 
 
+@pytest.mark.parametrize("accelerator", ["a100-80gb", "h100-80gb"])
+def test_fp32_borrows_from_16_bits_and_has_the_error_of_the_unseen(accelerator: str) -> None:
+    half = constants_for(accelerator, Precision.BF16, MEGATRON)
+    found = constants_for(accelerator, Precision.FP32, MEGATRON)
+    assert found.rates == half.rates
+    assert f"nothing was fitted for {accelerator} in fp32" in found.provenance
+    assert found.error >= table().unseen_error > half.error
+    assert found.error_nine_of_ten >= table().unseen_error_nine_of_ten
+
+
 def test_the_same_stack_counts_for_more_than_the_same_accelerator() -> None:
     assert "llm-foundry" in constants_for("b200", Precision.BF16, "llm-foundry").provenance
 

@@ -15,6 +15,7 @@ from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.timing.traffic import stage_counts
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
+from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import A100, CONSTANTS, EXPERTS, GPT3, workload
 
 RATES = Rates()
@@ -33,9 +34,10 @@ ANOTHER: dict[str, Any] = {
     "attention_weights": 1 << 30,
     "attention_share": 0.5,
     "moe_every": 2,
+    "precision": Precision.FP32,
 }
 """A different value of every field that a layer's time depends on."""
-WITHOUT_EFFECT = {"stages", "sharding", "micro_batches", "precision", "gradient_bytes", "stack"} | {
+WITHOUT_EFFECT = {"stages", "sharding", "micro_batches", "gradient_bytes", "stack"} | {
     "hidden_dropout",
     "shard_size",
     # The fitted runs gathered narrow weights where their software did, which no row states.

@@ -9,9 +9,11 @@ import pytest
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import stages_of
 from seatrial.planning.timing.parts import StepTime, TimePart
+from seatrial.planning.timing.quantities import quantities
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
+from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import A100, CONSTANTS, EXPERTS, workload
 
 LAYOUT = RankLayout(8, 1, 8, 8)
@@ -196,3 +198,24 @@ def test_calibration_scales_everything() -> None:
     scaled = step_time(workload(LAYOUT), replace(CONSTANTS, scale=1.1))
     assert scaled.total == pytest.approx(1.1 * plain.total)
     assert scaled.stages[0] == pytest.approx(1.1 * plain.stages[0])
+
+
+def test_fp32_moves_elements_twice_as_wide() -> None:
+    given = workload(RankLayout(8, 2, 4, 4, ep_size=4), EXPERTS, flash_attention=False)
+    half, single = quantities(given), quantities(replace(given, precision=Precision.FP32))
+    for name in ("element_bytes", "score_bytes", "elementwise_bytes", "moe_bytes", "routed_bytes"):
+        assert getattr(single.layer, name) == 2 * getattr(half.layer, name), name
+    for name in ("tensor", "context", "exchange"):
+        wide, slim = getattr(single.layer.traffic, name), getattr(half.layer.traffic, name)
+        assert wide.link + wide.network == 2 * (slim.link + slim.network) > 0, name
+    assert single.pipeline.transfer.network == 2 * half.pipeline.transfer.network > 0
+    assert single.weights.network == 2 * half.weights.network > 0
+    # Gradients are summed in fp32 either way.
+    assert single.gradients == half.gradients
+
+
+def test_fp32_multiplies_everything_at_its_own_rate() -> None:
+    hardware = replace(A100, peak_flops=19.5e12)
+    given = workload(RankLayout(1, 1, 8, 1), hardware=hardware, precision=Precision.FP32)
+    assert quantities(given).layer.peak_attention == 19.5e12
+    assert quantities(replace(given, precision=Precision.FP8)).layer.peak_attention == 312e12
