@@ -104,6 +104,9 @@ def _memory(need: Memory) -> dict[str, Any]:
         "verdict": need.verdict,
         "headroom_bytes": need.headroom,
         "relative_error": need.error,
+        "tested_relative_error": need.tested,
+        "assumed_relative_error": need.assumed,
+        "untested": list(need.untested),
         "stages": [
             {
                 "stage": stage.index,

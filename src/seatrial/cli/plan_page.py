@@ -21,7 +21,7 @@ from seatrial.cli.plan_words import (
 )
 from seatrial.findings import Finding
 from seatrial.planning.cost import Cost
-from seatrial.planning.memory.parts import StageMemory
+from seatrial.planning.memory.parts import Memory, StageMemory
 from seatrial.planning.plan import Origin
 from seatrial.planning.saving.budget import SaveBudget
 from seatrial.planning.search.budget import Budget, Duration
@@ -328,6 +328,17 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
     yield (
         "tested",
         f"step time {percent(known.median)} off in the median, nine of ten within "
-        f"{percent(known.nine_of_ten)} ({sources(run, run.constants)}); memory within "
-        f"{percent(run.chosen.memory.error)} in nine of ten published runs",
+        f"{percent(known.nine_of_ten)} ({sources(run, run.constants)}); "
+        f"{memory_words(run.chosen.memory)}",
+    )
+
+
+def memory_words(need: Memory) -> str:
+    """How well the memory was tested, and what of its error bar is assumed."""
+    tested = f"memory within {percent(need.tested)} in nine of ten published runs"
+    if not need.untested:
+        return tested
+    return (
+        f"{tested}, and {percent(need.assumed)} more assumed for what these hardly test: "
+        f"{', '.join(need.untested)}"
     )

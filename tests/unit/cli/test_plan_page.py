@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.cli.plan_data import estimate_data
 from seatrial.cli.plan_html import html_page
 from seatrial.cli.plan_page import Page, cost_words, length_words, say_page
 from seatrial.cli.plan_picture import bar, node_pictures
@@ -62,6 +63,30 @@ def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     assert "Left to the planner (auto), it would be tp 4 · pp 2 · dp 2" in text
     assert "tp 8 · dp 2 gains 6 % by a smaller bubble" in text
     assert "(you)" in text
+
+
+def test_what_published_runs_hardly_test_is_said_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = made_up_page()
+    assert page.run.chosen is not None
+    assert "assumed" not in printed(page, capsys)
+    unsure = replace(
+        page.run.chosen.memory, error=0.3, assumed=0.25, untested=("copies in fp8", "FSDP")
+    )
+    chosen = replace(page.run.chosen, memory=unsure)
+    page = replace(page, run=replace(page.run, chosen=chosen))
+    said = (
+        "memory within 5 % in nine of ten published runs, and 25 % more assumed for what these "
+        "hardly test: copies in fp8, FSDP"
+    )
+    assert said in " ".join(printed(page, capsys).split())
+    assert said in html_page(page)
+    data = estimate_data(chosen)["memory"]
+    assert data["relative_error"] == 0.3
+    assert data["tested_relative_error"] == pytest.approx(0.05)
+    assert data["assumed_relative_error"] == 0.25
+    assert data["untested"] == ["copies in fp8", "FSDP"]
 
 
 def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,13 +77,15 @@ def communicators(workload: Workload) -> int:
 def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory, ...]) -> Memory:
     """The stages with the fullest of them and its verdict."""
     fullest = max(stages, key=lambda stage: stage.total)
-    error = known.error if workload.model.moe is None else known.expert_error
+    tested = known.error if workload.model.moe is None else known.expert_error
+    assumed = 0.0
     untested: tuple[str, ...] = ()
     if narrow_format(workload) is not None:
-        error += _narrowed_share(workload, known, fullest)
+        assumed = _narrowed_share(workload, known, fullest)
         untested = (f"copies of weights and inputs in {workload.precision}",)
     if workload.precision is Precision.FP32:
         untested = ("activations in fp32, reckoned from 16-bit runs",)
+    error = tested + assumed
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
         verdict = Fit.FITS
@@ -91,7 +93,7 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
         verdict = Fit.DOES_NOT_FIT
     else:
         verdict = Fit.RISKY
-    return Memory(stages, fullest, verdict, room - need, error, untested)
+    return Memory(stages, fullest, verdict, room - need, error, untested, assumed)
 
 
 def _narrowed_share(workload: Workload, known: StackConstants, stage: StageMemory) -> float:
