@@ -116,13 +116,14 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
     kept_choices = None if again else found.choices
     run = plan_run(loaded, catalog, calibration=found.calibration, kept=kept_choices)
     refuse_unsupported(loaded, run.plan)
-    if found.news and not overrides:
+    if found.news and not overrides and not again:
         say_error(found.news)
     place = plan_file(file, run.plan.spec.name)
     kept = f"{place}, {run.plan.digest[:19]}"
     if overrides:
         kept = "not kept: overrides are for this call"
-    else:
+    elif kept_choices is None:
+        # A kept file stays as it is: it says with which constants its choices were made.
         kept = write(found.inputs, run, file) or kept
     engine = ENGINES[run.plan.spec.engine.name]
     budget = budget_of(run, catalog)

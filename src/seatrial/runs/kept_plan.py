@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plan that a run keeps beside its spec: made once, used by every command until it is stale."""
+"""The plan that a run keeps beside its spec: made once, used by every command until that changes.
+
+A run that was launched keeps its layout: new constants, or a calibration, tell more about it and
+do not change it. Only `seatrial plan --again` chooses anew.
+"""
 
 import os
 from collections.abc import Callable
@@ -17,7 +21,7 @@ from seatrial.planning.resolve import basis
 from seatrial.planning.search.fill import Choices
 from seatrial.planning.search.planner import PlannedRun, constants_of, plan_run, plan_with
 from seatrial.planning.search.pose import measured_on, problem_of
-from seatrial.planning.search.record import Inputs, inputs_of, read_record, record_text
+from seatrial.planning.search.record import Inputs, KeptPlan, inputs_of, read_record, record_text
 from seatrial.spec.loader import LoadedSpec
 
 Tell = Callable[[str], None]
@@ -35,7 +39,7 @@ class Found:
     choices: Choices | None
     """The choices that are kept, when they still hold."""
     news: str
-    """Why they do not, in a sentence; empty when they do, or when nothing is kept."""
+    """Why they do not, or which figures behind them are old; empty when there is neither."""
     findings: tuple[Finding, ...] = ()
     """What speaks against what is kept: a calibration that no longer holds."""
 
@@ -56,9 +60,16 @@ def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> Found:
         findings = (_stale(calibration, file.parent / FILE, spec_file),)
         calibration = None
     inputs = inputs_of(loaded.spec, known, catalog, calibration)
-    choices, trouble = _still_valid(loaded, catalog, file, inputs)
-    news = f"Planned again: {trouble}." if trouble else ""
-    return Found(inputs, calibration, choices, news, findings)
+    kept, trouble = _still_valid(loaded, catalog, file, inputs)
+    if kept is None:
+        news = f"Planned again: {trouble}." if trouble else ""
+        return Found(inputs, calibration, None, news, findings)
+    changed = " and ".join(inputs.changed_since(kept.inputs))
+    news = (
+        f"The layout in {file} stays, though {changed} changed since it was chosen; "
+        f"to choose anew: seatrial plan {spec_file} --again."
+    )
+    return Found(inputs, calibration, kept.choices, news if changed else "", findings)
 
 
 def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
@@ -76,8 +87,8 @@ def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
 
 def _still_valid(
     loaded: LoadedSpec, catalog: Catalog, file: Path, inputs: Inputs
-) -> tuple[Choices | None, str]:
-    """The choices in a file if they still hold, and why they do not, if there are any."""
+) -> tuple[KeptPlan | None, str]:
+    """The plan in a file if its choices still hold, and why they do not, if there are any."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -87,12 +98,12 @@ def _still_valid(
     kept = read_record(text)
     if kept is None:
         return None, f"{file} is not as it was written"
-    if kept.inputs != inputs:
+    if not inputs.ask_the_same(kept.inputs):
         changed = ", ".join(inputs.changed_since(kept.inputs))
         return None, f"{changed} changed since {file} was written"
     if _digest(loaded, catalog, kept.choices) != kept.plan_digest:
         return None, f"{file} does not follow from its spec"
-    return kept.choices, ""
+    return kept, ""
 
 
 def _digest(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> str:
@@ -121,12 +132,12 @@ def plan_of(
 ) -> Plan:
     """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
     found = find(loaded, catalog, spec_file)
+    say = tell or (lambda _: None)
+    for words in (found.news, *(f"{note.rule} {note.fix}" for note in found.findings)):
+        if words:
+            say(words)
     if found.choices is not None:
         return plan_with(loaded, catalog, found.choices)
-    if tell is not None:
-        for words in (found.news, *(f"{note.rule} {note.fix}" for note in found.findings)):
-            if words:
-                tell(words)
     run = plan_run(loaded, catalog, calibration=found.calibration)
     if keep:
         write(found.inputs, run, spec_file)

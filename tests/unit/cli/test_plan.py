@@ -41,6 +41,21 @@ def test_a_changed_spec_is_said(open_file: Path) -> None:
     assert done.stderr.startswith("Planned again: the spec changed since ")
 
 
+def test_a_calibrated_layout_stays_until_it_is_chosen_again(open_file: Path) -> None:
+    here, kept = open_file.parent, open_file.parent / ".seatrial/open/plan.json"
+    seatrial("plan", "open.yaml", cwd=here)
+    before = kept.read_bytes()
+    seatrial("calibrate", "open.yaml", "--seconds", "60,60,60", cwd=here)
+    told = [seatrial("plan", "open.yaml", cwd=here) for _ in range(2)]
+    # Looking at it twice does not make it one of the new figures.
+    assert [done.stderr.count("to choose anew") for done in told] == [1, 1]
+    assert "calibrated on 3 steps" in " ".join(told[0].stdout.split())
+    assert kept.read_bytes() == before
+    assert seatrial("plan", "open.yaml", "--again", cwd=here).stderr == ""
+    assert kept.read_bytes() != before
+    assert seatrial("plan", "open.yaml", cwd=here).stderr == ""
+
+
 def test_json_has_everything(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", "--json", "--limits", cwd=open_file.parent)
     data = json.loads(done.stdout)

@@ -21,6 +21,7 @@ from seatrial.planning.search import planner, record
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.pose import measured_on
 from seatrial.planning.timing import constants
+from seatrial.rendering.names import spec_digest
 from seatrial.runs import kept_plan
 from seatrial.runs.kept_plan import find, plan_file
 from seatrial.spec.loader import load
@@ -81,21 +82,50 @@ def test_changed_facts_are_noticed(open_spec: Path, catalog: Catalog, tmp_path: 
     assert "facts of the catalog changed" in other.news
 
 
-def test_a_calibration_is_used_and_noticed(open_spec: Path, catalog: Catalog) -> None:
-    loaded = load(open_spec)
-    before = find(loaded, catalog, open_spec)
-    where = measured_on(loaded.spec, basis(loaded, catalog))
+def calibrated_by(spec: Path, catalog: Catalog, factor: float) -> None:
+    """Keep a calibration beside a spec."""
+    loaded = load(spec)
     known = plan_run(loaded, catalog).constants
     assert known is not None
-    measured = calibrate(10.0, Chosen((12.0, 12.0, 12.0), 2, 0), where, known)
-    write_calibration(measured, plan_file(open_spec, "open").parent)
+    steps = Chosen((10.0 * factor,) * 3, 2, 0)
+    measured = calibrate(10.0, steps, measured_on(loaded.spec, basis(loaded, catalog)), known)
+    write_calibration(measured, plan_file(spec, "open").parent)
+
+
+def test_a_calibration_tells_more_about_a_layout_and_leaves_it(
+    open_spec: Path, catalog: Catalog
+) -> None:
+    before = load_plan(open_spec, (), catalog)[1]
+    calibrated_by(open_spec, catalog, 3.0)
+    # Another search would choose otherwise: a launched run would then have another spec.
+    loaded = load(open_spec)
     after = find(loaded, catalog, open_spec)
-    assert "the calibration changed" in after.news
-    plain = plan_run(loaded, catalog, kept=before.choices)
-    calibrated = plan_run(loaded, catalog, calibration=after.calibration, kept=before.choices)
+    new = plan_run(loaded, catalog, calibration=after.calibration)
+    assert spec_digest(new.plan.spec) != spec_digest(before.spec)
+    said: list[str] = []
+    kept = load_plan(open_spec, (), catalog, tell=said.append)[1]
+    assert kept == before
+    assert spec_digest(kept.spec) == spec_digest(before.spec)
+    assert said == [
+        f"The layout in {plan_file(open_spec, 'open')} stays, though the calibration changed since "
+        f"it was chosen; to choose anew: seatrial plan {open_spec} --again."
+    ]
+    plain = plan_run(loaded, catalog, kept=after.choices)
+    calibrated = plan_run(loaded, catalog, calibration=after.calibration, kept=after.choices)
     assert plain.chosen is not None
     assert calibrated.chosen is not None
-    assert calibrated.chosen.time.total == pytest.approx(1.2 * plain.chosen.time.total)
+    assert calibrated.chosen.time.total == pytest.approx(3.0 * plain.chosen.time.total)
+
+
+def test_damage_is_noticed_though_only_the_calibration_changed(
+    open_spec: Path, catalog: Catalog
+) -> None:
+    calibrated_by(open_spec, catalog, 3.0)
+    file = plan_file(open_spec, "open")
+    changed(file, choices=json.loads(file.read_text())["choices"] | {"parallelism.tp_size": 1})
+    found = find(load(open_spec), catalog, open_spec)
+    assert found.choices is None
+    assert "does not follow from its spec" in found.news
 
 
 def refitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,8 +153,8 @@ def test_refitted_times_are_noticed(
     assert find(load(open_spec), catalog, open_spec).choices is not None
     refitted(monkeypatch)
     found = find(load(open_spec), catalog, open_spec)
-    assert found.choices is None
-    assert "the planner's constants changed" in found.news
+    assert found.choices is not None
+    assert "stays, though the planner's constants changed" in found.news
 
 
 @pytest.mark.parametrize("name", ["memory_constants", "failure_rates"])
@@ -139,8 +169,8 @@ def test_refitted_memory_and_failures_are_noticed(
         more = {key: replace(rate, hours=rate.hours / 2) for key, rate in rates.items()}
         monkeypatch.setattr(record, name, lambda: more)
     found = find(load(open_spec), catalog, open_spec)
-    assert found.choices is None
-    assert "the planner's constants changed" in found.news
+    assert found.choices is not None
+    assert "stays, though the planner's constants changed" in found.news
 
 
 @pytest.mark.usefixtures("fresh_constants")
@@ -148,11 +178,7 @@ def test_a_calibration_of_other_constants_is_not_used_and_said(
     open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = load(open_spec)
-    where = measured_on(loaded.spec, basis(loaded, catalog))
-    known = plan_run(loaded, catalog).constants
-    assert known is not None
-    measured = calibrate(10.0, Chosen((12.0, 12.0, 12.0), 2, 0), where, known)
-    write_calibration(measured, plan_file(open_spec, "open").parent)
+    calibrated_by(open_spec, catalog, 1.2)
     assert find(loaded, catalog, open_spec).findings == ()
     refitted(monkeypatch)
     found = find(loaded, catalog, open_spec)

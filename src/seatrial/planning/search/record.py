@@ -32,7 +32,11 @@ _FIELDS = frozenset((*LAYOUT_FIELDS, *STAGE_ENDS, SAVES))
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Digests of all that a plan depends on; a plan is used until one of them changes."""
+    """Digests of all that a plan depends on.
+
+    Spec and facts say what is asked; choices are used until one of them changes. Constants and
+    calibration say how the answers were compared; another comparison leaves them legal.
+    """
 
     spec: str
     """What was asked for."""
@@ -42,6 +46,10 @@ class Inputs:
     """The constants of memory and time."""
     calibration: str
     """The user's own measurements."""
+
+    def ask_the_same(self, earlier: "Inputs") -> bool:
+        """Whether choices for the earlier question answer this one."""
+        return (self.spec, self.facts) == (earlier.spec, earlier.facts)
 
     def changed_since(self, earlier: "Inputs") -> list[str]:
         """What is not as it was, in words."""
