@@ -9,7 +9,7 @@ import typer
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.output import counted, say, say_findings, say_json, say_text
+from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.cli.render_diff import say_comparison_of
 from seatrial.cli.render_files import write_directory
@@ -68,7 +68,7 @@ def command(
         say_comparison_of(file, words, part, kubeconfig, context, as_json=as_json)
         return
     catalog = default_catalog()
-    loaded, plan = load_plan(file, overrides or (), catalog)
+    loaded, plan = load_plan(file, overrides or (), catalog, tell=say_error)
     attempt = Attempt(code_digest=own_digest())
     wanted = [part] if output is None or helm else list(Part)
     made = {each: render(plan, catalog, each, attempt, loaded.where) for each in wanted}

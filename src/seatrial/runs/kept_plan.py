@@ -139,6 +139,7 @@ def plan_of(
     if found.choices is not None:
         return plan_with(loaded, catalog, found.choices)
     run = plan_run(loaded, catalog, calibration=found.calibration)
-    if keep:
-        write(found.inputs, run, spec_file)
+    trouble = write(found.inputs, run, spec_file) if keep else ""
+    if trouble:
+        say(f"The plan is not kept, and the next command may plan otherwise: {trouble}.")
     return run.plan

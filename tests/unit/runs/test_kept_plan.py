@@ -240,8 +240,15 @@ def test_overrides_leave_the_kept_plan_alone(open_spec: Path, catalog: Catalog) 
     assert plan_file(open_spec, "open").read_bytes() == before
 
 
-def test_a_directory_that_cannot_be_written_keeps_nobody_from_planning(
+def test_a_directory_that_cannot_be_written_is_said_and_keeps_nobody_from_planning(
     open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_plan, "plan_file", lambda *_: Path("/proc/none/plan.json"))
-    assert load_plan(open_spec, (), catalog)[1].layout.world_size == 16
+    said: list[str] = []
+    assert load_plan(open_spec, (), catalog, tell=said.append)[1].layout.world_size == 16
+    (words,) = said
+    assert words.startswith("The plan is not kept, and the next command may plan otherwise: ")
+    assert "/proc/none/plan.json cannot be written" in words
+    # Who does not want it kept is not told that it is not.
+    load_plan(open_spec, (), catalog, keep=False, tell=said.append)
+    assert said == [words]
