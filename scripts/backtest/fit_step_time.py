@@ -25,8 +25,7 @@ from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.reach import Reach, reach_of
 from seatrial.spec.training import Precision
 
-VERSION = "2026.11.1"
-HEAD = f"""\
+HEAD = """\
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
 
@@ -37,7 +36,6 @@ HEAD = f"""\
 # nine of ten of these stay below, `largest` how far the fitted rows go. `unseen_error` is that of a
 # source of whose family nothing was fitted, `widening` the factor on an error for every doubling
 # beyond `largest`.
-version = "{VERSION}"
 """
 DIGITS = 4
 

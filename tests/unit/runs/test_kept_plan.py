@@ -74,12 +74,53 @@ def test_words_for_people_change_no_plan(open_spec: Path, catalog: Catalog) -> N
     assert find(load(open_spec), catalog, open_spec).choices is not None
 
 
-def test_changed_facts_are_noticed(open_spec: Path, catalog: Catalog, tmp_path: Path) -> None:
+def with_facts(tmp_path: Path, kind: str, text: str) -> Catalog:
+    """The catalog with facts of one's own."""
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "accelerators.toml").write_text("[a100-40gb]\nusable_memory_gib = 38.0\n")
-    other = find(load(open_spec), Catalog([tmp_path / "own"]), open_spec)
+    (tmp_path / "own" / f"{kind}.toml").write_text(text)
+    return Catalog([tmp_path / "own"])
+
+
+def test_changed_facts_are_noticed(open_spec: Path, tmp_path: Path) -> None:
+    own = with_facts(tmp_path, "accelerators", "[a100-40gb]\nusable_memory_gib = 38.0\n")
+    other = find(load(open_spec), own, open_spec)
     assert other.choices is None
     assert "facts of the catalog changed" in other.news
+
+
+def test_another_price_changes_no_layout(open_spec: Path, tmp_path: Path) -> None:
+    price = '{usd_per_hour = 1.0, region = "r", as_of = 2026-11-01, source = "a contract"}'
+    own = with_facts(tmp_path, "node_types", f'["p4d.24xlarge"]\nprice = {price}\n')
+    assert find(load(open_spec), own, open_spec).choices is not None
+
+
+def test_of_a_claim_the_tier_that_is_reckoned_with_is_among_the_facts(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(OPEN.replace("nodes: 2", "nodes: 2, storage: {claim: mine}"))
+    load_plan(file, (), Catalog())
+    assert find(load(file), Catalog(), file).choices is not None
+    tier = Catalog().profile("eks").default_storage
+    own = with_facts(tmp_path, "storage", f"[{tier}]\nmb_s_per_tib = 77.0\n")
+    assert "facts of the catalog changed" in find(load(file), own, file).news
+
+
+@pytest.mark.parametrize("name", ["widening", "calibrated_error", "unseen_error"])
+def test_every_error_of_the_table_is_among_the_constants(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    other: dict[str, Any] = {name: 2.0}
+    monkeypatch.setattr(record, "table", lambda: replace(constants.table(), **other))
+    found = find(load(open_spec), catalog, open_spec)
+    assert "stays, though the planner's constants changed" in found.news
+
+
+@pytest.mark.usefixtures("fresh_constants")
+def test_figures_of_other_machines_are_not_among_them(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(constants.table(), version="another")
+    monkeypatch.setattr(constants, "table", lambda: other)
+    assert find(load(open_spec), catalog, open_spec).news == ""
 
 
 def calibrated_by(spec: Path, catalog: Catalog, factor: float) -> None:

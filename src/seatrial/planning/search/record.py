@@ -8,7 +8,7 @@ and the result must have the digest that was kept.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -88,10 +88,14 @@ def inputs_of(
         names.append((Kind.ACCELERATORS, machines.accelerator))
     if basis.preset is not None:
         names.append((Kind.MODELS, basis.preset[0]))
-    if not machines.storage.startswith("claim/"):
-        names.append((Kind.STORAGE, machines.storage))
+    claimed = machines.storage.startswith("claim/")
+    # Of a claim the tier is not known; saves are then reckoned with the profile's own.
+    tier = catalog.profile(machines.profile).default_storage if claimed else machines.storage
+    names.append((Kind.STORAGE, tier))
     facts = {
-        f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json") for kind, name in names
+        # Another price changes what a layout costs, and not which one is chosen.
+        f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json", exclude={"price"})
+        for kind, name in names
     }
     measured = asdict(calibration) if calibration is not None else None
     return Inputs(
@@ -107,8 +111,10 @@ def _constants(spec: RunSpec, accelerator: str) -> str:
         "failures": failure_rates()[DEFAULT_RATE],
     }
     if accelerator:
-        used["time"] = constants_for(accelerator, spec.training.precision, stack)
-        used["unseen"] = table().unseen_error
+        # The version is of the whole file, and other accelerators in it are not of this plan.
+        own = constants_for(accelerator, spec.training.precision, stack)
+        used["time"] = replace(own, version="")
+        used["errors"] = replace(table(), version="", fits=())
     return digest(to_jsonable_python(used))
 
 

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
+import tomllib
 from dataclasses import asdict
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.kinds import Kind
 from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.timing.constants import constants_for, table
+from seatrial.planning.timing.constants import DATA, constants_for, read_table, table
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import EXPERTS, workload
@@ -20,6 +21,13 @@ def test_what_was_fitted_is_taken_as_it_is() -> None:
     assert "borrowed" not in found.provenance
     assert found.error < table().unseen_error
     assert found.version == table().version
+
+
+def test_the_version_follows_from_what_is_in_the_file() -> None:
+    content = tomllib.loads(DATA.read_text())
+    assert read_table(content).version == table().version
+    content["fit"][-1]["rates"]["matrix"] *= 1.001
+    assert read_table(content).version != table().version
 
 
 def test_the_memory_of_a_gpu_does_not_make_it_another() -> None:
