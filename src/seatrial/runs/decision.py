@@ -81,8 +81,7 @@ def decide(observed: Observed, spec_digest: str, now: datetime) -> Decision:
 
 
 def _with_job(observed: Observed, job: FoundJob, spec_digest: str, now: datetime) -> Decision:
-    if job.labels.get(RUN_LABEL) != observed.run or not job.spec_digest:
-        raise FindingsError([_not_ours(observed, job)])
+    refuse_foreign(observed)
     state = state_of(observed)
     changed = job.spec_digest != spec_digest
     if not changed and state is JobState.SUCCEEDED:
@@ -127,6 +126,15 @@ def why_failed(observed: Observed) -> str:
     return operator_message(observed)
 
 
+def refuse_foreign(observed: Observed) -> None:
+    """Raise when the job of that name was not launched by Seatrial: nobody may touch it."""
+    job = observed.job
+    if job is None:
+        return
+    if job.labels.get(RUN_LABEL) != observed.run or not job.spec_digest:
+        raise FindingsError([_not_ours(observed, job)])
+
+
 def _not_ours(observed: Observed, job: FoundJob) -> Finding:
     return Finding(
         RunCode.NOT_OURS,
@@ -134,7 +142,7 @@ def _not_ours(observed: Observed, job: FoundJob) -> Finding:
         Where(field=f"{job.kind.name} {observed.namespace}/{observed.run}"),
         "a job of this name exists that Seatrial has not launched.",
         observed.run,
-        "Give the run another name, or delete that job.",
+        "Give the run another name, or let the owner of that job delete it.",
     )
 
 

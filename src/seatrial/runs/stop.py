@@ -21,7 +21,7 @@ from seatrial.cluster.kinds import (
 )
 from seatrial.errors import FindingsError
 from seatrial.rendering.names import RUN_LABEL
-from seatrial.runs.decision import end_of_attempt, utc
+from seatrial.runs.decision import end_of_attempt, refuse_foreign, utc
 from seatrial.runs.ending import end_job
 from seatrial.runs.faulty_nodes import faulty_nodes
 from seatrial.runs.ledger import End, Outcome
@@ -99,7 +99,9 @@ def removal(site: Site, run: str, *, volumes: bool) -> Removal:
 def delete(site: Site, run: str, *, volumes: bool) -> Removal:
     """Delete a run: its job first, then all that bears its label; volumes only when told."""
     planned = removal(site, run, volumes=volumes)
+    # Looked at again, for the job may be another by now.
     observed = observe(site.api, site.namespace, run)
+    refuse_foreign(observed)
     if observed.job is not None:
         end_job(site, observed.job, observed.pods)
     for kind in (*KINDS, *((VOLUME_CLAIM,) if volumes else ())):
@@ -123,4 +125,5 @@ def _existing(site: Site, run: str) -> Observed:
     observed = observe(site.api, site.namespace, run)
     if not observed.exists:
         raise FindingsError([no_run(site.namespace, run)])
+    refuse_foreign(observed)
     return observed

@@ -150,6 +150,23 @@ def test_a_job_of_that_name_that_is_not_ours_is_refused() -> None:
         launched(server)
 
 
+@pytest.mark.parametrize("was_ours", [False, True])
+def test_neither_stop_nor_delete_touches_a_job_that_is_not_ours(was_ours: bool) -> None:
+    server = FakeTransport()
+    site = site_of(server)
+    if was_ours:
+        launched(server)
+        del server.objects["pytorchjobs", site.namespace, RUN]
+    head = {"name": RUN, "namespace": site.namespace}
+    server.put({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": head})
+    before = json.dumps(list(server.objects.values()))
+    with pytest.raises(FindingsError, match="has not launched"):
+        stop(site, RUN)
+    with pytest.raises(FindingsError, match="has not launched"):
+        delete(site, RUN, volumes=True)
+    assert json.dumps(list(server.objects.values())) == before
+
+
 def test_missing_rights_are_all_named_before_anything_is_touched() -> None:
     server = FakeTransport()
     server.denied |= {("create", "pytorchjobs"), ("patch", "services")}
