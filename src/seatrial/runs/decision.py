@@ -67,6 +67,10 @@ def decide(observed: Observed, spec_digest: str, now: datetime) -> Decision:
     if newest is None:
         return Decision(Step.SUBMIT, 1, "it is new")
     changed = newest.spec_digest != spec_digest
+    if newest.outcome is Outcome.SUCCEEDED and not changed:
+        # Its job goes away some time after its end; that all steps are done stays.
+        why = "it has succeeded, and its job is gone since"
+        return Decision(Step.NOTHING, newest.number, why)
     avoid = observed.ledger.nodes_to_avoid()
     if newest.outcome is not None:
         why = f"attempt {newest.number} {newest.outcome}"

@@ -111,6 +111,21 @@ def test_a_run_that_succeeded_is_left_alone() -> None:
     assert not launched(server).is_new
 
 
+def test_a_run_that_succeeded_is_left_alone_after_its_job_is_gone_too() -> None:
+    server = FakeTransport()
+    site = site_of(server)
+    launched(server)
+    set_condition(server, "Succeeded")
+    assert status(site, RUN).succeeded
+    del server.objects["pytorchjobs", site.namespace, RUN]
+    again = launched(server)
+    assert (again.is_new, again.attempt) == (False, 1)
+    assert "has succeeded" in again.why
+    assert not jobs(server)
+    # Another spec is another matter.
+    assert launched(server, "training.seed=7", agree=True).attempt == 2
+
+
 def test_nodes_that_failed_their_look_are_left_out_of_the_next_attempts() -> None:
     server = FakeTransport()
     launched(server, "cluster.nodes=2")
