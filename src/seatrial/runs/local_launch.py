@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -30,7 +31,7 @@ from seatrial.runs.codes import RunCode
 from seatrial.runs.decision import utc
 from seatrial.runs.differences import differences
 from seatrial.runs.launch import Confirm, Launched, Wanted
-from seatrial.runs.ledger import AttemptRecord, End, Ledger, Outcome
+from seatrial.runs.ledger import AttemptRecord, AttemptTakenError, End, Ledger, Outcome
 from seatrial.runs.local_ledger import LocalRun
 from seatrial.runs.local_supervisor import Task
 from seatrial.runs.logs import Asked, RankLine, ranked
@@ -42,10 +43,26 @@ KIND = "torchrun"
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 30.0
 """How long the supervisor may take to start."""
+_TRIES = 5
+"""How often somebody else may be in the way."""
 
 
 def launch_here(run: LocalRun, wanted: Wanted, confirm: Confirm) -> Launched:
     """Make sure that the run is on this host once, as its spec says."""
+    _make_home(wanted)
+    with run.held():
+        for _ in range(_TRIES):
+            # Held on this host only: on a shared file system another may be faster.
+            with suppress(AttemptTakenError):
+                return _launch_held(run, wanted, confirm)
+    raise UsageError(
+        f"others launched {run.name} at the same time, {_TRIES} times in a row. "
+        "See seatrial status, and launch again."
+    )
+
+
+def _launch_held(run: LocalRun, wanted: Wanted, confirm: Confirm) -> Launched:
+    """Look, and do what is missing; raises AttemptTakenError when somebody else was faster."""
     plan, name = wanted.plan, wanted.plan.spec.name
     ledger, digest = run.read(), spec_digest(plan.spec)
     newest = ledger.newest
@@ -66,6 +83,22 @@ def launch_here(run: LocalRun, wanted: Wanted, confirm: Confirm) -> Launched:
     _begin(run, wanted, ledger)
     why = f"attempt {newest.number} has ended" if newest else "it is new"
     return Launched(name, ledger.next_number, True, why, KIND, 1)
+
+
+def _make_home(wanted: Wanted) -> None:
+    """Make the directory of the run's own files, before anything else is written."""
+    home = _scene(wanted, 1).home
+    try:
+        Path(home).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{home}, where the run's files go, cannot be made: {error.strerror}. "
+            "Give a directory of yours: cluster.storage.mount=DIR."
+        ) from None
+
+
+def _scene(wanted: Wanted, number: int) -> Scene:
+    return scene_of(wanted.plan, wanted.catalog, Attempt(number, (), own_digest()))
 
 
 def _agree(run: LocalRun, wanted: Wanted, number: int, confirm: Confirm) -> None:
@@ -91,14 +124,7 @@ def _agree(run: LocalRun, wanted: Wanted, number: int, confirm: Confirm) -> None
 def _begin(run: LocalRun, wanted: Wanted, ledger: Ledger) -> None:
     """Write the attempt down, and start its supervisor."""
     plan, number = wanted.plan, ledger.next_number
-    scene = scene_of(plan, wanted.catalog, Attempt(number, (), own_digest()))
-    try:
-        Path(scene.home).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{scene.home}, where the run's files go, cannot be made: {error.strerror}. "
-            "Give a directory of yours: cluster.storage.mount=DIR."
-        ) from None
+    scene = _scene(wanted, number)
     python = worker_python()
     record = AttemptRecord(
         number,
@@ -233,5 +259,6 @@ def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
 
 def forget_here(run: LocalRun) -> None:
     """Stop a run on this host and remove what was written down of it; its own files stay."""
-    stop_here(run)
-    shutil.rmtree(run.directory)
+    with run.held():
+        stop_here(run)
+        shutil.rmtree(run.directory)

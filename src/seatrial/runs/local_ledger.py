@@ -9,7 +9,9 @@ holds a lock for as long as it lives, so that nobody has to trust a process numb
 import fcntl
 import json
 import os
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,11 @@ from seatrial.runs.ledger import (
 WORK = ".seatrial"
 """The directory beside a spec that holds what Seatrial keeps."""
 ATTEMPTS = "attempts"
+LAUNCH_LOCK = "launch.lock"
+"""Held by the one call that may begin an attempt, or delete all."""
+LOCK_SECONDS = 120.0
+"""How long a call waits for another that launches the same run."""
+_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +78,37 @@ class LocalRun:
     def supervisor(self, number: int) -> int:
         """The process that supervises an attempt; 0 when none does."""
         try:
-            with self.file(number, "lock").open("r+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that two who look do not take each other for the supervisor.
+            with self.file(number, "lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             text = self.file(number, "lock").read_text()
             return int(text) if text.strip().isdigit() else -1
         except OSError:
             return 0
         return 0
+
+    @contextmanager
+    def held(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+        """Be the only one on this host that changes which attempts there are."""
+        path = self.directory / LAUNCH_LOCK
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                lock = path.open("a")
+            except OSError as error:
+                raise UsageError(f"{self.directory} cannot be written: {error.strerror}.") from None
+            with lock:
+                if not lock_within(lock.fileno(), deadline - time.monotonic()):
+                    raise UsageError(
+                        f"another launch of {self.name} is under way on this host, for more than "
+                        f"{seconds:.0f} s. Wait until it has ended, or end it."
+                    )
+                # Whoever held it before may have deleted the run, and the file with it.
+                if _is_at(lock.fileno(), path):
+                    yield
+                    return
 
     def _with_end(self, record: AttemptRecord) -> AttemptRecord:
         try:
@@ -94,9 +124,31 @@ def local_run(spec_directory: Path, name: str) -> LocalRun:
 
 
 def local_runs(spec_directory: Path) -> dict[str, LocalRun]:
-    """The runs on this host of the specs in a directory."""
+    """The runs on this host of the specs in a directory; a launch that began nothing made none."""
     found = sorted((spec_directory / WORK).glob(f"*/{ATTEMPTS}"))
-    return {path.parent.name: LocalRun(path) for path in found}
+    return {path.parent.name: LocalRun(path) for path in found if any(path.glob("*.record"))}
+
+
+def lock_within(file: int, seconds: float) -> bool:
+    """Lock a file that others may look at in this moment; whether that was possible in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return True
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _write_once(path: Path, text: str) -> None:

@@ -6,7 +6,6 @@ Starts torchrun, starts it again when it fails as an operator would, passes on t
 writes down how the attempt ended. It outlives the command that launched it.
 """
 
-import fcntl
 import json
 import os
 import signal
@@ -21,10 +20,12 @@ from types import FrameType
 from seatrial.rehearsal.leftovers import MARK, end_marked, new_mark
 from seatrial.rehearsal.worker_process import python_path
 from seatrial.runs.ledger import End, Outcome
-from seatrial.runs.local_ledger import LocalRun
+from seatrial.runs.local_ledger import LocalRun, lock_within
 
 PAUSE_SECONDS = 1.0
 """Between the end of processes and their next start."""
+LOCK_SECONDS = 10.0
+"""How long others may look at the lock before it is taken for held by another supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,11 @@ def main(file: str) -> int:
     # No terminal, and no child of whoever launched: it lives on without them.
     os.setsid()
     with run.file(task.number, "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock_within(lock.fileno(), LOCK_SECONDS):
+            return 1
+        # A launch that came between has given this attempt up already.
+        if run.file(task.number, "end").exists():
+            return 1
         lock.write(str(os.getpid()))
         lock.flush()
         supervisor = Supervisor(run, task)

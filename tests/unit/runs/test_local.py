@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs on this host: real processes in the background, with a stand-in for torchrun."""
 
+import fcntl
 import json
+import shutil
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +133,91 @@ def test_a_changed_spec_is_refused_without_a_yes_and_replaces_with_one(home: Pat
     assert (done.is_new, done.attempt) == (True, 2)
     outcomes = [attempt.outcome for attempt in run.read().attempts]
     assert outcomes == [Outcome.STOPPED, None]
+    forget_here(run)
+
+
+def test_a_launch_while_another_starts_finds_its_attempt(home: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(launched, home)
+        # Written down, and not yet supervised: the moment at which it looked like one that is gone.
+        until(lambda: local_run(home, "slim-7b").file(1, "record").exists() or first.done())
+        second = launched(home)
+        assert first.result().is_new
+    assert (second.is_new, second.attempt, second.why) == (False, 1, "it is running")
+    run = run_in(home)
+    assert [attempt.outcome for attempt in run.read().attempts] == [None]
+    forget_here(run)
+
+
+def test_a_number_that_somebody_else_took_makes_it_look_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = LocalRun.add
+
+    def taken(run: LocalRun, record: AttemptRecord) -> None:
+        monkeypatch.setattr(LocalRun, "add", add)
+        other = replace(record, submission="other").finished(
+            End("2026-11-15T04:00:00Z", Outcome.SUCCEEDED)
+        )
+        add(run, other)
+        add(run, record)
+
+    monkeypatch.setattr(LocalRun, "add", taken)
+    done = launched(home)
+    assert (done.is_new, done.attempt, done.why) == (False, 1, "it has succeeded")
+
+
+def test_a_launch_does_not_wait_for_ever_for_another(tmp_path: Path) -> None:
+    run = local_run(tmp_path, "slim-7b")
+    with run.held(), pytest.raises(UsageError, match="another launch of slim-7b"), run.held(0.1):
+        pass
+    with run.held(0.1):
+        pass
+    # Nothing was begun.
+    assert not local_runs(tmp_path)
+
+
+def test_who_waits_for_a_run_that_is_deleted_holds_the_new_one(tmp_path: Path) -> None:
+    run = local_run(tmp_path, "slim-7b")
+    with ThreadPoolExecutor(1) as pool:
+        entered = threading.Event()
+
+        def wait_for_it() -> bool:
+            entered.set()
+            with run.held():
+                with pytest.raises(UsageError), run.held(0.05):
+                    pass
+                return (run.directory / "launch.lock").exists()
+
+        with run.held():
+            waiting = pool.submit(wait_for_it)
+            entered.wait()
+            time.sleep(0.1)
+            shutil.rmtree(run.directory)
+        assert waiting.result()
+
+
+def test_one_who_looks_is_not_taken_for_the_supervisor(tmp_path: Path) -> None:
+    run = local_run(tmp_path, "slim-7b")
+    run.add(AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    run.file(1, "lock").write_text("1")
+    with run.file(1, "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert run.supervisor(1) == 0
+
+
+def test_the_supervisor_starts_while_somebody_looks_at_its_lock(home: Path) -> None:
+    run = local_run(home, "slim-7b")
+    run.directory.mkdir(parents=True)
+    with ThreadPoolExecutor(1) as pool, run.file(1, "lock").open("w") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        starting = pool.submit(launched, home)
+        until(run.file(1, "task").exists)
+        # Long enough for a supervisor that asks only once to have asked.
+        time.sleep(2)
+        fcntl.flock(looking, fcntl.LOCK_UN)
+        assert starting.result().is_new
+    assert status_here(run).state == "running"
     forget_here(run)
 
 
