@@ -33,6 +33,7 @@ from seatrial.runs.differences import differences
 from seatrial.runs.launch import Confirm, Launched, Wanted
 from seatrial.runs.ledger import AttemptRecord, AttemptTakenError, End, Ledger, Outcome
 from seatrial.runs.local_ledger import LocalRun
+from seatrial.runs.local_rules import refuse_unfit_here
 from seatrial.runs.local_supervisor import Task
 from seatrial.runs.logs import Asked, RankLine, ranked
 from seatrial.runs.own_files import own_digest
@@ -48,7 +49,12 @@ _TRIES = 5
 
 
 def launch_here(run: LocalRun, wanted: Wanted, confirm: Confirm) -> Launched:
-    """Make sure that the run is on this host once, as its spec says."""
+    """Make sure that the run is on this host once, as its spec says.
+
+    Raises FindingsError when this host cannot run it, or when the spec has changed and `confirm`
+    says no.
+    """
+    refuse_unfit_here(wanted.plan, wanted.catalog, wanted.place)
     _make_home(wanted)
     with run.held():
         for _ in range(_TRIES):

@@ -29,6 +29,7 @@ from seatrial.runs.local_launch import (
 )
 from seatrial.runs.local_ledger import LocalRun, local_run, local_runs
 from seatrial.runs.logs import Asked
+from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 
 TORCHRUN = """\
@@ -245,6 +246,32 @@ def test_a_place_that_cannot_be_written_is_named(home: Path) -> None:
     with pytest.raises(UsageError, match=r"cluster\.storage\.mount"):
         launched(home)
     assert not (home / ".seatrial").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "rule"),
+    [
+        ("cluster.nodes=2", r"cluster\.nodes: .* one node"),
+        ('cluster.env={RANK: "5"}', r"cluster\.env\.RANK: .* set by the launcher"),
+        ("cluster.identity=arn:aws:iam::1:role/a", "no identities of a cloud"),
+    ],
+)
+def test_what_this_host_cannot_run_is_refused_before_anything_is_written(
+    home: Path, override: str, rule: str
+) -> None:
+    with pytest.raises(FindingsError, match=rule):
+        launched(home, override)
+    assert not (home / ".seatrial").exists()
+    assert not (home / "data").exists()
+
+
+def test_an_engine_that_is_not_started_by_these_commands_is_refused(home: Path) -> None:
+    where = f"processes_per_node: 4, storage: {{mount: {home}/data}}"
+    plan = resolved(f"cluster={{profile: local, {where}}}")
+    engine = plan.spec.engine.model_copy(update={"name": EngineName.LLM_FOUNDRY})
+    foreign = replace(plan, spec=plan.spec.model_copy(update={"engine": engine}))
+    with pytest.raises(FindingsError, match=r"engine\.name: runs of llm-foundry"):
+        launch_here(local_run(home, "slim-7b"), Wanted(foreign, Catalog()), lambda _: False)
 
 
 def test_a_record_of_a_newer_seatrial_can_be_read(tmp_path: Path) -> None:
