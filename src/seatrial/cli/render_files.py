@@ -1,46 +1,82 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files that rendering writes."""
+"""The files that rendering writes, and the record by which it knows them again."""
 
-import re
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from seatrial.cli.files import write_new
 from seatrial.errors import UsageError
 
-_OURS = re.compile(r"\d{2,}-[a-z]+-[a-z0-9.-]+\.yaml")
-_ALSO_OURS = frozenset(("kustomization.yaml", "Chart.yaml", "values.yaml", "values.schema.json"))
+RECORD = ".seatrial-render"
+"""The record of the last render: a line for each file, as sha256sum has it. Without an ending, for
+`kubectl apply -f DIR` reads every file whose name ends in .yaml or .json."""
+_NAMED = 5
 
 
 def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files below a directory; what an earlier render left there goes, nothing else."""
+    """Write files below a directory; what the last render left there goes, nothing else.
+
+    A name does not tell whose a file is, and a file that was edited since is its editor's: only
+    one that the record lists and whose content is still that of the record is replaced.
+    """
     there = _existing(directory)
-    strangers = [path for path in there if not _is_ours(path)]
-    if strangers:
+    recorded = _recorded(directory)
+    kept = [name for name, path in there.items() if _digest(path) != recorded.get(name, "-")]
+    if kept:
+        more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
         raise UsageError(
-            f"{directory} holds {strangers[0].name}, which no render has written. "
-            "Choose a directory of its own."
+            f"{directory} holds what no render has written, or what was changed since: "
+            f"{', '.join(kept[:_NAMED])}{more}. Nothing was touched. "
+            "Move it away, or choose a directory of its own."
         )
     if there and not force:
         raise UsageError(f"{directory} has files already. Replace them by --force.")
-    for path in there:
+    for path in there.values():
         path.unlink()
-    for name, text in files.items():
-        target = directory / name
+    for name in files:
+        parent = (directory / name).parent
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{target.parent} cannot be made: {error.strerror}.") from None
-        write_new(target, text, force=force)
+            raise UsageError(f"{parent} cannot be made: {error.strerror}.") from None
+    # Before the files: a render that was interrupted knows what it has written.
+    lines = [f"{hashlib.sha256(text.encode()).hexdigest()}  {name}" for name, text in files.items()]
+    write_new(directory / RECORD, "".join(f"{line}\n" for line in sorted(lines)), force=True)
+    for name, text in files.items():
+        write_new(directory / name, text, force=False)
 
 
-def _existing(directory: Path) -> list[Path]:
-    """The files below a directory."""
+def _existing(directory: Path) -> dict[str, Path]:
+    """The files below a directory by their names there, without the record; links are files."""
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory} is a file. Give a directory.")
-    return [path for path in directory.rglob("*") if not path.is_dir()]
+    found = {
+        path.relative_to(directory).as_posix(): path
+        for path in sorted(directory.rglob("*"))
+        if path.is_symlink() or not path.is_dir()
+    }
+    found.pop(RECORD, None)
+    return found
 
 
-def _is_ours(path: Path) -> bool:
-    return path.name in _ALSO_OURS or _OURS.fullmatch(path.name) is not None
+def _recorded(directory: Path) -> dict[str, str]:
+    """The digests of what the last render wrote; nothing without a record that can be read."""
+    try:
+        text = (directory / RECORD).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    lines = (line.partition("  ") for line in text.splitlines())
+    return {name: digest for digest, _, name in lines}
+
+
+def _digest(path: Path) -> str:
+    """The digest of a file; nothing for what is no file of ours, such as a link."""
+    if os.path.islink(path):
+        return ""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from seatrial.cli.render import app
+from seatrial.cli.render_files import RECORD
 from seatrial.errors import FindingsError, UsageError
 
 
@@ -76,10 +77,51 @@ def test_a_file_of_somebody_elses_is_never_touched(spec_file: Path, tmp_path: Pa
         ran(spec_file, "-o", out / "notes.md")
 
 
+@pytest.mark.parametrize(
+    "name", ["kustomization.yaml", "values.yaml", "overlay/Chart.yaml", "01-job-mine.yaml"]
+)
+def test_a_name_like_ours_does_not_make_a_file_ours(
+    spec_file: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    ran(spec_file, "-o", out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    mine = out / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    with pytest.raises(UsageError, match=name):
+        ran(spec_file, "training.seed=5", "-o", out, "--force")
+    assert mine.read_text() == "mine"
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_file_that_was_edited_since_is_kept_and_named(spec_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran(spec_file, "-o", out)
+    edited = out / "run" / "kustomization.yaml"
+    edited.write_text(edited.read_text() + "namePrefix: my-\n")
+    with pytest.raises(UsageError, match=r"run/kustomization\.yaml"):
+        ran(spec_file, "-o", out, "--force")
+    assert edited.read_text().endswith("namePrefix: my-\n")
+    edited.unlink()
+    ran(spec_file, "-o", out, "--force")
+    assert "namePrefix" not in edited.read_text()
+
+
+def test_a_directory_behind_a_link_is_not_written_to(spec_file: Path, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.mkdir()
+    (out / "run").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="run"):
+        ran(spec_file, "-o", out, "--force")
+    assert not list(elsewhere.iterdir())
+
+
 def test_a_chart_is_written_whole(spec_file: Path, tmp_path: Path) -> None:
     result = ran(spec_file, "--helm", "-o", tmp_path / "chart")
     names = {path.name for path in (tmp_path / "chart").iterdir()}
-    assert names == {"Chart.yaml", "values.yaml", "values.schema.json", "templates"}
+    assert names == {"Chart.yaml", "values.yaml", "values.schema.json", "templates", RECORD}
     assert "helm install slim-7b" in result.stdout
     with pytest.raises(UsageError, match="--output"):
         ran(spec_file, "--helm")
