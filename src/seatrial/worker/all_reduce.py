@@ -20,10 +20,9 @@ import torch
 import torch.distributed as dist
 
 from seatrial.findings import Finding
+from seatrial.worker.clocks import skew_findings
 from seatrial.worker.preflight import TOGETHER_SECONDS, PreflightCode, finding
 
-LARGEST_SKEW = 5.0
-"""Seconds between clocks above which logs cannot be put in order, and tokens of clouds expire."""
 ELEMENTS = 16 << 20
 """Numbers that are added up: 64 MiB, enough to go over every link of a ring."""
 ROUNDS = 5
@@ -69,17 +68,12 @@ def other_findings(device: torch.device, mine: int) -> list[Finding]:
 
 
 def clock_findings(device: torch.device, now: float | None = None) -> list[Finding]:
-    """This node's clock beside the median of all, read when all are there."""
+    """This node's clock beside those of all, read when all are there."""
     dist.barrier()
     mine = torch.tensor(time.time() if now is None else now, dtype=torch.float64, device=device)
     clocks = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(clocks, mine)
-    middle = sorted(float(clock) for clock in clocks)[len(clocks) // 2]
-    skew = float(mine) - middle
-    if abs(skew) <= LARGEST_SKEW:
-        return []
-    rule = f"the clock is {skew:+.1f} s from those of the other nodes."
-    return [finding(PreflightCode.CLOCK, rule, "Start the node's time service.", round(skew, 3))]
+    return skew_findings(float(mine), [float(clock) for clock in clocks])
 
 
 def sharing_findings(directory: Path) -> list[Finding]:

@@ -168,6 +168,17 @@ def test_a_node_is_faulty_by_its_own_fault_only() -> None:
     assert set(NODE_FAULTS) < set(PreflightCode)
 
 
+def test_hardware_is_the_nodes_own_even_when_no_other_is_there_or_well() -> None:
+    for code in ("ST-PREFLIGHT-001", "ST-PREFLIGHT-002"):
+        assert faulty_nodes([preflight(code, 0)]) == ("node-0",)
+        assert faulty_nodes([preflight(code, i) for i in (0, 1)]) == ("node-0", "node-1")
+    # A sum over one node's GPUs is wrong there; one over several nodes, somewhere.
+    assert faulty_nodes([preflight("ST-PREFLIGHT-009", 0)]) == ("node-0",)
+    assert faulty_nodes([preflight("ST-PREFLIGHT-009", i) for i in (0, 1)]) == ()
+    # Without another node nobody can tell the node's mount from the volume.
+    assert faulty_nodes([preflight("ST-PREFLIGHT-004", 0)]) == ()
+
+
 def test_a_container_that_was_killed_for_memory_or_crashed_says_so() -> None:
     def ended(**end: Any) -> Json:
         state = {"waiting": {"reason": "CrashLoopBackOff"}}
