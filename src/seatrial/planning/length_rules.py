@@ -52,7 +52,8 @@ def check_saves(report: Report, length: Length, interval: int, retained: int | N
             interval,
             f"Use at most {length.steps}, or make the run longer.",
         )
-    if retained is not None and retained % interval:
+    # What would be kept first after the end of the run is nothing that it must save.
+    if retained is not None and retained <= length.steps and retained % interval:
         report.error(
             PlanCode.RETENTION,
             "checkpoints.keep_every_steps",

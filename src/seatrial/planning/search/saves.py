@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often a planned run saves, and what its checkpoints take on each storage tier."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isqrt
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.plan import Plan
-from seatrial.planning.saving.budget import SaveBudget, SavedRun, save_budget
+from seatrial.planning.saving.budget import RESTART_SECONDS, SaveBudget, SavedRun, save_budget
 from seatrial.planning.saving.failures import DEFAULT_RATE, FailureRate, failure_rates
+from seatrial.planning.saving.interval import losses
 from seatrial.planning.saving.writing import node_bandwidth
 from seatrial.planning.search.outcome import Priced
-from seatrial.spec.checkpoints import CheckpointsSpec
 
 MOST_STEPS = 1000
 """Steps between saves at most, where the time of a step or of a save is not known."""
@@ -54,6 +55,10 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
     tier = profile.default_storage if claimed else machines.storage
     volume = plan.spec.cluster.storage.capacity
     budget = save_budget(run, checkpoints, catalog.storage(tier), volume)
+    if budget.best_every_steps is not None:
+        # A run saves at its end in any case.
+        within = min(budget.best_every_steps, max(1, run.steps))
+        budget = replace(budget, best_every_steps=within)
     seconds = {
         name: save_budget(run, checkpoints, catalog.storage(name)).write_seconds
         for name in profile.storage
@@ -63,17 +68,41 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
 
 def save_interval(plan: Plan, chosen: Priced | None, catalog: Catalog) -> int:
     """Steps between saves: those that lose least time where that is known, else a usual number."""
-    steps = plan.length.steps
-    best = min(MOST_STEPS, steps // FEWEST_SAVES)
-    if chosen is not None:
-        best = saves_of(plan, chosen, catalog).budget.best_every_steps or best
-    return fitting_interval(max(1, min(best, steps)), plan.spec.checkpoints)
+    if chosen is None:
+        return _nearest(_usual(plan), _allowed(plan))
+    return least_losing(plan, chosen, saves_of(plan, chosen, catalog))
 
 
-def fitting_interval(best: int, checkpoints: CheckpointsSpec) -> int:
-    """The interval nearest to the best one that divides what is kept for good."""
-    kept = checkpoints.keep_every_steps
-    if kept is None:
+def least_losing(plan: Plan, chosen: Priced, saves: Saves) -> int:
+    """The interval that loses least among those at which what is kept for good is saved."""
+    allowed, write = _allowed(plan), saves.budget.write_seconds
+    best = saves.budget.best_every_steps
+    if write is None or best is None:
+        return _nearest(_usual(plan), allowed)
+    if allowed is None:
         return best
-    divisors = [n for n in range(1, min(kept, 1 << 20) + 1) if kept % n == 0]
-    return min(divisors, key=lambda n: abs(n - best))
+
+    def lost(every: int) -> float:
+        interval = every * chosen.time.total
+        return losses(interval, write, RESTART_SECONDS, saves.between_failures).total
+
+    return min(allowed, key=lost)
+
+
+def _usual(plan: Plan) -> int:
+    """Steps between saves where nothing says what they cost."""
+    return max(1, min(MOST_STEPS, plan.length.steps // FEWEST_SAVES))
+
+
+def _allowed(plan: Plan) -> list[int] | None:
+    """The divisors of what is kept for good; any interval where the run keeps nothing so."""
+    kept = plan.spec.checkpoints.keep_every_steps
+    if kept is None or kept > plan.length.steps:
+        return None
+    small = [n for n in range(1, isqrt(kept) + 1) if kept % n == 0]
+    return sorted({*small, *(kept // n for n in small)})
+
+
+def _nearest(best: int, allowed: list[int] | None) -> int:
+    """The interval nearest to the best one, by their ratio."""
+    return min(allowed, key=lambda n: max(n / best, best / n)) if allowed else best

@@ -7,13 +7,15 @@ from dataclasses import replace
 from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
 from seatrial.planning.memory.parts import Fit, Memory
+from seatrial.planning.plan import Origin
 from seatrial.planning.saving.budget import RESTART_SECONDS
 from seatrial.planning.search.explain import GIB, named, percent, room, times
+from seatrial.planning.search.fill import SAVES
 from seatrial.planning.search.inverse import fewest_nodes, fits
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.refuse import remedy
-from seatrial.planning.search.saves import Saves
+from seatrial.planning.search.saves import Saves, least_losing
 from seatrial.planning.timing.constants import table
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
@@ -41,9 +43,8 @@ def verdicts(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
 def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[Finding]:
     """A finding about a run that loses much of its time to saves, failures and restarts."""
     lost = saves.budget.lost if saves else None
-    if saves is None or lost is None or lost.total < MUCH_LOST:
+    if run.chosen is None or saves is None or lost is None or lost.total < MUCH_LOST:
         return []
-    budget = saves.budget
     rule = (
         f"saves take {percent(lost.saving)} of the time, failures and restarts "
         f"{percent(lost.failures)}: "
@@ -51,11 +52,12 @@ def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[
         f"{RESTART_SECONDS / MINUTE:,.0f} min to get going again."
     )
     fix = f"Reckon with it, or shorten {_shorter(saves)}."
-    best, every = budget.best_every_steps, run.plan.save_every_steps
-    if best is not None and abs(best - every) > 1:
+    best, every = least_losing(run.plan, run.chosen, saves), run.plan.save_every_steps
+    written = run.plan.origins.get(SAVES, Origin.YOU) is Origin.YOU
+    if written and abs(best - every) > 1:
         fix = f"Leave checkpoints.every_steps to the planner (auto), or use {best:,}."
     value = percent(lost.total)
-    where = loaded.where("checkpoints.every_steps")
+    where = loaded.where(SAVES)
     return [Finding(PlanCode.LOST_TIME, Severity.WARNING, where, rule, value, fix)]
 
 

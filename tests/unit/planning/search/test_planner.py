@@ -151,6 +151,47 @@ def test_saves_divide_what_is_kept_for_good(catalog: Catalog) -> None:
     assert 5000 % run.plan.save_every_steps == 0
 
 
+def test_saves_lose_least_among_what_divides(catalog: Catalog) -> None:
+    run = plan_run(opened("checkpoints.keep_every_steps=30014"), catalog)
+    # 30,014 = 2 × 43 × 349; 5,026 steps would be best, and 698 is nearer to it than 15,007, but
+    # loses more.
+    lost = {}
+    for every in (349, 698, 15007, 30014):
+        fixed = opened("checkpoints.keep_every_steps=30014", f"checkpoints.every_steps={every}")
+        saves = budget_of(plan_run(fixed, catalog), catalog).saves
+        assert saves is not None
+        assert saves.budget.lost is not None
+        lost[every] = saves.budget.lost.total
+    assert run.plan.save_every_steps == min(lost, key=lambda every: lost[every]) == 15007
+
+
+def test_what_is_kept_after_the_end_does_not_change_the_saves(catalog: Catalog) -> None:
+    kept = plan_run(opened("checkpoints.keep_every_steps=1000000007"), catalog)
+    assert kept.plan.save_every_steps == plan_run(opened(), catalog).plan.save_every_steps > 1000
+
+
+def test_a_short_run_is_not_told_to_save_after_its_end(catalog: Catalog) -> None:
+    loaded = opened("training.tokens=3M")
+    run = plan_run(loaded, catalog)
+    saves = budget_of(run, catalog).saves
+    assert saves is not None
+    assert run.plan.length.steps == saves.budget.best_every_steps == run.plan.save_every_steps
+    (finding,) = lost_time(loaded, run, saves)
+    assert finding.fix.startswith("Reckon with it")
+
+
+def test_a_choice_of_the_planner_is_not_told_to_be_left_to_it(catalog: Catalog) -> None:
+    loaded = opened("checkpoints.keep_every_steps=7")
+    run = plan_run(loaded, catalog)
+    assert run.plan.save_every_steps == 7
+    (finding,) = lost_time(loaded, run, budget_of(run, catalog).saves)
+    assert "auto" not in finding.fix
+    written = opened("checkpoints.keep_every_steps=7", "checkpoints.every_steps=1")
+    own = plan_run(written, catalog)
+    (advice,) = lost_time(written, own, budget_of(own, catalog).saves)
+    assert advice.fix == "Leave checkpoints.every_steps to the planner (auto), or use 7."
+
+
 def test_choices_of_another_spec_are_not_taken(catalog: Catalog) -> None:
     with pytest.raises(FindingsError):
         plan_with(opened(), catalog, plan_run(opened("cluster.nodes=3"), catalog).choices)
