@@ -33,7 +33,8 @@ def command(
 ) -> None:
     """Wait until a run is over, whatever happens to the API server meanwhile.
 
-    Exit code 0 when it has succeeded, 5 when it has failed or was stopped, 6 when time was up.
+    Exit code 0 when it has succeeded, 5 when it has failed or was stopped, 6 when time was up, 4
+    when time was up before the API server has answered once.
     """
     chosen = meant(run, namespace, kubeconfig, context)
     last = ""
@@ -50,7 +51,7 @@ def command(
         found = wait(lambda: status_here(here), timeout, saw)
     else:
         site = chosen.site
-        found = wait(lambda: status(site, chosen.name), timeout, saw)
+        found = wait(lambda: status(site, chosen.name), timeout, saw, tell=say_error)
     if as_json:
         say_json(found.to_dict())
     else:
