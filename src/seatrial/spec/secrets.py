@@ -26,7 +26,9 @@ _COMMIT_NAME = re.compile(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$
 
 _SECRET_NAME = re.compile(
     r"""
-      (^|[_-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PWD|PAT|CREDENTIALS?|ACCESS[_-]KEY[_-]ID)$
+      (^|[_-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?)$
+    | (^|[_-])ACCESS[_-]KEY[_-]ID$
+    | (?-i:[a-z0-9](Token|Password|Passwd|Passphrase|Pass|Credentials?|Key)$)  # camel case
     | [_-]KEY$ | APIKEY$
     | SECRET(?![A-Z])
     | CONN(ECTION)?[_-]?STR(ING)?$
@@ -37,7 +39,7 @@ _HARMLESS_NAME = re.compile(
     r"""
       ^(NCCL|TORCH_NCCL|FI|OMP|UCX|GLOO)_
     | [_-](PATH|FILE|DIR|NAME|ARN)$                      # where a secret lies, not the secret
-    | (^|[_-])(PUBLIC|PRIMARY|FOREIGN|SORT|PARTITION|CACHE|TEXT|JSON)[_-]KEY$
+    | (^|[_-])(PUBLIC|PRIMARY|FOREIGN|SORT|PARTITION|CACHE|TEXT|JSON)[_-]?KEY$
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -17,6 +17,7 @@ HEX_40 = "0123456789abcdef0123456789abcdef01234567"
         *("SECRET_KEY", "CLIENT_SECRET", "CLIENTSECRET", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY"),
         *("AWS_ACCESS_KEY_ID", "APIKEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING"),
         *("SQL_CONN_STR", "GOOGLE_CREDENTIALS", "SSH_PASSPHRASE", "wandb-api-key", "SECRET"),
+        *("DB_PASS", "PASS", "accountKey", "sasToken", "adminPassword", "azureStorageAccountKey"),
     ],
 )
 def test_these_names_are_of_secrets(name: str) -> None:
@@ -31,6 +32,15 @@ def test_these_names_are_of_secrets(name: str) -> None:
         *("PYTORCH_CUDA_ALLOC_CONF", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN_PATH", "WANDB_MODE"),
         *("CUDA_DEVICE_MAX_CONNECTIONS", "PATH", "PYTHONPATH", "OLDPWD", "KEYBOARD", "MONKEY"),
         *("SSH_PUBLIC_KEY", "JSON_KEYS", "PRIMARY_KEY", "AWS_SECRET_NAME", "COMPAT", "secrets"),
+        *(
+            "COMPASS",
+            "BYPASS",
+            "ALLREDUCE_BYPASS",
+            "publicKey",
+            "partitionKey",
+            "keyName",
+            "monkey",
+        ),
     ],
 )
 def test_these_names_are_not(name: str) -> None:
