@@ -22,6 +22,9 @@ class Image(Entry):
     """Version of the engine inside; empty when the image does not bring it."""
     engine_included: bool
     """Whether the engine is in the image; otherwise a run's init container installs it."""
+    brings_seatrial: bool = False
+    """Whether Seatrial's worker is in the image, with its engine; otherwise a run's init container
+    installs both, for only images of ours have it."""
     torch: str = ""
     """Version of PyTorch inside."""
     cuda: str = ""

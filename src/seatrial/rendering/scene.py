@@ -117,7 +117,7 @@ def image_of(name: str, catalog: Catalog) -> PodImage:
     repository = found.reference.rpartition(":")[0]
     return PodImage(
         f"{repository}@{found.digest}" if found.digest else found.reference,
-        found.engine_included,
+        found.brings_seatrial,
         found.fabrics,
         found.published,
         found.floating and not found.digest,

@@ -6,7 +6,12 @@ import pytest
 
 from seatrial.engines.megatron.environment import engine_environment
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.environment import fabric_environment, forbidding, training_environment
+from seatrial.rendering.environment import (
+    SITE,
+    fabric_environment,
+    forbidding,
+    training_environment,
+)
 from seatrial.rendering.resources import grace_seconds
 from seatrial.rendering.scene import scene_of
 from seatrial.spec.cluster import Operator
@@ -204,6 +209,10 @@ def test_the_image_is_named_by_its_digest_where_that_is_known() -> None:
     # An image of one's own brings the worker; the public one gets it installed.
     assert [c["name"] for c in own["initContainers"]] == ["preflight"]
     assert [c["name"] for c in pod()["initContainers"]] == ["install", "preflight"]
+    # NeMo's has the engine, but not Seatrial.
+    nemo = pod("cluster.image=nemo-26-04")
+    assert [c["name"] for c in nemo["initContainers"]] == ["install", "preflight"]
+    assert environment(nemo["containers"][0])["PYTHONPATH"] == SITE
 
 
 def test_googles_network_is_attached_and_its_libraries_mounted() -> None:
