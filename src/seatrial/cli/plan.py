@@ -92,7 +92,11 @@ def command(
     if html is not None:
         refuse_other_file(html)
     page = _page(file, given, catalog, again=again)
-    if limits and page.run.problem.hardware is not None:
+    if limits and page.run.problem.hardware is None:
+        say_error(
+            "--limits: there is no GPU, and of a host without any the memory is not modelled."
+        )
+    elif limits and page.run.problem.hardware is not None:
         page = replace(page, limits=limits_of(page.run.problem, page.run.problem.hardware))
     if html is not None:
         write_new(html, html_page(page), force=True)

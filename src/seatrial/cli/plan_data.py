@@ -72,7 +72,8 @@ def _limits(limits: Limits) -> dict[str, Any]:
     """The fewest nodes and the largest model."""
     largest = limits.largest_model
     return {
-        "fewest_nodes": limits.fewest_nodes,
+        "fewest_nodes": limits.fewest.nodes if limits.fewest else None,
+        "every_fewer_tried": limits.fewest.all_tried if limits.fewest else None,
         "fewest_nodes_sharding": limits.shared_out,
         "largest_model": None
         if largest is None

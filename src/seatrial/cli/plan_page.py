@@ -26,7 +26,7 @@ from seatrial.planning.plan import Origin
 from seatrial.planning.saving.budget import SaveBudget
 from seatrial.planning.search.budget import Budget, Duration
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
-from seatrial.planning.search.inverse import Limits
+from seatrial.planning.search.inverse import MOST_NODES, ROUND, Limits
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.timing.constants import Constants
@@ -298,11 +298,15 @@ def limit_words(page: Page) -> str:
     limits, machines = page.limits, page.run.plan.machines
     if limits is None:
         return ""
-    nodes = "no number of nodes fits"
-    if limits.fewest_nodes is not None:
-        nodes = f"fits {limits.fewest_nodes:,} × {machines.node_type} and more"
-        if limits.shared_out is Sharding.FSDP:
-            nodes += " (the fewest with fsdp only)"
+    nodes = f"fits no number of nodes that was tried ({ROUND}, up to {MOST_NODES:,})"
+    fewest = limits.fewest
+    if fewest is not None:
+        only = " with fsdp only" if limits.shared_out is Sharding.FSDP else ""
+        which = "and no fewer" if fewest.all_tried else "though not all fewer were tried"
+        nodes = (
+            f"fits {fewest.nodes:,} × {machines.node_type}{only}, {which}; "
+            "more must divide evenly too"
+        )
     largest = limits.largest_model
     if largest is None:
         return nodes

@@ -80,6 +80,7 @@ def test_json_has_everything(open_file: Path) -> None:
     hourly = length["cost"]["usd_per_hour"]
     assert length["cost"]["usd"] == pytest.approx(hourly * length["node_hours"])
     assert data["limits"]["fewest_nodes"] == 1
+    assert data["limits"]["every_fewer_tried"]
     assert data["saves"]["write_seconds_by_tier"]
 
 
@@ -165,3 +166,10 @@ def test_a_sweep_without_any_plan_fails(open_file: Path) -> None:
     as_json = seatrial(*words, "parallelism.tp_size=3", "--json", cwd=open_file.parent, code=1)
     assert "cannot be shared out" in json.loads(as_json.stdout)[0]["refusal"]
     seatrial(*words, "parallelism.tp_size=3,4", cwd=open_file.parent, code=0)
+
+
+def test_limits_of_a_host_without_gpus_are_said_to_be_unknown(open_file: Path) -> None:
+    local = ("cluster={profile: local, processes_per_node: 2}", "model.preset=gpt3-125m")
+    done = seatrial("plan", "open.yaml", *local, "--limits", cwd=open_file.parent)
+    assert "--limits: there is no GPU" in done.stderr
+    assert "limits" not in done.stdout

@@ -20,7 +20,7 @@ from seatrial.errors import UsageError
 from seatrial.planning.plan import Machines
 from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.search.budget import Duration, budget_of
-from seatrial.planning.search.inverse import LargestModel, Limits
+from seatrial.planning.search.inverse import Fewest, LargestModel, Limits
 from seatrial.planning.search.planner import plan_run
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
@@ -92,16 +92,15 @@ def test_what_published_runs_hardly_test_is_said_apart(
 def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     page = made_up_page()
     largest = LargestModel(page.run.plan.model.architecture, 25_700_000_000)
-    text = printed(replace(page, limits=Limits(1, largest)), capsys)
-    assert (
-        "fits 1 × p4d.24xlarge and more; on these 2, a model of this shape fits up to 25.7 B"
-        in text
-    )
+    text = printed(replace(page, limits=Limits(Fewest(1, True), largest)), capsys)
+    assert "fits 1 × p4d.24xlarge, and no fewer; more must divide evenly too; on these 2, " in text
+    assert "a model of this shape fits up to 25.7 B" in text
     more = replace(largest, largest_tried=True)
-    text = printed(replace(page, limits=Limits(3, more, Sharding.FSDP)), capsys)
-    assert "fits 3 × p4d.24xlarge and more (the fewest with fsdp only)" in text
+    text = printed(replace(page, limits=Limits(Fewest(320, False), more, Sharding.FSDP)), capsys)
+    assert "fits 320 × p4d.24xlarge with fsdp only, though not all fewer were tried; more" in text
     assert "fits at least 25.7 B" in text
-    assert "no number of nodes fits" in printed(replace(page, limits=Limits(None, None)), capsys)
+    nowhere = printed(replace(page, limits=Limits(None, None)), capsys)
+    assert "fits no number of nodes that was tried (powers of two" in nowhere
 
 
 def test_a_host_without_gpus_has_a_page_too(

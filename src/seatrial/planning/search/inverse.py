@@ -3,7 +3,6 @@
 """The questions turned round: the fewest nodes for a model, the largest model for the nodes."""
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import lcm
 
 from seatrial.planning.memory.estimate import memory
@@ -20,6 +19,12 @@ from seatrial.spec.scalars import AUTO
 
 MOST_NODES = 1 << 14
 """Nodes beyond which nobody is told to buy more."""
+MOST_ALL_TRIED = 64
+"""Nodes up to which every smaller number is tried."""
+MOST_LAST_TRIED = 256
+"""Nodes up to which the numbers after the last round one are tried."""
+ROUND = "powers of two and three times those"
+"""The numbers of nodes that are tried up to `MOST_NODES`, in words."""
 FINEST = 64
 """Steps between a model and one of twice its width."""
 SMALLEST, LARGEST = -3, 4
@@ -50,18 +55,35 @@ def fits(problem: Problem, hardware: Hardware, tolerance: float = ANY_BATCH) -> 
     return None
 
 
-def fewest_nodes(problem: Problem, hardware: Hardware, above: int = 0) -> int | None:
-    """The fewest nodes above a number on which some layout fits; nothing when none does."""
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """The fewest nodes on which a model fits, among those that were tried."""
+
+    nodes: int
+    """How many."""
+    all_tried: bool
+    """Whether every smaller number was tried, and does not fit."""
+
+
+def fewest_nodes(problem: Problem, hardware: Hardware, above: int = 0) -> Fewest | None:
+    """The fewest nodes above a number on which some layout fits; nothing when none was found.
+
+    Round numbers are tried first (`ROUND`). What fits does not grow with the nodes in any order,
+    because layouts must divide them: below a small number all are tried, below a larger one those
+    after the last round one.
+    """
     rounds = sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)
     sizes = [above + 1, *(size for size in rounds if size > above + 1)]
-    if _fits_on(problem, hardware, sizes[0]):
-        return sizes[0]
-    for below, size in pairwise(sizes):
+    tried: list[int] = []
+    for size in sizes:
         if not _fits_on(problem, hardware, size):
+            tried.append(size)
             continue
-        # Between the round numbers there may be a smaller one that divides as well.
-        between = range(below + 1, size) if size <= 256 else ()
-        return next((n for n in between if _fits_on(problem, hardware, n)), size)
+        between = [n for n in range(above + 1, size) if n not in tried]
+        if size > MOST_ALL_TRIED:
+            between = [n for n in between if n > tried[-1]] if size <= MOST_LAST_TRIED else []
+        nodes = next((n for n in between if _fits_on(problem, hardware, n)), size)
+        return Fewest(nodes, {*range(above + 1, nodes)} <= {*tried, *between})
     return None
 
 
@@ -107,8 +129,8 @@ def largest_model(problem: Problem, hardware: Hardware) -> LargestModel | None:
 class Limits:
     """What fits, seen from both sides."""
 
-    fewest_nodes: int | None
-    """The fewest nodes on which the model fits."""
+    fewest: Fewest | None
+    """The fewest nodes on which the model fits; nothing where it fits none that were tried."""
     largest_model: LargestModel | None
     """The largest model of the same shape that fits the nodes."""
     shared_out: Sharding | None = None
@@ -117,9 +139,9 @@ class Limits:
 
 def limits_of(problem: Problem, hardware: Hardware) -> Limits:
     """The fewest nodes and the largest model, with the fields that are given kept."""
-    nodes = fewest_nodes(problem, hardware)
-    shared = _fits_on(problem, hardware, nodes) if nodes else None
-    return Limits(nodes, largest_model(problem, hardware), shared)
+    fewest = fewest_nodes(problem, hardware)
+    shared = _fits_on(problem, hardware, fewest.nodes) if fewest else None
+    return Limits(fewest, largest_model(problem, hardware), shared)
 
 
 def scaled(model: Architecture, factor: float) -> Architecture:

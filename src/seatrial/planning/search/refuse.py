@@ -84,7 +84,7 @@ def remedy(problem: Problem) -> str:
     )
     if fits(free, problem.hardware):
         return "Leave parallelism and micro_batch_size to the planner (auto): then it fits."
-    nodes = fewest_nodes(free, problem.hardware)
-    if nodes is None:
+    fewest = fewest_nodes(free, problem.hardware)
+    if fewest is None:
         return "Use GPUs with more memory, or a smaller model."
-    return f"Use at least {nodes:,} nodes, or GPUs with more memory."
+    return f"Use at least {fewest.nodes:,} nodes, or GPUs with more memory."

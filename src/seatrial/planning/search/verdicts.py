@@ -187,5 +187,7 @@ def _enough(run: PlannedRun) -> str:
         return "auto for the rest of parallelism and micro_batch_size, which fits for certain"
     given = problem.given.model_copy(update=shared)
     above = problem.world_size // problem.per_node
-    nodes = fewest_nodes(replace(problem, given=given), hardware, above)
-    return "GPUs with more memory" if nodes is None else f"{nodes:,} nodes, which fit for certain"
+    fewest = fewest_nodes(replace(problem, given=given), hardware, above)
+    if fewest is None:
+        return "GPUs with more memory"
+    return f"{fewest.nodes:,} nodes, which fit for certain"

@@ -8,9 +8,19 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.planning.parameters import active_parameters, total_parameters
+from seatrial.planning.search import inverse
 from seatrial.planning.search import problem as problem_module
-from seatrial.planning.search.inverse import FINEST, fewest_nodes, fits, largest_model, scaled
+from seatrial.planning.search.inverse import (
+    FINEST,
+    Fewest,
+    fewest_nodes,
+    fits,
+    largest_model,
+    scaled,
+)
+from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import shapes
+from seatrial.planning.workload import Hardware
 from seatrial.spec.parallelism import Sharding
 from tests.unit.planning.search.asked import SMALL_MOE, asked
 
@@ -19,11 +29,38 @@ from tests.unit.planning.search.asked import SMALL_MOE, asked
 def test_one_node_fewer_does_not_fit(catalog: Catalog, model: str) -> None:
     problem = asked(catalog, f"model.preset={model}")
     assert problem.hardware is not None
-    nodes = fewest_nodes(problem, problem.hardware)
-    assert nodes is not None
-    assert nodes > 1
-    assert fits(replace(problem, world_size=nodes * 8), problem.hardware)
-    assert not fits(replace(problem, world_size=(nodes - 1) * 8), problem.hardware)
+    fewest = fewest_nodes(problem, problem.hardware)
+    assert fewest is not None
+    assert fewest.nodes > 1
+    assert fewest.all_tried
+    assert fits(replace(problem, world_size=fewest.nodes * 8), problem.hardware)
+    for nodes in range(1, fewest.nodes):
+        assert not fits(replace(problem, world_size=nodes * 8), problem.hardware)
+
+
+@pytest.mark.parametrize(
+    ("fitting", "found"),
+    [
+        ({5, 8}, Fewest(5, True)),
+        ({37, 64}, Fewest(37, True)),
+        ({70, 100, 128}, Fewest(100, False)),
+        ({257, 400, 512}, Fewest(512, False)),
+        ({257}, None),
+    ],
+)
+def test_what_was_tried_is_told(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, fitting: set[int], found: Fewest | None
+) -> None:
+    problem = asked(catalog)
+    assert problem.hardware is not None
+
+    def fit(problem: Problem, hardware: Hardware) -> Sharding | None:
+        return Sharding.OPTIMIZER if problem.world_size // 8 in fitting else None
+
+    monkeypatch.setattr(inverse, "fits", fit)
+    assert fewest_nodes(problem, problem.hardware) == found
+    after = fewest_nodes(problem, problem.hardware, above=256)
+    assert after == (Fewest(257, True) if 257 in fitting else None)
 
 
 @pytest.mark.parametrize("model", ["model.preset=gpt3-7.5b", "model.preset=llama3-8b", SMALL_MOE])
