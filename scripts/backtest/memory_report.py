@@ -8,11 +8,11 @@ With `--rows`, also every verdict that was wrong and every figure that is off by
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scripts.backtest import memory_backtest as backtest
-from scripts.backtest import memory_ci, memory_ran
+from scripts.backtest import memory_borrowed, memory_ci, memory_ran
 from scripts.backtest.line import Line
 from scripts.backtest.memory_backtest import Judged, Scored
 from scripts.backtest.memory_ran import Ran
@@ -54,6 +54,8 @@ def memory_lines() -> list[Line]:
         *verdict_lines(backtest.layouts()),
         bloom_line(backtest.bloom_outcomes()),
         *ran_lines(memory_ran.runs()),
+        *fsdp_lines(memory_ran.fsdp_runs()),
+        *borrowed_lines(),
     ]
 
 
@@ -92,6 +94,32 @@ def ran_lines(runs: Sequence[Ran]) -> list[Line]:
                 )
             )
     return lines
+
+
+def fsdp_lines(found: Mapping[str, Sequence[Ran]]) -> list[Line]:
+    """The same for runs with FSDP, of which the planner has no constants."""
+    return [
+        Line(
+            f"False out of memory, {source} (all ran), FSDP, by borrowed constants",
+            len(runs),
+            verdict_counts(runs),
+            "",
+            True,
+        )
+        for source, runs in found.items()
+    ]
+
+
+def borrowed_lines() -> list[Line]:
+    """Figures of every other stack by the constants of megatron-core, and all of them together."""
+    found = memory_borrowed.by_stack()
+    lines = [
+        without_bar(f"Memory, {name}, by the constants of megatron-core", scored)
+        for name, scored in found.items()
+    ]
+    said = f"nine of ten below {memory_borrowed.borrowed_error():.1%}, every stack counted the same"
+    title = "Memory, a stack by the constants of another: the error stated of what was not fitted"
+    return [Line(title, sum(map(len, found.values())), said, "", True), *lines]
 
 
 def verdict_counts(runs: Sequence[Ran]) -> str:

@@ -67,6 +67,18 @@ def constants(stack: str) -> StackConstants:
     return StackConstants(**known.get(stack, known[DEFAULT_STACK])["constants"])
 
 
+def is_known(stack: str) -> bool:
+    """Whether a stack has constants of its own."""
+    return stack in _file()["stacks"]
+
+
+@cache
+def borrowed_error() -> float:
+    """Relative error that nine of ten runs of a stack stay below by the constants of another."""
+    return float(_file()["borrowed_error"])
+
+
+@cache
 def _file() -> dict[str, Any]:
     """The data file, parsed."""
     text = files("seatrial.planning").joinpath("data", "memory.toml").read_text("utf-8")

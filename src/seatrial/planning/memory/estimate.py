@@ -5,7 +5,13 @@
 from dataclasses import replace
 
 from seatrial.planning.memory.activations import LayerActivations, layer_activations
-from seatrial.planning.memory.constants import StackConstants, constants
+from seatrial.planning.memory.constants import (
+    DEFAULT_STACK,
+    StackConstants,
+    borrowed_error,
+    constants,
+    is_known,
+)
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.memory.in_flight import in_flight, most_kept
 from seatrial.planning.memory.parts import Fit, Memory, StageMemory
@@ -20,6 +26,7 @@ from seatrial.planning.memory.states import (
     total_layers,
 )
 from seatrial.planning.workload import Workload
+from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
 
@@ -78,13 +85,11 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
     """The stages with the fullest of them and its verdict."""
     fullest = max(stages, key=lambda stage: stage.total)
     tested = known.error if workload.model.moe is None else known.expert_error
-    assumed = 0.0
-    untested: tuple[str, ...] = ()
+    untested = borrowed(workload)
+    assumed = max(0.0, borrowed_error() - tested) if untested else 0.0
     if narrow_format(workload) is not None:
-        assumed = _narrowed_share(workload, known, fullest)
-        untested = (f"copies of weights and inputs in {workload.precision}",)
-    if workload.precision is Precision.FP32:
-        untested = ("activations in fp32, reckoned from 16-bit runs",)
+        assumed += _narrowed_share(workload, known, fullest)
+        untested = (*untested, f"copies of weights and inputs in {workload.precision}")
     error = tested + assumed
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
@@ -94,6 +99,22 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
     else:
         verdict = Fit.RISKY
     return Memory(stages, fullest, verdict, room - need, error, untested, assumed)
+
+
+def borrowed(workload: Workload) -> tuple[str, ...]:
+    """For what of a workload constants stand in that were fitted to something else, in words.
+
+    No figure of FSDP or of fp32 was ever fitted. The error bar is then that of one stack's figures
+    by the constants of another (`scripts/backtest/memory_borrowed.py`).
+    """
+    found = []
+    if not is_known(workload.stack):
+        found.append(f"{workload.stack}, by the constants of {DEFAULT_STACK}")
+    if workload.sharding is Sharding.FSDP:
+        found.append("what FSDP shares out and gathers")
+    if workload.precision is Precision.FP32:
+        found.append("activations in fp32, reckoned from 16-bit runs")
+    return tuple(found)
 
 
 def _narrowed_share(workload: Workload, known: StackConstants, stage: StageMemory) -> float:

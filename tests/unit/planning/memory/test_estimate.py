@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.memory.activations import layer_activations
-from seatrial.planning.memory.constants import constants
+from seatrial.planning.memory.constants import borrowed_error, constants
 from seatrial.planning.memory.estimate import deciding_stages, every_stage, memory
 from seatrial.planning.memory.in_flight import in_flight, most_kept
 from seatrial.planning.memory.parts import Fit, MemoryPart
@@ -338,3 +338,30 @@ def test_every_preset_has_an_estimate(catalog: Catalog) -> None:
 
 def test_a_stack_that_was_never_measured_has_the_engines_constants() -> None:
     assert constants("no-such-stack") == constants("megatron-core")
+
+
+BORROWED = [
+    ({"stack": "llm-foundry"}, "llm-foundry, by the constants of megatron-core"),
+    ({"sharding": Sharding.FSDP, "dp_size": 8}, "what FSDP shares out and gathers"),
+    ({"precision": Precision.FP32}, "activations in fp32, reckoned from 16-bit runs"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BORROWED)
+def test_what_was_never_fitted_has_the_error_of_what_is_borrowed(
+    changes: dict[str, Any], words: str
+) -> None:
+    found, own = memory(workload(**changes)), memory(workload())
+    assert found.untested == (words,)
+    assert found.error == pytest.approx(borrowed_error())
+    assert found.tested == pytest.approx(own.error)
+    assert own.untested == ()
+    assert own.error < borrowed_error()
+
+
+def test_all_that_is_borrowed_is_named_and_narrow_copies_come_on_top() -> None:
+    plain = workload(stack="llm-foundry", sharding=Sharding.FSDP, dp_size=8)
+    narrow = replace(plain, precision=Precision.FP8)
+    assert len(memory(plain).untested) == 2
+    assert len(memory(narrow).untested) == 3
+    assert memory(narrow).error > memory(plain).error == pytest.approx(borrowed_error())
