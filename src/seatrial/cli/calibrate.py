@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import say, say_json
+from seatrial.cli.output import say, say_error, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.errors import UsageError
 from seatrial.planning.calibration import NINE_OF_TEN
@@ -44,7 +44,9 @@ def command(
         raise UsageError("give either --events with the run's event log, or --seconds with times.")
     measured = events if events is not None else _times(seconds or "")
     loaded = load(file, tuple(overrides or ()))
-    result = calibrate_run(loaded, default_catalog(), file, measured)
+    result = calibrate_run(loaded, default_catalog(), file, measured, is_overridden=bool(overrides))
+    if result.news:
+        say_error(result.news)
     if as_json:
         say_json(_data(result))
     else:

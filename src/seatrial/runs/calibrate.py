@@ -20,7 +20,7 @@ from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.pose import measured_on
 from seatrial.planning.search.trust import time_error
 from seatrial.planning.timing.error import StepTimeError
-from seatrial.runs.kept_plan import find, plan_file
+from seatrial.runs.kept_plan import PLANNED_AGAIN, find, plan_file
 from seatrial.runs.logged_steps import logged_steps, of_this_plan
 from seatrial.spec.loader import LoadedSpec
 
@@ -37,6 +37,8 @@ class Calibrated:
     """The error to expect without it."""
     after: StepTimeError
     """The error to expect of other layouts with it."""
+    news: str = ""
+    """What a person should know of the plan that was compared with; empty when nothing."""
 
 
 def calibrate_run(
@@ -44,9 +46,18 @@ def calibrate_run(
     catalog: Catalog,
     spec_file: Path,
     measured: Path | Sequence[float],
+    *,
+    is_overridden: bool = False,
 ) -> Calibrated:
-    """Calibrate a run by its event log, or by times, and keep the result beside its spec."""
+    """Calibrate a run by its event log, or by times, and keep the result beside its spec.
+
+    Times do not say what they were measured with, so they are taken for the kept plan's, and are
+    refused where that no longer holds. A spec with overrides has no kept plan.
+    """
     found = find(loaded, catalog, spec_file)
+    news = "" if is_overridden and found.choices is None else found.news
+    if news and found.choices is None and not isinstance(measured, Path):
+        raise UsageError(_stale(news, spec_file))
     run = plan_run(loaded, catalog, kept=found.choices)
     if run.chosen is None or run.constants is None:
         raise UsageError(
@@ -62,5 +73,16 @@ def calibrate_run(
     result = calibrate(run.chosen.time.total, steps, machines, run.constants)
     file = write_calibration(result, plan_file(spec_file, loaded.spec.name).parent)
     workload = run.chosen.workload
-    errors = (time_error(workload, c) for c in (run.constants, calibrated(run.constants, result)))
-    return Calibrated(result, file, *errors)
+    before = time_error(workload, run.constants)
+    after = time_error(workload, calibrated(run.constants, result))
+    return Calibrated(result, file, before, after, news)
+
+
+def _stale(news: str, spec_file: Path) -> str:
+    """Why times are not compared with a plan that no longer holds."""
+    reason = news.removeprefix(PLANNED_AGAIN)
+    return (
+        f"{reason} Times do not say with which layout they were measured, and the one that ran is "
+        "no longer kept. Give the event log of the run with --events, or plan with the spec that "
+        f"ran (seatrial plan {spec_file}) and give the times again."
+    )

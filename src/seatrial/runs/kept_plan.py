@@ -26,6 +26,8 @@ from seatrial.spec.loader import LoadedSpec
 
 Tell = Callable[[str], None]
 """Told what a person should know, in a sentence."""
+PLANNED_AGAIN = "Planned again: "
+"""How news of choices that no longer hold begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> Found:
     inputs = inputs_of(loaded.spec, known, catalog, calibration)
     kept, trouble = _still_valid(loaded, catalog, file, inputs)
     if kept is None:
-        news = f"Planned again: {trouble}." if trouble else ""
+        news = f"{PLANNED_AGAIN}{trouble}." if trouble else ""
         return Found(inputs, calibration, None, news, findings)
     changed = " and ".join(inputs.changed_since(kept.inputs))
     news = (

@@ -15,7 +15,7 @@ from seatrial.planning.plan import Plan
 DIGEST = "plan_digest"
 """Where a start names the plan itself."""
 WORLD = "world_size"
-"""What every start says at least."""
+"""On how many ranks a start ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,23 @@ def difference(ran: Mapping[str, Any], plan: Plan) -> str:
     if ran.get(DIGEST) is not None:
         same = ran[DIGEST] == plan.digest
         return "" if same else f"it ran {str(ran[DIGEST])[:19]}, and this is {plan.digest[:19]}"
-    if WORLD not in ran:
+    if ran.get(WORLD) is None:
         return "it does not say on how many ranks it ran"
     wanted = signature(plan)
+    missing = [name for name in wanted if ran.get(name) is None]
+    if missing:
+        return f"it does not say its {', '.join(missing)}"
+    # Nothing is a value of these: it stands for even stages.
+    wanted |= {name: value for name, value in further(plan).items() if name in ran}
     return ", ".join(
         f"it had {name} {ran[name]}, and the plan has {value}"
         for name, value in wanted.items()
-        if ran.get(name, value) not in (value, None)
+        if ran[name] != value
     )
 
 
-def signature(plan: Plan) -> dict[str, int | str]:
-    """What the time of a step depends on, under the names that a start has for it."""
+def signature(plan: Plan) -> dict[str, int | str | None]:
+    """What the time of a step depends on, under the names that every start has for it."""
     layout, batch, model = plan.layout, plan.batch, plan.model
     return {
         WORLD: layout.world_size,
@@ -92,4 +97,14 @@ def signature(plan: Plan) -> dict[str, int | str]:
         "sequence_length": model.sequence_length,
         "layers": model.architecture.layers,
         "hidden_size": model.architecture.hidden_size,
+    }
+
+
+def further(plan: Plan) -> dict[str, int | str | None]:
+    """What it depends on too, and not every start says."""
+    return {
+        "sequence_parallel": plan.sequence_parallel,
+        "sharding": str(plan.sharding),
+        "first_stage_layers": plan.spec.parallelism.first_stage_layers,
+        "last_stage_layers": plan.spec.parallelism.last_stage_layers,
     }

@@ -15,7 +15,7 @@ from seatrial.client import load_plan
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.planning.plan import Plan
-from seatrial.runs.logged_steps import logged_steps, signature
+from seatrial.runs.logged_steps import difference, further, logged_steps, signature
 from tests.unit.planning.search.asked import OPEN
 
 
@@ -100,9 +100,54 @@ def test_steps_of_another_layout_are_refused(spec: Path, other: dict[str, Any]) 
     assert json.loads(run(spec, "--events", again, "--json"))["warm_up"] == 2
 
 
-def test_a_start_that_says_little_is_compared_by_what_it_says(spec: Path) -> None:
-    log = logged(spec, [{"world_size": 16}])
-    assert json.loads(run(spec, "--events", log, "--json"))["steps"] == 4
+def test_a_start_that_says_little_is_not_taken_for_the_plans(spec: Path) -> None:
+    own = dict(signature(planned(spec)))
+    log = logged(spec, [{"world_size": own["world_size"]}])
+    with pytest.raises(UsageError, match="it does not say its tp_size, pp_size, vp_size, cp_size"):
+        run(spec, "--events", log)
+    with pytest.raises(UsageError, match="it does not say its hidden_size"):
+        run(spec, "--events", logged(spec, [own | {"hidden_size": None}]))
+    with pytest.raises(UsageError, match="does not say on how many ranks it ran"):
+        run(spec, "--events", logged(spec, [own | {"world_size": None}]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sequence_parallel": False},
+        {"sharding": "fsdp"},
+        {"first_stage_layers": 3},
+        {"last_stage_layers": 3},
+    ],
+)
+def test_what_a_start_says_beyond_the_sizes_is_compared_too(
+    spec: Path, other: dict[str, Any]
+) -> None:
+    plan = planned(spec)
+    whole = dict(signature(plan)) | further(plan)
+    assert difference(whole, plan) == ""
+    (name, value) = next(iter(other.items()))
+    assert whole[name] != value
+    assert difference(whole | other, plan).startswith(f"it had {name} {value}, and the plan has")
+
+
+def test_times_are_not_compared_with_a_plan_that_never_ran(spec: Path) -> None:
+    load_plan(spec, (), Catalog())
+    own = dict(signature(planned(spec)))
+    spec.write_text(OPEN.replace("nodes: 2", "nodes: 4"))
+    with pytest.raises(UsageError, match=r"^the spec changed since .* --events") as caught:
+        run(spec, "--seconds", "30,30,30")
+    assert f"seatrial plan {spec}" in str(caught.value)
+    # A log says what ran, and is held against what the spec leads to now.
+    with pytest.raises(UsageError, match="it had world_size 16, and the plan has 32"):
+        run(spec, "--events", logged(spec, [own]))
+    new = logged(spec, [dict(signature(planned(spec)))])
+    assert "Planned again: the spec changed since" in run(spec, "--events", new)
+    # Overrides are for one call: the kept plan is not this call's, and is not held against it.
+    spec.write_text(OPEN)
+    said = run(spec, "cluster.nodes=4", "--seconds", "30,30,30")
+    assert "factor     " in said
+    assert "Planned again" not in said
 
 
 def test_a_start_that_says_nothing_is_not_taken_for_the_plans(spec: Path) -> None:
