@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from seatrial.errors import UsageError
 from seatrial.hashing import digest
-from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.constants import Constants, Measured
 from seatrial.planning.timing.error import after_calibration
 
 FILE = "calibration.json"
@@ -90,6 +90,8 @@ class Calibration:
     """Version of the constants that predicted."""
     constants: str = ""
     """Digest of the rates that predicted: the factor corrects these and no others."""
+    workload: str = ""
+    """Digest of the workload that was measured."""
 
     @property
     def error_before(self) -> float:
@@ -105,6 +107,12 @@ class Calibration:
     def deviation(self) -> float:
         """How far the factor itself may be off, relatively: its standard error."""
         return OF_MEDIAN * NORMAL * self.spread / math.sqrt(self.steps)
+
+    @property
+    def own_error(self) -> Measured:
+        """How far steps of the layout that was measured are from what is now said of them."""
+        off = abs(self.error_after)
+        return Measured(self.workload, off + self.spread, off + NINE_OF_TEN * NORMAL * self.spread)
 
     def corrects(self, constants: Constants) -> bool:
         """Whether it was measured against these constants."""
@@ -151,7 +159,11 @@ def rates_digest(constants: Constants) -> str:
 
 
 def calibrate(
-    predicted: float, chosen: Chosen, measured_on: Mapping[str, str], constants: Constants
+    predicted: float,
+    chosen: Chosen,
+    measured_on: Mapping[str, str],
+    constants: Constants,
+    workload: str = "",
 ) -> Calibration:
     """The calibration that the steps yield; refused where they cannot be this run's."""
     if len(chosen.seconds) < FEWEST:
@@ -187,6 +199,7 @@ def calibrate(
         digest=digest(dict(measured_on)),
         version=constants.version,
         constants=rates_digest(constants),
+        workload=workload,
     )
 
 
@@ -204,6 +217,7 @@ def calibrated(constants: Constants, calibration: Calibration) -> Constants:
         expert_error=math.hypot(left.expert_error, HALF * own),
         error_nine_of_ten=math.hypot(left.error_nine_of_ten, NINE_OF_TEN * own),
         expert_error_nine_of_ten=math.hypot(left.expert_error_nine_of_ten, NINE_OF_TEN * own),
+        measured=calibration.own_error,
         provenance=f"{constants.provenance}; calibrated on {calibration.steps} steps of this run",
     )
 

@@ -3,7 +3,7 @@
 """Calibrating a run: measured steps against what the planner predicts without a calibration."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
@@ -19,7 +19,7 @@ from seatrial.planning.resolve import basis
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.pose import measured_on
 from seatrial.planning.search.trust import time_error
-from seatrial.planning.timing.error import StepTimeError
+from seatrial.planning.timing.error import StepTimeError, workload_digest
 from seatrial.runs.kept_plan import PLANNED_AGAIN, find, plan_file
 from seatrial.runs.logged_steps import logged_steps, of_this_plan
 from seatrial.spec.loader import LoadedSpec
@@ -70,11 +70,12 @@ def calibrate_run(
     else:
         # Who writes times down has left out the first ones already.
         steps = choose_steps([measured], warm_up=0)
-    result = calibrate(run.chosen.time.total, steps, machines, run.constants)
-    file = write_calibration(result, plan_file(spec_file, loaded.spec.name).parent)
     workload = run.chosen.workload
+    of_workload = workload_digest(workload)
+    result = calibrate(run.chosen.time.total, steps, machines, run.constants, of_workload)
+    file = write_calibration(result, plan_file(spec_file, loaded.spec.name).parent)
     before = time_error(workload, run.constants)
-    after = time_error(workload, calibrated(run.constants, result))
+    after = time_error(workload, replace(calibrated(run.constants, result), measured=None))
     return Calibrated(result, file, before, after, news)
 
 

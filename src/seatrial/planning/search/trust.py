@@ -3,7 +3,7 @@
 """How far the time of a layout is to be trusted, with what nobody has measured of it."""
 
 from seatrial.planning.timing.constants import Constants, table
-from seatrial.planning.timing.error import StepTimeError, expected_error
+from seatrial.planning.timing.error import StepTimeError, expected_error, is_measured
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 
@@ -15,6 +15,8 @@ def time_error(workload: Workload, constants: Constants) -> StepTimeError:
     """The error to expect of a step's time; of Megatron's FSDP, that of the unseen at least."""
     found = expected_error(workload, constants)
     if workload.sharding is not Sharding.FSDP or workload.stack in MEASURED_FSDP:
+        return found
+    if is_measured(workload, constants):
         return found
     known = table()
     return StepTimeError(

@@ -40,6 +40,18 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The workload of a calibration, whose time is measured rather than predicted."""
+
+    workload: str
+    """Digest of the workload."""
+    error: float
+    """Relative deviation that half of its steps stay below."""
+    nine_of_ten: float
+    """Relative deviation that nine of ten of its steps stay below."""
+
+
+@dataclass(frozen=True, slots=True)
 class Constants:
     """Rates for one accelerator, precision and stack, and how far to trust them."""
 
@@ -67,6 +79,8 @@ class Constants:
     """The largest values among the fitted rows without experts, where they are known."""
     expert_reach: Reach | None = None
     """The same of rows with experts."""
+    measured: Measured | None = None
+    """What a calibration was measured with, where there is one."""
 
     def rates_for(self, workload: Workload) -> Rates:
         """The rates of a workload."""

@@ -9,6 +9,9 @@ half of a source's runs and predicts the larger ones (`widening` in the data fil
 
 from dataclasses import dataclass, replace
 
+from pydantic_core import to_jsonable_python
+
+from seatrial.hashing import digest
 from seatrial.planning.timing.constants import Constants, table
 from seatrial.planning.workload import Workload
 
@@ -28,6 +31,9 @@ class StepTimeError:
 
 def expected_error(workload: Workload, constants: Constants) -> StepTimeError:
     """The error to expect of what `step_time` says of a workload with these constants."""
+    own = constants.measured
+    if own is not None and is_measured(workload, constants):
+        return StepTimeError(own.error, own.nine_of_ten, ())
     trust = constants.trust_for(workload)
     beyond = trust.reach.excess(workload) if trust.reach else ()
     wider = table().widening ** sum(excess.doublings for excess in beyond)
@@ -38,21 +44,41 @@ def expected_error(workload: Workload, constants: Constants) -> StepTimeError:
     )
 
 
-def after_calibration(constants: Constants, spread: float) -> Constants:
-    """Constants with the errors that remain after a calibration on steps that spread so much.
+def is_measured(workload: Workload, constants: Constants) -> bool:
+    """Whether the constants were calibrated by steps of this very workload."""
+    own = constants.measured
+    return own is not None and own.workload == workload_digest(workload)
 
-    No more than a source has that was held out and calibrated on five of its rows, and no less than
-    the steps themselves differ. The factor itself is for the caller to set.
+
+def workload_digest(workload: Workload) -> str:
+    """The identity of a workload."""
+    content = to_jsonable_python(workload)
+    # A set has no order of its own.
+    content["recompute_modules"] = sorted(content["recompute_modules"])
+    return digest(content)
+
+
+def after_calibration(constants: Constants, spread: float) -> Constants:
+    """Constants with the errors of other layouts after a calibration on steps that spread so much.
+
+    Those of a source that was held out and calibrated on five of its rows, or those of the
+    constants where nine of ten are nearer already: median and nine of ten are always of the same
+    runs. No less than the steps themselves differ. The factor itself is for the caller to set.
     """
-    known = table()
+    error, nine = _nearer(constants.error, constants.error_nine_of_ten)
+    expert_error, expert_nine = _nearer(constants.expert_error, constants.expert_error_nine_of_ten)
     return replace(
         constants,
-        error=max(min(constants.error, known.calibrated_error), spread),
-        error_nine_of_ten=max(
-            min(constants.error_nine_of_ten, known.calibrated_error_nine_of_ten), spread
-        ),
-        expert_error=max(min(constants.expert_error, known.calibrated_error), spread),
-        expert_error_nine_of_ten=max(
-            min(constants.expert_error_nine_of_ten, known.calibrated_error_nine_of_ten), spread
-        ),
+        error=max(error, spread),
+        error_nine_of_ten=max(nine, spread),
+        expert_error=max(expert_error, spread),
+        expert_error_nine_of_ten=max(expert_nine, spread),
     )
+
+
+def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
+    """Median and nine of ten of the constants, or of calibrated sources where those are nearer."""
+    known = table()
+    if max(error, nine_of_ten) <= known.calibrated_error_nine_of_ten:
+        return error, nine_of_ten
+    return known.calibrated_error, known.calibrated_error_nine_of_ten

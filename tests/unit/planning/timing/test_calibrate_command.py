@@ -15,7 +15,10 @@ from seatrial.client import load_plan
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.planning.plan import Plan
+from seatrial.planning.search.planner import plan_run
+from seatrial.runs.kept_plan import find
 from seatrial.runs.logged_steps import difference, further, logged_steps, signature
+from seatrial.spec.loader import load
 from tests.unit.planning.search.asked import OPEN
 
 
@@ -162,6 +165,24 @@ def test_the_words_claim_no_more_than_the_steps_show(spec: Path) -> None:
     before, after = said.split("predicted  ")[1].split("\n")[0].split("; with the factor ")
     assert before.split()[0] != after.split()[0]
     assert "of layouts far from this one expect more" in said
+
+
+def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> None:
+    load_plan(spec, (), Catalog())
+    data = json.loads(run(spec, "--seconds", "30,30.1,29.9,30.05,29.95", "--json"))
+    said = run(spec, "--seconds", "30,30.1,29.9,30.05,29.95")
+    # 1.645 standard deviations, each 1.4826 median deviations of 0.05 / 30.
+    assert "this one   nine of ten steps of this layout within 0.4%" in said
+    loaded = load(spec)
+    found = find(loaded, Catalog(), spec)
+    planned = plan_run(loaded, Catalog(), calibration=found.calibration, kept=found.choices)
+    assert planned.time_error is not None
+    assert planned.time_error.nine_of_ten == pytest.approx(0.0041, abs=2e-4)
+    after, before = data["expected_error_after"], data["expected_error_before"]
+    assert after["nine_of_ten"] > 0.05
+    narrowed = after["nine_of_ten"] < before["nine_of_ten"]
+    assert ("as of published sources that were calibrated" in said) is narrowed
+    assert ("as of published runs that were not fitted" in said) is not narrowed
 
 
 @pytest.mark.parametrize("times", ["", "12,x,13", "12,-1,13", "12,inf,13"])

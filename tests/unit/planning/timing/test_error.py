@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.timing.constants import Constants, constants_for, table
-from seatrial.planning.timing.error import after_calibration, expected_error
+from seatrial.planning.search.trust import time_error
+from seatrial.planning.timing.constants import Constants, Measured, constants_for, table
+from seatrial.planning.timing.error import after_calibration, expected_error, workload_digest
 from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.reach import Reach, reach_of
+from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import EXPERTS, workload
 
@@ -88,6 +90,27 @@ def test_a_calibration_narrows_errors_down_to_the_spread_of_its_steps() -> None:
     assert noisy.error == noisy.error_nine_of_ten == noisy.expert_error == 0.9
     # An error that is smaller already stays.
     assert after_calibration(replace(CONSTANTS, error=0.01), 0.001).error == 0.01
+
+
+def test_median_and_nine_of_ten_are_of_the_same_runs() -> None:
+    known = table()
+    # A wide median with a near nine of ten: the calibrated median would be of other runs.
+    near = replace(CONSTANTS, error=known.calibrated_error + 0.1, error_nine_of_ten=0.3)
+    after = after_calibration(near, 0.0)
+    assert (after.error, after.error_nine_of_ten) == (near.error, 0.3)
+
+
+def test_the_layout_that_was_measured_has_the_deviation_of_its_steps() -> None:
+    own = Measured(workload_digest(WITHIN), 0.002, 0.005)
+    constants = replace(CONSTANTS, measured=own)
+    found = expected_error(WITHIN, constants)
+    assert (found.median, found.nine_of_ten, found.beyond) == (0.002, 0.005, ())
+    other = replace(WITHIN, micro_batch_size=2 * WITHIN.micro_batch_size)
+    assert expected_error(other, constants).nine_of_ten == 0.3
+    shared = replace(WITHIN, sharding=Sharding.FSDP)
+    assert time_error(shared, constants).nine_of_ten == table().unseen_error_nine_of_ten
+    measured = replace(constants, measured=replace(own, workload=workload_digest(shared)))
+    assert time_error(shared, measured).nine_of_ten == 0.005
 
 
 def test_the_reach_of_workloads_is_the_largest_of_each() -> None:
