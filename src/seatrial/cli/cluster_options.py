@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
+from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import say_error
 from seatrial.client import connect, load_spec
-from seatrial.errors import UsageError
+from seatrial.errors import NotInCatalogError, UsageError
 from seatrial.naming import is_dns_label
 from seatrial.runs.local_ledger import LocalRun, local_runs
 from seatrial.runs.site import Site
+from seatrial.spec.cluster import Operator
+from seatrial.spec.run import RunSpec
 
 Kubeconfig = Annotated[
     str, typer.Option(metavar="FILE", help="The kubeconfig; KUBECONFIG or ~/.kube/config else.")
@@ -68,17 +71,30 @@ class Meant:
 def meant(run: str, namespace: str, kubeconfig: str, context: str) -> Meant:
     """The run of that name, or of that spec, and where it is.
 
-    A name without any word of a cluster is looked for on this host first.
+    A word of a cluster decides, else the profile of the spec; a name without any word of a cluster
+    is looked for on this host first.
     """
+    on_cluster = bool(namespace or kubeconfig or context)
     if run.endswith((".yaml", ".yml")) or Path(run).is_file():
         spec, directory = load_spec(run), Path(run).parent
-        here = local_runs(directory).get(spec.name)
+        here = None
+        if not on_cluster and _is_for_this_host(spec):
+            here = local_runs(directory).get(spec.name)
         namespace = namespace or spec.cluster.namespace
-        # The profile of a user's own catalog may be local too, so that what is there decides.
-        is_local = here is not None and not (kubeconfig or context)
-        return Meant(spec.name, here if is_local else None, namespace, kubeconfig, context)
+        return Meant(spec.name, here, namespace, kubeconfig, context)
     if not is_dns_label(run):
         raise UsageError(f"{run!r} is neither a run's name nor a spec. All runs: seatrial list.")
-    on_cluster = namespace or kubeconfig or context
     here = None if on_cluster else local_runs(Path()).get(run)
     return Meant(run, here, namespace, kubeconfig, context)
+
+
+def _is_for_this_host(spec: RunSpec) -> bool:
+    """Whether the profile of a spec, shipped or the user's own, starts torchrun on this host."""
+    chosen = spec.cluster.operator
+    if chosen is not Operator.AUTO:
+        return chosen is Operator.TORCHRUN
+    try:
+        return Operator.TORCHRUN in default_catalog().profile(spec.cluster.profile).operators
+    except NotInCatalogError:
+        # Nobody knows any more; what is there decides.
+        return True

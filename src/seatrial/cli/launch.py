@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial launch`: submit a run to its cluster, once."""
 
+import shlex
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig, Yes
 from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import launch
+from seatrial.client import connect, launch
 from seatrial.runs.differences import Difference
 from seatrial.runs.launch import Launched
+from seatrial.runs.local_launch import KIND
+from seatrial.runs.local_ledger import local_runs
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -50,6 +54,26 @@ def command(
         return
     say_findings(done.findings)
     _conclude(done)
+    if done.kind == KIND:
+        # A run on this host is found from the directory of its spec.
+        say(
+            f"next  seatrial status {done.run if file.parent == Path() else shlex.quote(str(file))}"
+        )
+    else:
+        say(f"next  seatrial status {done.run}{_flags(done, kubeconfig, context)}")
+
+
+def _flags(done: Launched, kubeconfig: str, context: str) -> str:
+    """What the next command needs to find the run: what was given here, and its namespace."""
+    own = connect("", kubeconfig=kubeconfig, context=context).namespace
+    # By its name alone, a run on this host is found first.
+    is_named = done.namespace != own or done.run in local_runs(Path())
+    given = {
+        "-n": done.namespace if is_named else "",
+        "--kubeconfig": kubeconfig,
+        "--context": context,
+    }
+    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
 
 def _ask(changes: list[Difference]) -> bool:
@@ -63,12 +87,12 @@ def _ask(changes: list[Difference]) -> bool:
 
 
 def _conclude(done: Launched) -> None:
-    """What was done, and what comes next."""
+    """What was done."""
     if done.is_new:
         text = (
             f"Launched {done.run}, attempt {done.attempt}: {counted(done.objects, 'object')}, the "
             f"last a {done.kind}."
-            if done.kind != "torchrun"
+            if done.kind != KIND
             else f"Launched {done.run}, attempt {done.attempt}: torchrun on this host."
         )
         if done.attempt > 1:
@@ -82,4 +106,3 @@ def _conclude(done: Launched) -> None:
             f"{done.why}.",
             rest="  ",
         )
-    say(f"next  seatrial status {done.run}")

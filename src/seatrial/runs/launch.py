@@ -68,6 +68,8 @@ class Launched:
     """Nodes that the attempt stays away from."""
     findings: tuple[Finding, ...] = ()
     """Warnings of the rendering."""
+    namespace: str = ""
+    """The namespace of the cluster where it is; empty on this host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ def launch(site: Site, wanted: Wanted, confirm: Confirm) -> Launched:
         decision = decide(observed, spec_digest(wanted.plan.spec), site.now)
         if decision.step is Step.NOTHING:
             kind = observed.job.kind.name if observed.job else ""
-            return Launched(run, decision.number, False, decision.why, kind, 0)
+            why, where = decision.why, site.namespace
+            return Launched(run, decision.number, False, why, kind, 0, namespace=where)
         if decision.asks and not agreed:
             changes = spec_changes(site, wanted.plan)
             if not confirm(changes):
@@ -165,6 +168,7 @@ def _submit(site: Site, wanted: Wanted, decision: Decision) -> Launched | None:
         len(made.manifests),
         decision.excluded_nodes,
         made.findings,
+        site.namespace,
     )
 
 

@@ -15,6 +15,8 @@ from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.kinds import POD, PYTORCH_JOB, TRAIN_JOB
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.runs import clusters
+from seatrial.runs.ledger import AttemptRecord
+from seatrial.runs.local_ledger import local_run
 from seatrial.runs.site import Site
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 from tests.unit.runs.fake_cluster import jobs, pod_of, running, set_condition
@@ -61,6 +63,42 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
         del server.objects[key]
     assert "kept: PersistentVolumeClaim slim-7b" in ran("delete", "slim-7b", "--yes")
     assert ran("list") == "No runs in default.\n"
+
+
+def test_what_comes_next_names_the_cluster_that_was_used(
+    server: FakeTransport, spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(spec_file.parent)
+    assert "next  seatrial status slim-7b\n" in ran("launch", spec_file)
+    text = ran("launch", spec_file, "--context", "big one", "--kubeconfig", "k.yaml")
+    assert "next  seatrial status slim-7b --kubeconfig k.yaml --context 'big one'\n" in text
+    elsewhere = ("launch", spec_file, "cluster.namespace=research")
+    assert "next  seatrial status slim-7b -n research\n" in ran(*elsewhere)
+    assert "attempt 1" in ran("status", "slim-7b", "-n", "research")
+    # A run of that name on this host would be found first.
+    a_run_here(spec_file.parent)
+    assert "next  seatrial status slim-7b -n default\n" in ran("launch", spec_file)
+
+
+def test_the_profile_of_a_spec_or_a_word_of_a_cluster_says_where_its_run_is(
+    server: FakeTransport, spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(spec_file.parent)
+    a_run_here(spec_file.parent)
+    ran("launch", spec_file)
+    assert "PyTorchJob in default/slim-7b" in ran("status", spec_file)
+    assert "on this host" in ran("status", "slim-7b")
+    assert "PyTorchJob in default/slim-7b" in ran("status", "slim-7b", "-n", "default")
+    there = "{profile: eks, node_type: p4d.24xlarge, nodes: 2}"
+    here = "{profile: local, processes_per_node: 2}"
+    spec_file.write_text(spec_file.read_text().replace(there, here))
+    assert "on this host" in ran("status", spec_file)
+    assert "PyTorchJob in default/slim-7b" in ran("status", spec_file, "-n", "default")
+
+
+def a_run_here(directory: Path) -> None:
+    record = AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1")
+    local_run(directory, "slim-7b").add(record)
 
 
 def test_a_changed_spec_is_refused_where_nobody_can_be_asked(
