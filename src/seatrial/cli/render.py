@@ -61,6 +61,11 @@ def command(
     """
     if helm and output is None:
         raise UsageError("--helm writes a chart of several files. Add --output DIR.")
+    if helm and part is Part.ADMIN:
+        raise UsageError(
+            "--helm writes a chart of what runs, and --part admin has nothing that does. Leave out "
+            "one of them; the chart for administrators is charts/seatrial."
+        )
     if diff and output is not None:
         raise UsageError("--diff compares with a cluster and writes no files. Leave out --output.")
     if diff:

@@ -242,6 +242,8 @@ def stop_here(run: LocalRun) -> bool:
 
 def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
     """What the newest attempt has printed; with `follow`, until it is over."""
+    if asked.container:
+        raise UsageError(f"--container {asked.container}: a run on this host has no containers.")
     newest = run.read().newest
     if newest is None:
         raise FindingsError([no_run(str(run.directory), run.name)])

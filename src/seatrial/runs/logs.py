@@ -13,6 +13,7 @@ from seatrial.cluster.pod_logs import ContainerLog, LogLine
 from seatrial.cluster.transport import Json
 from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.runs.observe import FoundJob, find_job, observe, training_pods
+from seatrial.runs.reasons import wanted_and_running
 from seatrial.runs.site import Site
 from seatrial.runs.status import no_run, status
 
@@ -22,6 +23,7 @@ LOOK_SECONDS = 5.0
 """How often it is looked for new pods."""
 _RANK = re.compile(r"^\[[a-z_]+(\d+)\]:")
 """How torchrun marks the lines of a process when it repeats them (--tee)."""
+_CONTAINERS = ("containers", "initContainers")
 _REPLICA = "training.kubeflow.org/replica-index"
 _ROLE = "training.kubeflow.org/replica-type"
 _COMPLETION = "batch.kubernetes.io/job-completion-index"
@@ -91,8 +93,9 @@ def read_logs(site: Site, run: str, asked: Asked) -> Iterator[RankLine]:
         raise FindingsError([no_run(site.namespace, run)])
     job = observed.job
     processes = processes_per_node(job.object)
-    if asked.rank is not None and asked.rank // processes >= max(1, len(observed.pods)):
-        ranks = processes * max(1, len(observed.pods))
+    # Of the job, for pods may not be there yet.
+    ranks = processes * max(1, wanted_and_running(observed)[0], len(observed.pods))
+    if asked.rank is not None and asked.rank >= ranks:
         raise UsageError(f"--rank {asked.rank}: the run has ranks 0 to {ranks - 1}.")
     lines = _followed(site, job, asked) if asked.follow else _merged(site, job, asked)
     for line in lines:
@@ -111,9 +114,15 @@ def _followed(site: Site, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
     """Lines as they come, from a thread for each pod; pods that come later join."""
     arrived: queue.Queue[RankLine | SeatrialError | None] = queue.Queue(10_000)
     known: dict[str, threading.Thread] = {}
-    name = _name(job)
+    name, told = _name(job), False
     while True:
         pods = _wanted(training_pods(site.api, site.namespace, name, job.attempt), job, asked)
+        if len(pods) > MOST_FOLLOWED and not told:
+            told = True
+            site.tell(
+                f"only the first {MOST_FOLLOWED} of {len(pods)} pods are followed at a time. "
+                "Of the others: --rank N, or without --follow."
+            )
         for pod in pods[:MOST_FOLLOWED]:
             if pod["metadata"]["uid"] not in known:
                 words = (_lines(site, pod, job, asked), arrived)
@@ -166,6 +175,9 @@ def _pump(
 def _lines(site: Site, pod: Json, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
     head = pod["metadata"]
     container = asked.container or str(pod["spec"]["containers"][0]["name"])
+    names = [str(each["name"]) for key in _CONTAINERS for each in pod["spec"].get(key) or ()]
+    if container not in names:
+        raise UsageError(f"--container {container}: the pods have {', '.join(names)}.")
     log = ContainerLog(site.api, site.namespace, head["name"], head["uid"], container)
     node, processes = node_number(pod), processes_per_node(job.object)
     for line in log.lines(follow=asked.follow, tail=asked.tail):

@@ -125,6 +125,9 @@ def test_a_chart_is_written_whole(spec_file: Path, tmp_path: Path) -> None:
     assert "helm install slim-7b" in result.stdout
     with pytest.raises(UsageError, match="--output"):
         ran(spec_file, "--helm")
+    with pytest.raises(UsageError, match="charts/seatrial"):
+        ran(spec_file, "--part", "admin", "--helm", "-o", tmp_path / "admin")
+    assert not (tmp_path / "admin").exists()
 
 
 def test_json_holds_the_manifests_and_the_findings(spec_file: Path) -> None:

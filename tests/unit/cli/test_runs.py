@@ -14,7 +14,7 @@ from seatrial.cluster.connection import Target, configuration_of
 from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.kinds import POD, PYTORCH_JOB, TRAIN_JOB
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
-from seatrial.runs import clusters
+from seatrial.runs import clusters, logs
 from seatrial.runs.ledger import AttemptRecord
 from seatrial.runs.local_ledger import local_run
 from seatrial.runs.site import Site
@@ -145,6 +145,45 @@ def test_logs_are_merged_by_time_and_chosen_by_rank(server: FakeTransport, spec_
     assert [json.loads(line)["text"] for line in chosen] == ["step 1", "step 2"]
     with pytest.raises(UsageError, match="ranks 0 to 15"):
         ran("logs", "slim-7b", "--rank", 16)
+
+
+def test_ranks_are_those_of_the_job_while_pods_are_not_there(
+    server: FakeTransport, spec_file: Path
+) -> None:
+    ran("launch", spec_file)
+    assert ran("logs", "slim-7b", "--rank", 9) == ""
+    with pytest.raises(UsageError, match="ranks 0 to 15"):
+        ran("logs", "slim-7b", "--rank", 16)
+
+
+@pytest.mark.parametrize("words", [(), ("--follow",)])
+def test_a_container_that_no_pod_has_is_refused(
+    server: FakeTransport, spec_file: Path, words: tuple[str, ...]
+) -> None:
+    ran("launch", spec_file)
+    (job,) = jobs(server)
+    server.put(pod_of(job, 0, **running()))
+    with pytest.raises(UsageError, match=r"prefligth: the pods have pytorch, .*preflight"):
+        ran("logs", "slim-7b", "--container", "prefligth", *words)
+
+
+def test_pods_that_are_too_many_to_be_followed_are_told_of(
+    server: FakeTransport, spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran("launch", spec_file)
+    (job,) = jobs(server)
+    for index in (0, 1):
+        pod = server.put(pod_of(job, index, **running()))
+        path = POD.path(job["metadata"]["namespace"], pod["metadata"]["name"], "log")
+        server.streams[path] = [[f"2026-11-15T03:12:0{index}Z [default0]:step 1".encode()]]
+    monkeypatch.setattr(logs, "MOST_FOLLOWED", 1)
+    told: list[str] = []
+    site = Site(fake_api(server), "default", told.append)
+    assert next(logs.read_logs(site, "slim-7b", logs.Asked(follow=True))).node == 0
+    assert told == [
+        "only the first 1 of 2 pods are followed at a time. "
+        "Of the others: --rank N, or without --follow."
+    ]
 
 
 def test_the_operator_that_is_served_is_taken_when_the_spec_leaves_the_choice(

@@ -274,6 +274,11 @@ def test_an_engine_that_is_not_started_by_these_commands_is_refused(home: Path) 
         launch_here(local_run(home, "slim-7b"), Wanted(foreign, Catalog()), lambda _: False)
 
 
+def test_a_run_on_this_host_has_no_containers(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no containers"):
+        next(lines_here(local_run(tmp_path, "slim-7b"), Asked(container="preflight")))
+
+
 def test_a_record_of_a_newer_seatrial_can_be_read(tmp_path: Path) -> None:
     run = local_run(tmp_path, "slim-7b")
     record = AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1")
