@@ -93,6 +93,21 @@ def class_findings(scene: Scene, place: Place) -> list[Finding]:
     return inspection.findings
 
 
+def data_findings(scene: Scene, place: Place) -> list[Finding]:
+    """What is to be known of the pods that prepare data; training has an image of its own.
+
+    A warning, for manifests are also kept to be changed, by kustomize for instance.
+    """
+    inspection, preparation = Inspection(place), scene.plan.spec.cluster.preparation
+    if not scene.data_image.published:
+        name = preparation.image or scene.data_image.reference
+        rule = f"the image {name} for data is not published and cannot be pulled."
+        fix = "Build it (python -m scripts.build_image data), push it, and give its reference."
+        where = "cluster.preparation.image"
+        inspection.add(RenderCode.IMAGE, where, rule, fix, name, Severity.WARNING)
+    return inspection.findings
+
+
 def _check_operator(scene: Scene, inspection: Inspection) -> None:
     cluster, operator = scene.plan.spec.cluster, scene.plan.machines.operator
     version = cluster.operator_version
@@ -189,7 +204,8 @@ def _check_image(scene: Scene, inspection: Inspection) -> None:
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
     if lacking and scene.fabric.rdma and scene.plan.machines.nodes > 1:
         rule = f"{name} does not bring the libraries of {fabric}. {scene.fabric.requires}"
-        fix = "Use an image that has them; the pre-flight stops the run before training otherwise."
+        rule += " NCCL would go over TCP, and training would run, but much slower."
+        fix = "Use an image that has them: build one (docker/worker.Dockerfile) and name it."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
 
 

@@ -175,8 +175,22 @@ def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
     assert finding.code == RenderCode.IMAGE
     assert finding.severity is Severity.WARNING
     assert "EFA installer" in finding.rule
+    # Nothing stops such a run: NCCL finds no plugin, takes TCP, and the sum is right.
+    assert "over TCP" in finding.rule
+    assert "pre-flight" not in finding.fix
     assert render(resolved("cluster.fabric=none"), CATALOG).findings == ()
     assert render(resolved("cluster.image=a/b:1"), CATALOG).findings == ()
+
+
+def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
+    raw = ("cluster.image=a/b:1", "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
+    (finding,) = render(resolved(*raw), CATALOG, Part.DATA).findings
+    assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
+    assert finding.where.field == "cluster.preparation.image"
+    assert "cannot be pulled" in finding.rule
+    assert render(resolved(*raw), CATALOG, Part.RUN).findings == ()
+    own = resolved(*raw, "cluster.preparation.image=a/data:1")
+    assert render(own, CATALOG, Part.DATA).findings == ()
 
 
 def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
