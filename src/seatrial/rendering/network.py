@@ -8,6 +8,8 @@ from seatrial.rendering.scene import Scene
 from seatrial.rendering.tensorboard import PORT
 
 METADATA_NAME = "kubernetes.io/metadata.name"
+DASHBOARD_PORT = 8265
+"""Where the head of a Ray cluster answers questions about jobs."""
 MEETING = "meeting"
 """What the name of the service ends in under which nodes meet before training."""
 
@@ -46,6 +48,34 @@ def _run_policy(scene: Scene) -> Manifest:
             "podSelector": {"matchLabels": run},
             "policyTypes": ["Ingress"],
             "ingress": ingress,
+        },
+    )
+
+
+def ray_policy(scene: Scene) -> Manifest:
+    """The dashboard of the Ray head, from KubeRay's operator in whatever namespace it is.
+
+    The operator asks there how far the job is; shut out, it takes the job for lost. It is known
+    by the label that its chart gives to its pods.
+    """
+    operator = {"app.kubernetes.io/name": "kuberay-operator"}
+    return manifest(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        metadata(scene.plan, Component.DATA, "ray"),
+        spec={
+            "podSelector": {
+                "matchLabels": selector(scene.plan, Component.DATA) | {"ray.io/node-type": "head"}
+            },
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {
+                    "from": [
+                        {"namespaceSelector": {}, "podSelector": {"matchLabels": operator}},
+                    ],
+                    "ports": [{"protocol": "TCP", "port": DASHBOARD_PORT}],
+                }
+            ],
         },
     )
 

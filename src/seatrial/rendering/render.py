@@ -113,7 +113,8 @@ def data_manifests(scene: Scene) -> list[Manifest]:
         made.append(access.service_account(scene))
     if scene.tier is not None:
         made.append(storage.volume_claim(scene.plan, scene.tier))
-    return [*made, network.network_policies(scene)[0], data_jobs.ray_job(scene)]
+    made += [network.network_policies(scene)[0], network.ray_policy(scene)]
+    return [*made, data_jobs.ray_job(scene)]
 
 
 def admin_manifests(scene: Scene) -> list[Manifest]:

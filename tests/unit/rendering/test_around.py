@@ -26,6 +26,21 @@ def of_kind(kind: str, *overrides: str, part: Part = Part.RUN) -> list[Manifest]
     return [m for m in manifests(*overrides, part=part) if m["kind"] == kind]
 
 
+def test_kuberays_operator_reaches_the_heads_dashboard_and_nothing_else() -> None:
+    (_, policy) = of_kind("NetworkPolicy", part=Part.DATA)
+    chosen = policy["spec"]["podSelector"]["matchLabels"]
+    (template, *_) = pod_templates(manifests(part=Part.DATA)[-1])
+    # KubeRay adds the last label to the head.
+    assert chosen.pop("ray.io/node-type") == "head"
+    assert chosen.items() <= template["metadata"]["labels"].items()
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 8265}]
+    (source,) = rule["from"]
+    assert source["namespaceSelector"] == {}
+    labels = {"app.kubernetes.io/name": "kuberay-operator"}
+    assert source["podSelector"] == {"matchLabels": labels}
+
+
 def test_a_new_volume_is_claimed_of_its_tiers_class_and_large_enough() -> None:
     (claim,) = of_kind("PersistentVolumeClaim")
     assert claim["spec"]["storageClassName"] == "seatrial-fsx-lustre-250"
