@@ -21,7 +21,7 @@ from tests.cluster.cluster import Cluster, Tier, running
 from tests.cluster.toy_run import CLAIM, CommandLine
 from tests.unit.dataprep.little_corpus import documents, tokenizer_json
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
@@ -91,6 +91,7 @@ def test_data_are_prepared_in_pods_and_the_same_as_here(
     killed = _kill_a_task(data_cluster, namespace, process)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 0, out + err
+    assert killed, "it was over before a pod of a task could be killed"
     made = json.loads(out)
 
     # The same on this host, from the same files.
