@@ -179,8 +179,12 @@ def _step(run: PlannedRun, chosen: Priced) -> Iterator[tuple[str, str]]:
 
 
 def step_words(run: PlannedRun, chosen: Priced) -> str:
-    """The time of a step with what nine of ten runs stay within."""
+    """The time of a step with what nine of ten runs, or its own steps, stay within."""
     known = run.time_error
+    if known is not None and known.is_measured:
+        return (
+            f"{duration(chosen.time.total)}, nine of ten own steps within {known.nine_of_ten:.1%}"
+        )
     within = f", nine of ten runs within ±{percent(known.nine_of_ten)}" if known else ""
     return f"{duration(chosen.time.total)}{within}"
 

@@ -27,13 +27,15 @@ class StepTimeError:
     beyond: tuple[str, ...]
     """Where the workload goes beyond what was fitted, as short phrases such as `16,384 GPUs, fitted
     up to 8,192`; the two errors are widened for it already. Empty within the range."""
+    is_measured: bool = False
+    """Whether it is the deviation of the workload's own steps, rather than of published runs."""
 
 
 def expected_error(workload: Workload, constants: Constants) -> StepTimeError:
     """The error to expect of what `step_time` says of a workload with these constants."""
     own = constants.measured
     if own is not None and is_measured(workload, constants):
-        return StepTimeError(own.error, own.nine_of_ten, ())
+        return StepTimeError(own.error, own.nine_of_ten, (), is_measured=True)
     trust = constants.trust_for(workload)
     beyond = trust.reach.excess(workload) if trust.reach else ()
     wider = table().widening ** sum(excess.doublings for excess in beyond)
