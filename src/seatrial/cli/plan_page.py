@@ -333,11 +333,13 @@ def _reasons(page: Page) -> Iterator[tuple[str, str]]:
     best = run.outcome.best
     if best is not None and best.rate > run.chosen.rate * (1 + WITHIN_NOISE):
         yield "", _better(page, best)
+    tested = f"{percent(known.median)} off in the median, nine of ten within "
+    tested += percent(known.nine_of_ten)
+    if known.is_measured:
+        tested = "measured with this layout"
     yield (
         "tested",
-        f"step time {percent(known.median)} off in the median, nine of ten within "
-        f"{percent(known.nine_of_ten)} ({sources(run, run.constants)}); "
-        f"{memory_words(run.chosen.memory)}",
+        f"step time {tested} ({sources(run, run.constants)}); {memory_words(run.chosen.memory)}",
     )
 
 

@@ -52,6 +52,7 @@ def test_a_calibrated_layout_stays_until_it_is_chosen_again(open_file: Path) -> 
     page = " ".join(told[0].stdout.split())
     assert "calibrated on 3 steps" in page
     assert "60.0 s, nine of ten own steps within 0.0%" in page
+    assert "step time measured with this layout (" in page
     assert kept.read_bytes() == before
     assert seatrial("plan", "open.yaml", "--again", cwd=here).stderr == ""
     assert kept.read_bytes() != before
