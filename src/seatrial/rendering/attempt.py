@@ -15,3 +15,6 @@ class Attempt:
     """Kubernetes nodes on which an earlier attempt found a fault; no pod goes there."""
     code_digest: str = ""
     """Identity of the Seatrial that rendered it, as `sha256:` and digits; empty leaves it out."""
+    submission: str = ""
+    """Identity of the launch that began it, as the ledger has it; empty for manifests that no
+    launch submits. Numbers begin again when a run was deleted, and files on its volume stay."""

@@ -104,9 +104,21 @@ def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
             f"--master-addr={meeting.address}",
             f"--master-port={PREFLIGHT_PORT}",
             # A pod that replaces a lost one finds here that the others are past this.
-            f"--met={log_directory(scene)}/met",
+            f"--met={log_directory(scene)}/{_met(scene)}",
         ]
     return words
+
+
+def _met(scene: Scene) -> str:
+    """The name of the file that says that the nodes have met.
+
+    The volume outlives a run that is deleted, and the next one's attempts are counted from 1
+    again: it would find the file of the one before and never look between its nodes. So the
+    launch's own identity is in the name. Of what tells submissions apart, the job's uid, a pod
+    learns nothing: the downward API has no owners, and pods have no right to ask.
+    """
+    submission = scene.attempt.submission
+    return f"met-{submission}" if submission else "met"
 
 
 def install_command() -> list[str]:

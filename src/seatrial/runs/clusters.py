@@ -65,9 +65,12 @@ def compared(
     """What applying the manifests of a plan would change; nothing is changed."""
     fit = fitting(site, plan, catalog, place)
     newest = site.ledgers.read(fit.spec.name).newest
-    # The attempt that is there, so that its number does not count as a change.
-    number, excluded = (newest.number, newest.excluded_nodes) if newest else (1, ())
-    made = render(fit, catalog, part, Attempt(number, excluded, own_digest()), place)
+    attempt = Attempt(code_digest=own_digest())
+    if newest is not None:
+        # The attempt that is there, so that its number does not count as a change.
+        number, excluded = newest.number, newest.excluded_nodes
+        attempt = Attempt(number, excluded, own_digest(), newest.submission)
+    made = render(fit, catalog, part, attempt, place)
     return compare(site, made), made
 
 

@@ -83,9 +83,9 @@ class Wanted:
     place: Place = unnamed_place
     """Where fields of the spec stand."""
 
-    def rendered(self, number: int, excluded: tuple[str, ...]) -> Rendering:
+    def rendered(self, number: int, excluded: tuple[str, ...], submission: str = "") -> Rendering:
         """The manifests of an attempt."""
-        attempt = Attempt(number, excluded, own_digest())
+        attempt = Attempt(number, excluded, own_digest(), submission)
         return render(self.plan, self.catalog, Part.RUN, attempt, self.place)
 
 
@@ -137,11 +137,15 @@ def _before(observed: Observed) -> int:
 def _submit(site: Site, wanted: Wanted, decision: Decision) -> Launched | None:
     """Begin an attempt; nothing when somebody else was faster, so that all is to be looked at."""
     plan, run = wanted.plan, wanted.plan.spec.name
-    made = wanted.rendered(decision.number, decision.excluded_nodes)
+    submission = uuid4().hex
+    if decision.is_begun:
+        there = site.ledgers.read(run).attempt(decision.number)
+        submission = there.submission if there else submission
+    made = wanted.rendered(decision.number, decision.excluded_nodes, submission)
     digests = (spec_digest(plan.spec), plan.digest, own_digest())
     if not decision.is_begun:
         operator = str(plan.machines.operator)
-        record = begun(decision, uuid4().hex, operator, digests, site.now)
+        record = begun(decision, submission, operator, digests, site.now)
         try:
             site.ledgers.add(run, record)
         except AttemptTakenError:

@@ -20,7 +20,8 @@ def test_every_object_of_a_new_run_is_new_and_nothing_is_made() -> None:
 def test_a_launched_run_is_the_same_and_a_changed_one_says_where() -> None:
     server = FakeTransport()
     launch(site_of(server), wanted(), lambda _: False)
-    same = compare(site_of(server), wanted().rendered(1, ()))
+    (first,) = site_of(server).ledgers.read(wanted().plan.spec.name).attempts
+    same = compare(site_of(server), wanted().rendered(1, (), first.submission))
     assert {each.verdict for each in same} == {Verdict.SAME}
     other = compare(site_of(server), wanted("training.seed=7").rendered(1, ()))
     verdicts = {each.name: each.verdict for each in other}

@@ -57,8 +57,22 @@ def test_what_is_submitted_is_what_is_rendered() -> None:
     server = FakeTransport()
     launched(server)
     sent = [call.body for call in server.calls if call.method in ("POST", "PATCH")]
-    for manifest in wanted().rendered(1, ()).manifests:
+    (first,) = ledger(server).attempts
+    for manifest in wanted().rendered(1, (), first.submission).manifests:
         assert manifest in sent
+
+
+def test_a_run_that_was_deleted_and_launched_again_looks_between_its_nodes_again() -> None:
+    server, markers = FakeTransport(), []
+    for _ in range(2):
+        assert launched(server).attempt == 1
+        (job,) = jobs(server)
+        master = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+        before = next(c for c in master["initContainers"] if c["name"] == "preflight")
+        markers += [word for word in before["command"] if word.startswith("--met=")]
+        delete(site_of(server), RUN, volumes=False)
+    # The volume stays, and so does what the first one left there.
+    assert len(set(markers)) == 2
 
 
 def test_launching_again_does_nothing_and_says_so() -> None:
