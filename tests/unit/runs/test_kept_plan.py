@@ -16,7 +16,7 @@ from seatrial.hashing import digest
 from seatrial.planning.calibration import Chosen, calibrate, write_calibration
 from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.resolve import basis
-from seatrial.planning.saving.failures import failure_rates
+from seatrial.planning.saving.failures import rate_of
 from seatrial.planning.search import planner, record
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.pose import measured_on
@@ -198,7 +198,7 @@ def test_refitted_times_are_noticed(
     assert "stays, though the planner's constants changed" in found.news
 
 
-@pytest.mark.parametrize("name", ["memory_constants", "failure_rates"])
+@pytest.mark.parametrize("name", ["memory_constants", "rate_of"])
 def test_refitted_memory_and_failures_are_noticed(
     open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -206,9 +206,8 @@ def test_refitted_memory_and_failures_are_noticed(
         other = replace(memory_constants("megatron-core"), error=0.5)
         monkeypatch.setattr(record, name, lambda _: other)
     else:
-        rates = failure_rates()
-        more = {key: replace(rate, hours=rate.hours / 2) for key, rate in rates.items()}
-        monkeypatch.setattr(record, name, lambda: more)
+        more = replace(rate_of(None), hours=1.0)
+        monkeypatch.setattr(record, name, lambda _: more)
     found = find(load(open_spec), catalog, open_spec)
     assert found.choices is not None
     assert "stays, though the planner's constants changed" in found.news

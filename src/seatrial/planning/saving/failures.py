@@ -10,6 +10,7 @@ from importlib.resources import files
 DEFAULT_RATE = "llama-3"
 """The largest and best documented run; the others are for comparison."""
 SECONDS_PER_HOUR = 3600
+HOURS_PER_YEAR = 8760
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,16 @@ def failure_rates() -> dict[str, FailureRate]:
     """All published rates by name."""
     text = files("seatrial.planning").joinpath("data", "failures.toml").read_text("utf-8")
     return {name: FailureRate(**facts) for name, facts in tomllib.loads(text).items()}
+
+
+def rate_of(per_gpu_year: float | None) -> FailureRate:
+    """The rate that a run is planned with: the user's own, or the published default."""
+    if per_gpu_year is None:
+        return failure_rates()[DEFAULT_RATE]
+    return FailureRate(
+        title="your own machines",
+        interruptions=per_gpu_year,
+        gpus=1,
+        hours=HOURS_PER_YEAR,
+        source="cluster.failures_per_gpu_year",
+    )

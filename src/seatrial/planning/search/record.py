@@ -19,7 +19,7 @@ from seatrial.planning.calibration import Calibration
 from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
-from seatrial.planning.saving.failures import DEFAULT_RATE, failure_rates
+from seatrial.planning.saving.failures import rate_of
 from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES, STAGE_ENDS, Choices
 from seatrial.planning.search.problem import STACKS
 from seatrial.planning.timing.constants import constants_for, table
@@ -108,7 +108,7 @@ def _constants(spec: RunSpec, accelerator: str) -> str:
     stack = STACKS[spec.engine.name]
     used: dict[str, Any] = {
         "memory": memory_constants(stack),
-        "failures": failure_rates()[DEFAULT_RATE],
+        "failures": rate_of(spec.cluster.failures_per_gpu_year),
     }
     if accelerator:
         # The version is of the whole file, and other accelerators in it are not of this plan.

@@ -8,7 +8,7 @@ from math import isqrt
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.budget import RESTART_SECONDS, SaveBudget, SavedRun, save_budget
-from seatrial.planning.saving.failures import DEFAULT_RATE, FailureRate, failure_rates
+from seatrial.planning.saving.failures import FailureRate, rate_of
 from seatrial.planning.saving.interval import losses
 from seatrial.planning.saving.writing import node_bandwidth
 from seatrial.planning.search.outcome import Priced
@@ -40,7 +40,7 @@ class Saves:
 def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
     """The checkpoints of a plan whose time of a step is known."""
     machines, checkpoints = plan.machines, plan.spec.checkpoints
-    rate = failure_rates()[DEFAULT_RATE]
+    rate = rate_of(plan.spec.cluster.failures_per_gpu_year)
     run = SavedRun(
         parameters=plan.model.parameters,
         precision=plan.spec.training.precision,

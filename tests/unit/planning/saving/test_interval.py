@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.planning.saving.failures import DEFAULT_RATE, failure_rates
+from seatrial.planning.saving.failures import DEFAULT_RATE, failure_rates, rate_of
 from seatrial.planning.saving.interval import (
     best_interval,
     daly_interval,
@@ -92,3 +92,9 @@ def test_published_rates_come_to_what_their_sources_say() -> None:
     assert rates["meta-rsc"].between_failures(1024) / HOUR == pytest.approx(7.9)
     assert rates[DEFAULT_RATE].between_failures(16) / HOUR / 24 > 30
     assert all(len(rate.source) > 8 for rate in rates.values())
+
+
+def test_a_rate_of_ones_own_takes_the_place_of_the_published_one() -> None:
+    assert rate_of(None) is failure_rates()[DEFAULT_RATE]
+    own = rate_of(4.0)
+    assert own.between_failures(16) / HOUR / 24 == pytest.approx(365 / 4 / 16)
