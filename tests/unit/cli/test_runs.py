@@ -86,14 +86,18 @@ def test_the_profile_of_a_spec_or_a_word_of_a_cluster_says_where_its_run_is(
     monkeypatch.chdir(spec_file.parent)
     a_run_here(spec_file.parent)
     ran("launch", spec_file)
-    assert "PyTorchJob in default/slim-7b" in ran("status", spec_file)
+    assert "PyTorchJob in default/slim-7b" in " ".join(ran("status", spec_file).split())
     assert "on this host" in ran("status", "slim-7b")
-    assert "PyTorchJob in default/slim-7b" in ran("status", "slim-7b", "-n", "default")
+    assert "PyTorchJob in default/slim-7b" in " ".join(
+        ran("status", "slim-7b", "-n", "default").split()
+    )
     there = "{profile: eks, node_type: p4d.24xlarge, nodes: 2}"
     here = "{profile: local, processes_per_node: 2}"
     spec_file.write_text(spec_file.read_text().replace(there, here))
     assert "on this host" in ran("status", spec_file)
-    assert "PyTorchJob in default/slim-7b" in ran("status", spec_file, "-n", "default")
+    assert "PyTorchJob in default/slim-7b" in " ".join(
+        ran("status", spec_file, "-n", "default").split()
+    )
 
 
 def a_run_here(directory: Path) -> None:
