@@ -3,8 +3,10 @@
 """Known defects put back into good manifests: the cluster refuses each."""
 
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from tests.cluster.strict import make_namespaces, verdict
 from tests.unit.rendering.scenes import manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+PATIENCE = 60
+"""Seconds that an operator has to follow what the server knows."""
 HAD = 25
 """How many must be refused at the least."""
 OLD = tuple(each for each in RELEASE_SETS if each is not NEWEST)
@@ -75,12 +79,31 @@ def _runtime(api: Api, defect: Defect) -> Iterator[None]:
     given = (*defect.overrides, *_version(defect))
     wanted = manifests(*given) if defect.kind == "TrainJob" else []
     runtimes = [made for made in wanted if made["kind"] == "TrainingRuntime"]
-    for made in runtimes:
-        answer = api.apply(made)
-        assert answer.accepted, answer.message
-    yield
-    for made in runtimes:
-        assert api.ask("DELETE", api.path(made, named=True)).accepted
+    try:
+        for made in runtimes:
+            answer = api.apply(made)
+            assert answer.accepted, answer.message
+        # Trainer's webhook looks into a copy of its own, which comes a moment later.
+        _until(lambda: not runtimes or "not found" not in verdict(api, defect.good()).refusal)
+        yield
+    finally:
+        for made in runtimes:
+            place = api.path(made, named=True)
+            assert api.ask("DELETE", place).accepted
+            # It goes when Trainer lets it go.
+            _until(partial(_is_gone, api, place))
+
+
+def _is_gone(api: Api, place: str) -> bool:
+    return not api.ask("GET", place).accepted
+
+
+def _until(true: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, f"not so after {PATIENCE} s"
+        time.sleep(0.2)
 
 
 def _version(defect: Defect) -> tuple[str, ...]:
