@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The image for processors, really built: what is in it, and that it trains.
+"""The images for processors and for data, really built: what is in them, and that they work.
 
 Needs root, Debian's packages and PyPI; a first build takes minutes and some GB of disk.
 """
 
 import json
 import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from scripts.build_image import Built, Variant, build, default_cache
 from scripts.build_image_store import Store
@@ -25,6 +27,17 @@ from tests.engine.toy import DENSE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3600)]
 
+DATA = Path(__file__).parents[1] / "data"
+SPEC = """apiVersion: seatrial.dev/v1alpha1
+name: tiny
+model: {preset: gpt3-7.5b}
+data:
+  sources:
+    - from: /home/worker/input/corpus.jsonl
+  tokenizer: /home/worker/input/tokenizer.json
+training: {tokens: 1B}
+cluster: {profile: local, processes_per_node: 1, storage: {mount: /home/worker}}
+"""
 LARGEST = 2.5e9
 """Bytes: with CUDA's libraries it would be 5 GB."""
 
@@ -141,3 +154,20 @@ def test_a_call_of_cuda_says_why_it_cannot(built: Built) -> None:
     with container(built) as (store, name):
         words = ["sh", "-c", f'python3 -c "{script}"; test $? -ge 128']
         assert "this image is for processors" in run(store, name, words)
+
+
+def test_the_image_for_data_prepares_a_corpus(tmp_path: Path) -> None:
+    made = build(Variant.DATA, default_cache())
+    shutil.copy(DATA / "corpus.jsonl", tmp_path)
+    packed = (DATA / "gpt2-tokenizer.json.zst").read_bytes()
+    with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+        (tmp_path / "tokenizer.json").write_bytes(reader.read())
+    (tmp_path / "run.yaml").write_text(SPEC, encoding="utf-8")
+    with container(made) as (store, name):
+        store.run("copy", "--quiet", "--chown=1000:1000", name, str(tmp_path), "/home/worker/input")
+        run(store, name, ["seatrial", "data", "prepare", "/home/worker/input/run.yaml"])
+        assert ".idx" in run(store, name, ["find", "/home/worker", "-name", "*.idx"])
+        # Ends with an error when a file is not what its record says.
+        run(store, name, ["seatrial", "data", "verify", "/home/worker/input/run.yaml"])
+        # From a login shell, as KubeRay starts it.
+        assert "ray" in run(store, name, ["bash", "-lc", "ray --version"])
