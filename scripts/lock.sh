@@ -21,11 +21,11 @@ compile() {
 
 mkdir -p requirements
 compile --output-file requirements/core.txt "$@"
-# The same versions in development as in a plain installation, all of data preparation, and the
-# client of Kubernetes.
-compile --group dev --extra data --extra ray --extra cluster --constraint requirements/core.txt --output-file requirements/dev.txt "$@"
-# What a rehearsal's processes need: the engine, and nothing of development.
-compile --extra worker --constraint requirements/core.txt --output-file requirements/worker.txt "$@"
+# The same versions in development as in a plain installation, and every extra but the engine.
+compile --group dev --extra data --extra ray --extra cluster --extra watch --extra report --extra mlflow \
+    --constraint requirements/core.txt --output-file requirements/dev.txt "$@"
+# What a rehearsal's processes need: the engine, its logger, and nothing of development.
+compile --extra worker --extra wandb --constraint requirements/core.txt --output-file requirements/worker.txt "$@"
 
 if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
     echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2
