@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.engines.megatron.data_names import tokenizer_name
 from seatrial.engines.megatron.environment import engine_environment
-from seatrial.engines.megatron.flags import engine_arguments, tokenizer_name
+from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan

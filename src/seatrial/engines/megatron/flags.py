@@ -5,8 +5,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 
+from seatrial.engines.megatron.data_names import (
+    blend_file,
+    data_path,
+    tokenizer,
+    tokenizer_type,
+)
 from seatrial.planning.parameters import VOCAB_MULTIPLE
 from seatrial.planning.plan import Plan
 from seatrial.spec.architecture import Activation, Norm, Positions
@@ -77,53 +82,6 @@ def _iterations(samples: Callable[[Plan], int]) -> Callable[[Plan], int | None]:
     return lambda plan: (
         None if _counts_samples(plan) else samples(plan) // plan.batch.global_batch_size
     )
-
-
-def tokenizer_name(address: str) -> tuple[str, str]:
-    """A tokenizer's name or path, and its revision if it is one of the Hub that pins one."""
-    if not address.startswith("hf://"):
-        return address, ""
-    name, _, revision = address.removeprefix("hf://").partition("@")
-    return name, revision
-
-
-def _data_path(plan: Plan) -> tuple[str, ...] | None:
-    """The blend of prepared data, as weight and path in turn."""
-    sources = plan.spec.data.sources or ()
-    if not sources or any(source.prepared is None for source in sources):
-        return None
-    words = []
-    for source in sources:
-        if source.weight is not None:
-            words.append(f"{source.weight:g}")
-        words.append(str(source.prepared))
-    return tuple(words)
-
-
-def _blend_file(plan: Plan) -> str | None:
-    """The blend that `seatrial data prepare` writes when sources are raw text."""
-    sources = plan.spec.data.sources
-    raw = sources is not None and any(source.prepared is None for source in sources)
-    return f"{plan.data_location}/blend.txt" if raw else None
-
-
-_TOKENIZER_FILES = {".model": "GPTSentencePieceTokenizer", ".tiktoken": "TikTokenizer"}
-"""Which of the engine's tokenizers reads a file of that ending; Hugging Face's read the rest."""
-
-
-def _tokenizer_type(plan: Plan) -> str:
-    """The engine's class for the plan's tokenizer."""
-    if not plan.model.tokenizer:
-        return "NullTokenizer"
-    return _TOKENIZER_FILES.get(Path(plan.model.tokenizer).suffix, "HuggingFaceTokenizer")
-
-
-def _tokenizer(plan: Plan) -> str | None:
-    """The tokenizer's name on the Hub, or its path; Hugging Face's loader wants a directory."""
-    name = tokenizer_name(plan.model.tokenizer)[0]
-    if name.endswith("/tokenizer.json"):
-        return name.removesuffix("/tokenizer.json")
-    return name or None
 
 
 def _sharded(plan: Plan) -> bool:
@@ -232,8 +190,8 @@ FLAGS = (
     Flag("moe-token-dispatcher-type", "model.dimensions.moe", _moe(lambda p: "alltoall")),
     # The data.
     Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
-    Flag("data-path", "data.sources", _data_path),
-    Flag("data-args-path", "data.sources", _blend_file),
+    Flag("data-path", "data.sources", data_path),
+    Flag("data-args-path", "data.sources", blend_file),
     # Else the index of a blend is made anew at every start.
     Flag(
         "data-cache-path",
@@ -249,9 +207,9 @@ FLAGS = (
     Flag(
         "tokenizer-type",
         "data.tokenizer",
-        _tokenizer_type,
+        tokenizer_type,
     ),
-    Flag("tokenizer-model", "data.tokenizer", _tokenizer),
+    Flag("tokenizer-model", "data.tokenizer", tokenizer),
     # Length, batch, schedule.
     Flag("train-samples", "training.samples", lambda p: p.spec.training.samples),
     Flag(
