@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 
 from seatrial.monitoring.metrics import Snapshot
+from seatrial.monitoring.utilisation import Basis
 from seatrial.planning.memory.parts import Memory
 from seatrial.planning.timing.parts import StepTime
 
@@ -49,3 +50,21 @@ def compare(time: StepTime, memory: Memory, measured: Snapshot) -> PlanAgainstRu
         Compared(time.total, time.error, seconds) if seconds and time.total > 0 else None,
         Compared(fullest, memory.error, held) if held and fullest > 0 else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a plan says of its run."""
+
+    time: StepTime
+    """Time of a step."""
+    memory: Memory
+    """Memory of its stages."""
+    basis: Basis
+    """What a step is worth."""
+    seconds_error: float
+    """Relative error of the time that nine of ten published runs stay within."""
+
+    def against(self, measured: Snapshot) -> PlanAgainstRun:
+        """The plan beside what was measured."""
+        return compare(self.time, self.memory, measured)

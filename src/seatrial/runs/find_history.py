@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which history a word means: a run's name, its spec, a directory, a file, or standard input."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.errors import FindingsError, SeatrialError, UsageError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.logs.reading import ByteStream
+from seatrial.naming import is_dns_label
+from seatrial.runs.codes import RunCode
+from seatrial.runs.history import AttemptHistory, RankLog, RunHistory, attempts_of
+from seatrial.runs.history_files import (
+    directory_history,
+    file_history,
+    local_history,
+    newest_rehearsal,
+)
+from seatrial.runs.history_plan import Planned, planned
+from seatrial.runs.history_sources import (
+    PodSource,
+    PutAside,
+    StreamSource,
+    VolumeSource,
+    line_bytes,
+)
+from seatrial.runs.local_ledger import WORK, local_runs
+from seatrial.runs.logs import Asked, RankLine, read_logs
+from seatrial.runs.observe import observe
+from seatrial.runs.reader import read_inside
+from seatrial.runs.site import Site
+from seatrial.runs.status import status
+from seatrial.spec.loader import load
+
+STDIN = "-"
+"""What stands for standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a run is looked for."""
+
+    catalog: Catalog
+    """The facts that a plan is resolved with."""
+    stdin: ByteStream
+    """Standard input."""
+    site: Callable[[str], Site] | None = None
+    """A namespace of a cluster, the context's where the text is empty; none where none is asked."""
+    directory: Path = Path()
+    """The directory of the specs."""
+    only_cluster: bool = False
+    """Whether the command line names a cluster, so that this host is not meant."""
+    live: bool = False
+    """Whether standard input is read as it comes, and hence once."""
+
+
+def find_history(run: str, places: Places) -> RunHistory:
+    """The history that a word means; raises with what to do when there is none."""
+    if run == STDIN:
+        return _of_stream(places.stdin, live=places.live)
+    path = Path(run)
+    if path.suffix in (".yaml", ".yml"):
+        return _of_spec(path, places)
+    if path.is_dir() and not (is_dns_label(run) and run in local_runs(places.directory)):
+        return directory_history(path, places.catalog)
+    if path.is_file():
+        return file_history(path)
+    if not is_dns_label(run):
+        raise UsageError(f"{run!r} is no file, no directory and no name of a run.")
+    return _of_name(run, places)
+
+
+def _of_stream(stream: ByteStream, *, live: bool) -> RunHistory:
+    """Standard input; unless it is watched, it is put aside so that it can be read twice."""
+    if live:
+        attempt = AttemptHistory(1, StreamSource(stream), name="standard input")
+        return RunHistory("standard input", "a pipe", lambda: (attempt,))
+    kept = PutAside(stream)
+    log = RankLog("standard input", kept.lines)
+    attempt = AttemptHistory(1, kept, logs=(log,), name="standard input")
+    return RunHistory("standard input", "a pipe", lambda: (attempt,))
+
+
+def _of_spec(path: Path, places: Places) -> RunHistory:
+    """The run of a spec: on this host, on its cluster, or its newest rehearsal."""
+    spec = load(path, ()).spec
+    here = None if places.only_cluster else local_runs(path.parent).get(spec.name)
+    if here is not None:
+        return local_history(here, places.catalog)
+    known = planned(path, path.parent, places.catalog)
+    return _elsewhere(spec.name, path.parent, places, spec.cluster.namespace, known)
+
+
+def _of_name(run: str, places: Places) -> RunHistory:
+    """The run of a name: on this host, on a cluster, or its newest rehearsal."""
+    here = None if places.only_cluster else local_runs(places.directory).get(run)
+    if here is not None:
+        return local_history(here, places.catalog)
+    return _elsewhere(run, places.directory, places, "", None)
+
+
+def _elsewhere(
+    run: str, directory: Path, places: Places, namespace: str, known: Planned | None
+) -> RunHistory:
+    """A run on a cluster; where there is none of that name, its newest rehearsal."""
+    rehearsed = None if places.only_cluster else newest_rehearsal(directory / WORK / run)
+    if places.site is not None:
+        try:
+            return cluster_history(places.site(namespace), run, places.catalog, known)
+        except SeatrialError:
+            # A laptop without a cluster still has what was rehearsed on it.
+            if rehearsed is None:
+                raise
+    if rehearsed is not None:
+        return rehearsed
+    raise FindingsError([_nothing(run, directory)])
+
+
+def _nothing(run: str, directory: Path) -> Finding:
+    return Finding(
+        RunCode.NO_RUN,
+        Severity.ERROR,
+        Where(field=run),
+        f"there is no run and no rehearsal {run} in {directory / WORK}.",
+        run,
+        "See seatrial list; or give a file, a directory, or - for standard input.",
+    )
+
+
+def cluster_history(
+    site: Site, run: str, catalog: Catalog, known: Planned | None = None
+) -> RunHistory:
+    """A run on a cluster.
+
+    Where the spec is given, all attempts through a pod that reads the run's volume; else the
+    newest one through what its pods print.
+    """
+    observed = observe(site.api, site.namespace, run)
+    if not observed.exists:
+        raise FindingsError([_not_there(site, run)])
+
+    def lines(follow: bool) -> Iterator[RankLine]:
+        return read_logs(site, run, Asked(follow=follow))
+
+    def printed(number: int) -> tuple[RankLog, ...]:
+        # Only the newest attempt has pods.
+        newest = observed.ledger.newest
+        if newest is not None and number != newest.number:
+            return ()
+        return (RankLog(f"pods of {run}", lambda: map(line_bytes, lines(False))),)
+
+    def inside(follow: bool, say: Callable[[str], None]) -> int:
+        if known is None:
+            raise ValueError("the volume is read by the plan")
+        home = f"{known.plan.spec.cluster.storage.mount.rstrip('/')}/{run}"
+        words = ("watch", home, "--json", *(() if follow else ("--once",)))
+        return read_inside(site, known.plan, catalog, words, say)
+
+    source = PodSource(lines) if known is None else VolumeSource(inside)
+
+    def look() -> tuple[AttemptHistory, ...]:
+        records = site.ledgers.read(run).attempts
+        if known is None:
+            records = records[-1:]
+        if not records:
+            return (AttemptHistory(1, source, logs=printed(1)),)
+        return attempts_of(records, source, printed)
+
+    return RunHistory(
+        run,
+        f"in {site.namespace}, {'its pods' if known is None else 'its volume'}",
+        look,
+        known.plan if known else None,
+        known.forecast if known else None,
+        lambda: not status(site, run).is_over,
+    )
+
+
+def _not_there(site: Site, run: str) -> Finding:
+    return Finding(
+        RunCode.NO_RUN,
+        Severity.ERROR,
+        Where(field=f"{site.namespace}/{run}"),
+        f"there is no run {run} in {site.namespace}, and none on this host.",
+        run,
+        "See seatrial list, --namespace and --context; or give a file, a directory, or -.",
+    )

@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Histories that lie in files: runs on this host, rehearsals, logs from elsewhere."""
+
+import itertools
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.errors import UsageError
+from seatrial.monitoring.event_log import EventKind
+from seatrial.monitoring.logs.reading import read_stream
+from seatrial.runs.history import AttemptHistory, RankLog, RunHistory, attempts_of
+from seatrial.runs.history_plan import planned
+from seatrial.runs.history_sources import FileSource, file_lines
+from seatrial.runs.local_ledger import ATTEMPTS, WORK, LocalRun
+
+EVENT_LOG = "events.jsonl"
+"""How the event log of a run is called in its own directory."""
+EVENT_LOGS = ".events.jsonl"
+"""How the event logs of a rehearsal end."""
+TEXT_LOGS = (".log", ".out", ".err", ".txt", ".jsonl")
+"""How files end that are looked into for what an engine printed."""
+STALE_SECONDS = 120.0
+"""A file that has not grown for so long is not expected to grow: five slow steps, or one save."""
+MOST_FILES = 100_000
+_FIRST_EVENTS = 200
+_CHAIN = ("killed", "resumed")
+"""The trainings of a rehearsal that are attempts of one run: the drill that kills and resumes."""
+_STRAIGHT = "straight"
+"""The undisturbed training of a rehearsal, which is looked at before there is another."""
+
+
+def local_history(run: LocalRun, catalog: Catalog) -> RunHistory:
+    """A run on this host."""
+    records = run.read().attempts
+    newest = records[-1].number
+    source = FileSource(_event_log(run, newest))
+    spec = run.file(newest, "spec")
+    known = planned(spec, run.directory.parents[2], catalog) if spec.is_file() else None
+
+    def look() -> tuple[AttemptHistory, ...]:
+        return attempts_of(run.read().attempts, source, lambda number: _printed(run, number))
+
+    def is_live() -> bool:
+        last = run.read().newest
+        return last is not None and run.supervisor(last.number) != 0
+
+    return RunHistory(
+        run.name,
+        f"on this host, {run.directory}",
+        look,
+        known.plan if known else None,
+        known.forecast if known else None,
+        is_live,
+    )
+
+
+def _event_log(run: LocalRun, number: int) -> Path:
+    """Where a run on this host writes its events, as its processes are told."""
+    try:
+        task = json.loads(run.file(number, "task").read_text(encoding="utf-8"))
+        return Path(task["environment"]["SEATRIAL_EVENTS"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return run.directory / EVENT_LOG
+
+
+def _printed(run: LocalRun, number: int) -> tuple[RankLog, ...]:
+    return (_log(run.file(number, "log")),)
+
+
+def _log(path: Path) -> RankLog:
+    return RankLog(str(path), lambda: file_lines(path))
+
+
+def file_history(path: Path) -> RunHistory:
+    """One file: an event log, or what an engine printed."""
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    attempt = AttemptHistory(1, FileSource(path), logs=_beside(path), name=path.name)
+    return RunHistory(_stem(path), str(path), lambda: (attempt,), is_live=lambda: _grows([path]))
+
+
+def _beside(events: Path) -> tuple[RankLog, ...]:
+    """The text that belongs to a file of events; a file of text is its own."""
+    if not events.name.endswith(".jsonl"):
+        return (_log(events),)
+    printed = events.with_name(f"{_stem(events)}.log")
+    return (_log(printed),) if printed.is_file() else ()
+
+
+def _stem(path: Path) -> str:
+    """The name of a file without what says of what kind it is."""
+    if path.name == EVENT_LOG:
+        return path.resolve().parent.name
+    if path.name.endswith(EVENT_LOGS):
+        return path.name.removesuffix(EVENT_LOGS)
+    return path.stem
+
+
+def _grows(paths: list[Path]) -> bool:
+    """Whether one of the files was written to of late."""
+    newest = max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+    return time.time() - newest < STALE_SECONDS
+
+
+def directory_history(directory: Path, catalog: Catalog) -> RunHistory:
+    """What a directory holds: a run, a rehearsal, an event log, or logs of any names."""
+    kept = LocalRun(directory / ATTEMPTS)
+    if any(kept.directory.glob("*.record")):
+        return local_history(kept, catalog)
+    rehearsed = newest_rehearsal(directory)
+    if rehearsed is not None:
+        return rehearsed
+    if any(directory.glob(f"*{EVENT_LOGS}")):
+        return _trainings(directory)
+    if (directory / EVENT_LOG).is_file():
+        found = file_history(directory / EVENT_LOG)
+        (attempt,) = found.attempts
+        logs = tuple(_log(path) for path in _texts(directory) if path.name != EVENT_LOG)
+        whole = AttemptHistory(1, attempt.source, logs=logs, name=EVENT_LOG)
+        return RunHistory(found.name, str(directory), lambda: (whole,), is_live=found.is_live)
+    runs = sorted(path.name for path in (directory / WORK).glob("*") if path.is_dir())
+    if len(runs) == 1:
+        return directory_history(directory / WORK / runs[0], catalog)
+    if runs:
+        raise UsageError(
+            f"{directory} holds several runs: {', '.join(runs[:20])}. "
+            f"Name one: {directory / WORK / runs[0]}."
+        )
+    texts = _texts(directory)
+    if texts:
+        return _texts_history(directory, texts)
+    raise UsageError(
+        f"{directory} holds no event log and no log of an engine. Give the directory of a run "
+        f"(with {EVENT_LOG}), of a rehearsal, or one with files that end in "
+        f"{', '.join(TEXT_LOGS)}."
+    )
+
+
+def newest_rehearsal(directory: Path) -> RunHistory | None:
+    """The newest rehearsal of a run; nothing where there is none."""
+    if directory.name.startswith("rehearsal-"):
+        found = [directory]
+    else:
+        found = sorted(path for path in directory.glob("rehearsal-*") if path.is_dir())
+    twins = [twin for path in found[-1:] for twin in sorted(path.glob("twin-*")) if _logs_in(twin)]
+    if not twins:
+        return None
+    newest = max(twins, key=lambda twin: max(path.stat().st_mtime for path in _logs_in(twin)))
+    return _trainings(newest, over=found[-1].with_suffix(".json"), name=found[-1].parent.name)
+
+
+def _logs_in(directory: Path) -> list[Path]:
+    return sorted(directory.glob(f"*{EVENT_LOGS}"))
+
+
+def _trainings(directory: Path, over: Path | None = None, name: str = "") -> RunHistory:
+    """The trainings in a directory: of a rehearsal the killed one and how it went on."""
+
+    def look() -> tuple[AttemptHistory, ...]:
+        chain = [directory / f"{one}{EVENT_LOGS}" for one in _CHAIN]
+        first = [directory / f"{_STRAIGHT}{EVENT_LOGS}", *_logs_in(directory)]
+        files = [path for path in chain if path.is_file()]
+        files = files or [path for path in first if path.is_file()][:1]
+        return tuple(
+            AttemptHistory(
+                number,
+                FileSource(path),
+                logs=_beside(path),
+                name=path.name.removesuffix(EVENT_LOGS),
+            )
+            for number, path in enumerate(files, start=1)
+        )
+
+    def is_live() -> bool:
+        return not (over is not None and over.exists()) and _grows(_logs_in(directory))
+
+    words = " and ".join(attempt.name for attempt in look())
+    label = name or directory.resolve().name
+    return RunHistory(label, f"{directory}, {words}", look, is_live=is_live)
+
+
+def _texts(directory: Path) -> list[Path]:
+    """The files of a directory that may be logs."""
+    walked = itertools.islice(directory.rglob("*"), MOST_FILES)
+    return sorted(path for path in walked if path.suffix in TEXT_LOGS and path.is_file())
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A file that tells of steps."""
+
+    path: Path
+    """The file."""
+    begins: float
+    """When its first event was."""
+
+
+def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
+    """Logs of any names: whoever tells of steps is an attempt, in the order of time."""
+    telling = [text for text in map(_telling, texts) if text is not None]
+    telling.sort(key=lambda text: (text.begins, text.path))
+    logs = tuple(map(_log, texts))
+    if not telling:
+        silent = AttemptHistory(1, FileSource(texts[0]), logs=logs, name=texts[0].name)
+        return RunHistory(directory.resolve().name, str(directory), lambda: (silent,))
+    attempts = tuple(
+        AttemptHistory(
+            number, FileSource(text.path), logs=logs if number == 1 else (), name=text.path.name
+        )
+        for number, text in enumerate(telling, start=1)
+    )
+    paths = [text.path for text in telling]
+    name = directory.resolve().name
+    return RunHistory(name, str(directory), lambda: attempts, is_live=lambda: _grows(paths))
+
+
+def _telling(path: Path) -> _Text | None:
+    """The file as one that tells of steps; nothing where its first events do not."""
+    try:
+        with path.open("rb") as stream:
+            first = list(itertools.islice(read_stream(stream), _FIRST_EVENTS))
+    except OSError:
+        return None
+    if any(event.kind in (EventKind.STEP, EventKind.START) for event in first):
+        return _Text(path, first[0].time)
+    return None

@@ -1,0 +1,221 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where events are read from: files that may grow, a pipe, the logs of pods, a run's volume."""
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from seatrial.errors import SeatrialError, UsageError
+from seatrial.monitoring.event_log import Event, decoded
+from seatrial.monitoring.logs.reading import ByteStream, LogReader, read_stream, whole_lines
+from seatrial.runs.logs import RankLine
+
+PAUSE_SECONDS = 0.25
+"""How often a file that may grow is looked at."""
+_CHUNK = 2**20
+
+Sleep = Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A file: an event log, or what an engine printed."""
+
+    path: Path
+    """The file; followed, it need not be there yet."""
+    sleep: Sleep = time.sleep
+    """Waits."""
+
+    def events(self, *, follow: bool = False) -> Iterator[Event | None]:
+        """The events in order; followed, nothing stands for a moment without news."""
+        try:
+            if not follow:
+                if self.path.exists():
+                    with self.path.open("rb") as stream:
+                        yield from read_stream(stream)
+                return
+            while not self.path.exists():
+                yield None
+                self.sleep(PAUSE_SECONDS)
+            with self.path.open("rb") as stream:
+                yield from self._followed(stream)
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be read: {error.strerror}.") from None
+
+    def _followed(self, stream: ByteStream) -> Iterator[Event | None]:
+        reader, rest = LogReader(), b""
+        while True:
+            piece = stream.read1(_CHUNK)
+            if not piece:
+                yield None
+                self.sleep(PAUSE_SECONDS)
+                continue
+            lines, _, rest = (rest + piece).rpartition(b"\n")
+            if lines:
+                yield from reader.feed_lines(lines + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """A pipe, which can be read once."""
+
+    stream: ByteStream
+    """Standard input, for one."""
+
+    def events(self, *, follow: bool = False) -> Iterator[Event | None]:
+        """The events as they come, to the end of the pipe."""
+        if not follow:
+            yield from read_stream(self.stream)
+            return
+        # A pipe cannot be asked whether there is more: a thread waits for it.
+        arrived: queue.Queue[Event | None] = queue.Queue(100_000)
+        done = threading.Event()
+
+        def pump() -> None:
+            try:
+                for event in read_stream(self.stream):
+                    arrived.put(event)
+            finally:
+                done.set()
+
+        threading.Thread(target=pump, daemon=True).start()
+        yield from _until_done(arrived, done)
+
+
+class PutAside:
+    """A pipe that was read to its end, so that it can be gone through again, as text too."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        """Read the pipe to its end."""
+        self._file = TemporaryFile(prefix="seatrial-")  # noqa: SIM115  (closed with this object)
+        weakref.finalize(self, self._file.close)
+        for lines in whole_lines(stream):
+            self._file.write(lines)
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines, without their ends."""
+        self._file.seek(0)
+        for lines in whole_lines(self._file):
+            yield from lines.rstrip(b"\n").split(b"\n")
+
+    def events(self, *, follow: bool = False) -> Iterator[Event | None]:
+        """The events in order; there is nothing to follow."""
+        self._file.seek(0)
+        yield from read_stream(self._file)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSource:
+    """What the pods of a run print, in which an engine's lines are found."""
+
+    read: Callable[[bool], Iterator[RankLine]]
+    """The lines of the newest attempt; told whether they are followed."""
+
+    def events(self, *, follow: bool = False) -> Iterator[Event | None]:
+        """The events in order."""
+        if follow:
+            yield from _pumped(lambda: self._read(follow=True))
+        else:
+            yield from self._read(follow=False)
+
+    def _read(self, *, follow: bool) -> Iterator[Event]:
+        reader = LogReader()
+        for line in self.read(follow):
+            yield from reader.feed(line_bytes(line))
+        yield from reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSource:
+    """The event log on a run's volume, read by a pod beside it."""
+
+    read: Callable[[bool, Callable[[str], None]], int]
+    """Runs the reader and gives back its exit code; told whether to follow, and whom to tell."""
+    trouble: list[str] = field(default_factory=list)
+    """What the reader said that is no event, the last words first."""
+
+    def events(self, *, follow: bool = False) -> Iterator[Event | None]:
+        """The events as the reader prints them."""
+        yield from _pumped(lambda: self._read(follow=follow))
+
+    def _read(self, *, follow: bool) -> Iterator[Event]:
+        arrived: queue.Queue[str | int | SeatrialError] = queue.Queue(100_000)
+
+        def pump() -> None:
+            try:
+                arrived.put(self.read(follow, arrived.put))
+            except SeatrialError as error:
+                arrived.put(error)
+
+        threading.Thread(target=pump, daemon=True).start()
+        while True:
+            item = arrived.get()
+            if isinstance(item, SeatrialError):
+                raise item
+            if isinstance(item, int):
+                if item and self.trouble:
+                    raise UsageError(f"the run's volume cannot be read: {self.trouble[-1]}")
+                return
+            event = decoded(item)
+            if event is not None:
+                yield event
+            elif item.strip():
+                self.trouble[:] = [*self.trouble[-20:], item]
+
+
+def _pumped(read: Callable[[], Iterator[Event]]) -> Iterator[Event | None]:
+    """Events from a thread, with nothing in between when none has come."""
+    arrived: queue.Queue[Event | SeatrialError] = queue.Queue(100_000)
+    done = threading.Event()
+
+    def pump() -> None:
+        try:
+            for event in read():
+                arrived.put(event)
+        except SeatrialError as error:
+            arrived.put(error)
+        finally:
+            done.set()
+
+    # A thread that waits for a server must not keep the command from ending.
+    threading.Thread(target=pump, daemon=True).start()
+    yield from _until_done(arrived, done)
+
+
+def _until_done[T: Event | SeatrialError | None](
+    arrived: "queue.Queue[T]", done: threading.Event
+) -> Iterator[Event | None]:
+    while True:
+        finished = done.is_set()
+        try:
+            item = arrived.get(timeout=PAUSE_SECONDS)
+        except queue.Empty:
+            if finished:
+                return
+            yield None
+            continue
+        if isinstance(item, SeatrialError):
+            raise item
+        yield item
+
+
+def line_bytes(line: RankLine) -> bytes:
+    """A line of a pod as the parsers of logs take it: with its time and its rank before it."""
+    owner = f"[rank{line.rank}]:" if line.rank is not None else f"[pod/node-{line.node}] "
+    return f"{line.time} {owner}{line.text}".lstrip().encode()
+
+
+def file_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file; of one that is gone there are none."""
+    try:
+        with path.open("rb") as stream:
+            for lines in whole_lines(stream):
+                yield from lines.rstrip(b"\n").split(b"\n")
+    except OSError:
+        return
