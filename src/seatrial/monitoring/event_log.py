@@ -26,7 +26,7 @@ class EventKind(StrEnum):
 
     Brings when it `began` and what the engine runs with: world_size, tp_size, pp_size, vp_size,
     cp_size, ep_size, recompute, micro_batch_size, global_batch_size, sequence_length, layers,
-    hidden_size.
+    hidden_size, total_steps, save_every_steps.
     """
     STEP = "step"
     """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped, parts.

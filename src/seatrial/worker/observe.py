@@ -236,6 +236,7 @@ def _ran_with(settings: Any) -> dict[str, Any]:
     """What the time of a step depends on and a log is held against, as the engine itself has it."""
     names = {
         "total_steps": "train_iters",
+        "save_every_steps": "save_interval",
         "world_size": "world_size",
         "dp_size": "data_parallel_size",
         "tp_size": "tensor_model_parallel_size",

@@ -5,6 +5,7 @@
 import sys
 
 from seatrial.worker import gpu
+from seatrial.worker.metrics import serving
 from seatrial.worker.settings import Device, settings
 
 
@@ -22,6 +23,8 @@ def main() -> None:
             faults.install(faults.Fault(chosen.fault))
     else:
         gpu.prepare(sys.argv)
-    from seatrial.worker.training import train  # noqa: PLC0415
+    # Before the engine is imported, which takes a while that somebody may be looking at.
+    with serving(chosen):
+        from seatrial.worker.training import train  # noqa: PLC0415
 
-    train(chosen)
+        train(chosen)

@@ -15,6 +15,13 @@ KILL = "SEATRIAL_DRILL_KILL"
 """`RANK:STEP`: a drill in which that process ends itself by SIGKILL after that step."""
 REVISION = "SEATRIAL_TOKENIZER_REVISION"
 """The revision of a tokenizer on the Hugging Face Hub; the engine itself cannot ask for one."""
+RUN = "SEATRIAL_RUN"
+"""The run's name, which its metrics carry."""
+METRICS_PORT = "SEATRIAL_METRICS_PORT"
+"""The port that metrics are served at; none are without it."""
+METRICS_ADDRESS = "SEATRIAL_METRICS_ADDRESS"
+"""The address that metrics are served at; loopback without it."""
+LOOPBACK = "127.0.0.1"
 FAULT = "SEATRIAL_DRILL_FAULT"
 """A name of `worker/faults.py`; only tests set it."""
 
@@ -26,6 +33,16 @@ class Device(StrEnum):
     """A GPU, as the engine expects."""
     CPU = "cpu"
     """A CPU, through the redirection of `seatrial.worker.cpu`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where metrics are served."""
+
+    address: str
+    """The address to listen at."""
+    port: int
+    """The port to listen at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +63,10 @@ class Settings:
     """How many ranks there are."""
     tokenizer_revision: str = ""
     """The revision of the tokenizer, where the spec pins one."""
+    run: str = ""
+    """The run's name, where it has one."""
+    metrics: Endpoint | None = None
+    """Where metrics are served; nowhere unless that was asked for."""
 
     @property
     def writes_events(self) -> bool:
@@ -74,4 +95,14 @@ def settings() -> Settings:
         int(os.environ.get("RANK", "0")),
         int(os.environ.get("WORLD_SIZE", "1")),
         os.environ.get(REVISION, ""),
+        os.environ.get(RUN, ""),
+        _endpoint(),
     )
+
+
+def _endpoint() -> Endpoint | None:
+    """Where metrics are served; a port that is no number is none, which must not end a run."""
+    port = os.environ.get(METRICS_PORT, "")
+    if not port.isdecimal():
+        return None
+    return Endpoint(os.environ.get(METRICS_ADDRESS) or LOOPBACK, int(port))
