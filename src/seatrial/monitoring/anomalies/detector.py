@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a detector of anomalies is, and what it reports.
+
+A detector is pure: events go in, and what is wrong at that moment comes out. Of what it has seen it
+remembers a bounded part. That the same trouble is told once, and its end once, is not its business
+but that of the watchkeeper.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from seatrial.findings import Finding, Severity
+from seatrial.monitoring.anomalies.codes import AnomalyCode
+from seatrial.monitoring.event_log import Event, EventKind
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is known of an anomaly before it happens; its documentation is made of it."""
+
+    code: AnomalyCode
+    """Its stable code."""
+    title: str
+    """What it is, in a few words."""
+    severity: Severity
+    """How much it matters."""
+    threshold: str
+    """From where on something counts as abnormal."""
+    steps: str
+    """How long it has to be so, and so how soon it is told."""
+    reason: str
+    """Why this threshold and this number."""
+    fix: str
+    """What to do."""
+    calm: int = 10
+    """Looks without it after which it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """Something that is wrong now."""
+
+    said: str
+    """What is wrong, as a sentence."""
+    value: str
+    """The figure that is out of order."""
+    since: int
+    """The first step that it was seen in."""
+    about: str = ""
+    """What it is about, where there can be several at a time: `rank 3`."""
+
+
+Seen = Sequence[Symptom] | None
+"""What a look has shown: nothing that could be judged, or what is wrong now (nothing: all well)."""
+
+
+class Detector(Protocol):
+    """Watches for one kind of anomaly."""
+
+    @property
+    def rule(self) -> Rule:
+        """What it watches for."""
+
+    def observe(self, event: Event) -> Seen:
+        """Take in an event."""
+
+
+class LineDetector(Detector, Protocol):
+    """Watches what the processes print as well."""
+
+    def observe_line(self, line: str) -> Seen:
+        """Take in a line."""
+
+
+class TimeDetector(Detector, Protocol):
+    """Watches for what does not happen as well."""
+
+    def pass_time(self, now: float) -> Seen:
+        """It is now so late (seconds since 1970, by the clock of the events)."""
+
+
+class Phase(StrEnum):
+    """Which end of an episode a notice is of."""
+
+    BEGAN = "began"
+    """Something has gone wrong."""
+    ENDED = "ended"
+    """It is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Told once when an anomaly begins and once when it is over."""
+
+    finding: Finding
+    """What was found, and what to do; at the end, that it is over."""
+    phase: Phase
+    """Whether it begins or is over."""
+    step: int
+    """The step at which it was noticed."""
+    since: int
+    """The first step that it was seen in."""
+    about: str = ""
+    """What it is about, where there can be several at a time: `rank 3`."""
+
+    @property
+    def line(self) -> str:
+        """The notice as one line."""
+        finding = self.finding
+        return f"{finding.severity} {finding.code}: {finding.rule} {finding.fix}".rstrip()
+
+    def event(self, time: float) -> Event:
+        """The notice as an event of the log."""
+        return Event(EventKind.FINDING, self.step, time, self.values())
+
+    def values(self) -> dict[str, Any]:
+        """What such an event brings along."""
+        told = asdict(self.finding)
+        del told["where"]
+        return told | {"phase": self.phase, "since": self.since, "about": self.about}

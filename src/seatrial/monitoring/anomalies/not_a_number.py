@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""NaN and infinities in the loss or the gradient norm."""
+
+import math
+import re
+
+from seatrial.findings import Severity
+from seatrial.monitoring.anomalies.codes import AnomalyCode
+from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
+from seatrial.monitoring.anomalies.robust import number
+from seatrial.monitoring.event_log import Event, EventKind
+
+REFUSED = {
+    16: "and saved a checkpoint to judge the same step on another GPU",
+    17: "because the result is wrong or cannot be repeated",
+}
+"""Exit codes of the engine's rerun machine (megatron/core/rerun_state_machine.py), and why."""
+SCALE_SEARCH = 32
+"""Skipped steps in a row that the search for a loss scale may take: halved every second time from
+2^32 (Megatron's default, with a hysteresis of 2), it reaches 2^16 after that many."""
+
+RULE = Rule(
+    AnomalyCode.NOT_A_NUMBER,
+    "No number",
+    Severity.ERROR,
+    "The loss or the gradient norm of a step is NaN or infinite, the engine counts a NaN step, or "
+    "it ends with exit code 16 or 17. Under dynamic loss scaling (fp16), a step that was skipped "
+    f"counts only after {SCALE_SEARCH} in a row.",
+    "The first such step.",
+    "A weight that is no number stays so, and every later step is lost; there is nothing to wait "
+    "for. Skipped steps are how fp16 finds its loss scale: from Megatron's 2^32 it takes "
+    f"{SCALE_SEARCH} of them to come down to 2^16.",
+    "Stop, and go back to the last checkpoint before this step. Again at the same step: the data "
+    "(skip that batch) or the learning rate; elsewhere: suspect the GPU of the rank that the "
+    "engine's log names, and keep the run off its node.",
+    calm=1,
+)
+_REJECTED = re.compile(
+    r"Unexpected result (?P<value>\S+) on rank (?P<rank>\d+) at iteration #(?P<step>\d+)"
+    r"|[Rr]ank (?P<rank2>\d+),.{0,200}iteration #?(?P<step2>\d+): "
+    r"(?:Unexpected result (?P<value2>\S+)|found NaN)"
+)
+
+
+class NotANumber:
+    """Watches for NaN and infinities."""
+
+    rule = RULE
+    """What it watches for."""
+
+    def __init__(self) -> None:
+        """Begin before the first step."""
+        self._skipped = 0
+        self._since: int | None = None
+
+    def observe(self, event: Event) -> Seen:
+        """Look at a step, or at how the engine ended."""
+        if event.kind is EventKind.EXIT:
+            why = REFUSED.get(event.values.get("code") or 0)
+            if why is None:
+                return None
+            said = f"The engine refused the result of step {event.step + 1:,} {why}."
+            return (Symptom(said, f"exit code {event.values['code']}", event.step + 1),)
+        if event.kind is not EventKind.STEP:
+            return None
+        skipped = bool(event.values.get("skipped"))
+        self._skipped = self._skipped + 1 if skipped else 0
+        found = [
+            (name, value)
+            for name, key in (("loss", "loss"), ("gradient norm", "grad_norm"))
+            if (value := number(event.values.get(key))) is not None and not math.isfinite(value)
+        ]
+        if (number(event.values.get("nan")) or 0) > 0 and not found:
+            found = [("loss", math.nan)]
+        # The loss itself is a number in a step that only the loss scale was too large for.
+        searching = skipped and self._skipped <= SCALE_SEARCH
+        if searching and not any(name == "loss" for name, _ in found):
+            return None
+        if not found:
+            self._since = None
+            return ()
+        self._since = self._since or event.step
+        name, value = found[0]
+        return (Symptom(f"The {name} of step {event.step:,} is {value}.", str(value), self._since),)
+
+    def observe_line(self, line: str) -> Seen:
+        """Look for the engine's own words, which name the rank."""
+        if "Unexpected result" not in line and "found NaN" not in line:
+            return None
+        found = _REJECTED.search(line)
+        if found is None:
+            return None
+        rank = found["rank"] or found["rank2"]
+        step = int(found["step"] or found["step2"])
+        value = found["value"] or found["value2"] or "NaN"
+        said = f"Rank {rank} got {value} in step {step:,}."
+        return (Symptom(said, value, step, f"rank {rank}"),)

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that wait for training data."""
+
+import math
+from collections import deque
+
+from seatrial.findings import Severity
+from seatrial.monitoring.anomalies.codes import AnomalyCode
+from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
+from seatrial.monitoring.anomalies.robust import finite
+from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.rank_times import RankFigure, rank_figure
+
+SHARE = 0.2
+"""Of a step."""
+LEAST = 0.02
+"""Seconds a step below which nothing is said."""
+STEPS = 20
+"""Steps in which the wait has to be so long."""
+MISSED = 5
+"""One look in so many may show something else."""
+LEAST_REPORTS = 2
+WARM_UP = 10
+
+RULE = Rule(
+    AnomalyCode.SLOW_DATA,
+    "Slow data",
+    Severity.WARNING,
+    f"A rank waits for its next batch for more than {SHARE:.0%} of the step, and for more than "
+    f"{LEAST * 1000:.0f} ms.",
+    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; where the ranks "
+    f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
+    "Batches are loaded ahead while the GPU computes, so a healthy run waits for a copy only: a "
+    "percent of the step or less. A fifth is far from that and costs a fifth of the run. Few "
+    "milliseconds are the price of handing a batch over, whatever share of a short step they are.",
+    "Look at the disk that the data are on: other readers, its throughput limit, a cache that is "
+    "cold. More loading processes help only if the disk has more to give "
+    "(engine.options: num-workers). Copy the data to local disk.",
+)
+
+
+class SlowData:
+    """Compares the wait for data with the time of a step."""
+
+    rule = RULE
+    """What it watches for."""
+
+    def __init__(self) -> None:
+        """Begin before the first step."""
+        self._seconds: float | None = None
+        self._looks: deque[tuple[int, float, int | None, bool]] = deque(maxlen=STEPS)
+        self._step: int | None = None
+        self._left = WARM_UP
+
+    def observe(self, event: Event) -> Seen:
+        """Look at a report of the ranks, or at the timers of the engine's own log."""
+        if event.kind is EventKind.START:
+            self._step = event.step
+        if event.kind is EventKind.STEP:
+            self._seconds = finite(event.values.get("seconds"))
+        waited = _waited(event)
+        if waited is None or not self._seconds:
+            return None
+        covered = max(1, event.step - self._step) if self._step is not None else 1
+        self._step = event.step
+        if self._left > 0:
+            self._left -= covered
+            return None
+        longest, rank = waited
+        share = longest / max(self._seconds, longest)
+        slow = share > SHARE and longest > LEAST
+        self._looks.append((event.step, share, rank, slow))
+        return self._judge(max(LEAST_REPORTS, math.ceil(STEPS / covered)))
+
+    def _judge(self, needed: int) -> Seen:
+        looks = list(self._looks)[-needed:]
+        slow = [look for look in looks if look[3]]
+        if len(looks) < needed:
+            return None
+        if len(slow) < needed - needed // MISSED:
+            return ()
+        share = sorted(look[1] for look in slow)[len(slow) // 2]
+        rank = slow[-1][2]
+        who = "A rank waits" if rank is None else f"Rank {rank} waits"
+        said = f"{who} for data for {share:.0%} of the step."
+        return (Symptom(said, f"{share:.0%}", slow[0][0]),)
+
+
+def _waited(event: Event) -> tuple[float, int | None] | None:
+    """The longest wait for data a step, and whose."""
+    if event.kind is EventKind.RANKS:
+        data: RankFigure | None = rank_figure(event.values.get("data"))
+        if data is None or math.isnan(data.most):
+            return None
+        return data.most, data.highest[0][0] if data.highest else None
+    if event.kind is EventKind.TIMERS:
+        timers = event.values.get("timers")
+        spread = timers.get("batch-generator") if isinstance(timers, dict) else None
+        longest = finite(spread[-1]) if isinstance(spread, (list, tuple)) and spread else None
+        return None if longest is None else (longest, None)
+    return None

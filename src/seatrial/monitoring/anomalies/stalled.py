@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A run in which nothing happens."""
+
+from seatrial.findings import Severity
+from seatrial.monitoring.anomalies.codes import AnomalyCode
+from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
+from seatrial.monitoring.anomalies.expectations import Expectations
+from seatrial.monitoring.anomalies.robust import Recent, finite
+from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.goodput import HANG_FACTOR, HANG_FLOOR
+
+RECENT = 64
+"""Steps that tell how long one takes."""
+PAUSE_FACTOR = 10.0
+"""Times the longest save or evaluation so far, while one of them may be going on."""
+UNKNOWN_PAUSE = 600.0
+"""Seconds that the first step, save or evaluation may take: as long as NCCL itself waits before
+its watchdog ends the processes."""
+
+RULE = Rule(
+    AnomalyCode.STALLED,
+    "Stalled",
+    Severity.ERROR,
+    f"No step for more than {HANG_FACTOR:.0f} times the median of recent steps, and at least "
+    f"{HANG_FLOOR:.0f} s; while a save or an evaluation may be going on, {PAUSE_FACTOR:.0f} times "
+    f"the longest so far; before the first step, save or evaluation, {UNKNOWN_PAUSE:.0f} s.",
+    "No step at all: it is told as soon as the time is over, and the worker looks every second. "
+    "The worker names the ranks that do not answer; 5 s more are given to them.",
+    "Five times the usual is what NVIDIA's resiliency extension takes for a hang; below ten "
+    "seconds a garbage collection or a slow disk looks the same. Saves ten times slower than "
+    "usual have been seen on shared file systems without anything being broken.",
+    "See which rank does not answer, and what it does: seatrial diagnose, py-spy dump on its "
+    "process, the kernel's log of its node. NCCL's watchdog ends the processes after 10 minutes; "
+    "stopping them now saves that time.",
+    calm=1,
+)
+
+
+class Stalled:
+    """Knows how long silence may last."""
+
+    rule = RULE
+    """What it watches for."""
+
+    def __init__(self, expected: Expectations) -> None:
+        """Begin before the first event."""
+        self._seconds = Recent(RECENT)
+        self._every = {
+            EventKind.SAVE: expected.save_every_steps,
+            EventKind.EVALUATION: expected.evaluate_every_steps,
+        }
+        self._longest: dict[EventKind, float | None] = {
+            EventKind.SAVE: expected.save_seconds,
+            EventKind.EVALUATION: None,
+        }
+        self._met: dict[EventKind, int] = {}
+        self._last: Event | None = None
+        self._running = False
+
+    def observe(self, event: Event) -> Seen:
+        """Something has happened."""
+        self._last = event
+        seconds = finite(event.values.get("seconds"))
+        match event.kind:
+            case EventKind.START:
+                self._running = True
+            case EventKind.EXIT:
+                self._running = False
+            case EventKind.STEP:
+                self._running = True
+                if seconds is not None and seconds > 0:
+                    steps = int(finite(event.values.get("steps")) or 1)
+                    # A log that tells of every tenth step is silent for ten.
+                    self._seconds.add(seconds * max(1, steps))
+            case EventKind.SAVE | EventKind.EVALUATION:
+                self._paused(event.kind, event.step, seconds)
+            case _:
+                pass
+        return ()
+
+    def pass_time(self, now: float) -> Seen:
+        """Nothing has happened until now."""
+        if self._last is None or not self._running:
+            return None
+        silent = now - self._last.time
+        if silent <= self.patience():
+            return None
+        after = f"step {self._last.step:,}" if len(self._seconds) else "the start"
+        said = f"Nothing has happened for {silent:.0f} s, since {after}."
+        return (Symptom(said, f"{silent:.0f} s", self._last.step + 1),)
+
+    def patience(self) -> float:
+        """Seconds of silence that are nothing strange now."""
+        if not len(self._seconds) or self._last is None:
+            return UNKNOWN_PAUSE
+        usual = max(HANG_FLOOR, HANG_FACTOR * self._seconds.median())
+        due = [self._longest[kind] for kind in self._every if self._due(kind)]
+        pauses = [UNKNOWN_PAUSE if taken is None else PAUSE_FACTOR * taken for taken in due]
+        return max([usual, *pauses])
+
+    def _due(self, kind: EventKind) -> bool:
+        """Whether a save or an evaluation may follow the newest event."""
+        last = self._last
+        if last is None or last.kind not in (EventKind.STEP, EventKind.RANKS, EventKind.SAVE):
+            return False
+        every = self._every[kind]
+        return every is not None and last.step > 0 and last.step % every == 0
+
+    def _paused(self, kind: EventKind, step: int, seconds: float | None) -> None:
+        """Learn from a save or an evaluation how long they take, and how often they are."""
+        if seconds is not None:
+            self._longest[kind] = max(self._longest[kind] or 0.0, seconds)
+        before = self._met.get(kind)
+        if self._every[kind] is None and before is not None and step > before:
+            self._every[kind] = step - before
+        self._met[kind] = step
