@@ -3,6 +3,7 @@
 """Clusters for tests, one of each kind for a whole session; README.md says how to use them."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,21 @@ def cluster() -> Iterator[Cluster]:
     """A whole cluster of one node, in a network of its own; needs root."""
     with _session_cluster("SEATRIAL_TEST_CLUSTER", Tier.NODE) as found:
         yield found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ends_orderly() -> Iterator[None]:
+    """Asked to end, as by `make` or a limit of time, tests stop their clusters first."""
+
+    def end(number: int, _: object) -> None:
+        pytest.exit(f"ended by signal {number}")
+
+    # In the background of a script, a process is started with interrupts ignored.
+    asked = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.signal(number, end) for number in asked}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @contextmanager

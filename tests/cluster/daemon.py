@@ -75,8 +75,8 @@ class Daemon:
                 time.sleep(0.02)
         if self.running():
             self._signal(signal.SIGKILL)
-        while self.running():
-            time.sleep(0.02)
+        # The kernel ends a killed process once what it waits for, such as a disk, has answered.
+        wait_until(lambda: not self.running(), f"{self.name} has ended", 60)
         if child := _children.pop(self.pid(), None):
             child.wait()
         self._id.unlink(missing_ok=True)

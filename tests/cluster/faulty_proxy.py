@@ -3,10 +3,11 @@
 """A proxy on loopback before an API server that does what networks and servers do at bad times."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -52,7 +53,8 @@ class FaultyProxy:
         self._configuration = configuration_of(Target(str(kubeconfig)))
         self._rest = RESTClientObject(self._configuration)
         self._lock = threading.Lock()
-        self._waiting: list[Fault] = []
+        self._waiting: list[tuple[Fault, str]] = []
+        self._streams: set[socket.socket] = set()
         self.happened: list[tuple[Fault, str]] = []
         self._token = "first"
         self._tokens = 1
@@ -75,10 +77,17 @@ class FaultyProxy:
         self._server.daemon_threads = True
         self._write_kubeconfig()
 
-    def spoil(self, *faults: Fault) -> None:
-        """Spoil the next calls that the faults fit, one each."""
+    def spoil(self, fault: Fault, path: str = "") -> None:
+        """Spoil the next call that the fault fits and whose path has that part."""
         with self._lock:
-            self._waiting += faults
+            self._waiting.append((fault, path))
+
+    def cut_logs(self) -> None:
+        """Cut the logs that are followed now, in the middle of whatever they bring."""
+        with self._lock:
+            for stream in self._streams:
+                with suppress(OSError):
+                    stream.shutdown(socket.SHUT_RDWR)
 
     @property
     def pending(self) -> int:
@@ -117,7 +126,10 @@ class FaultyProxy:
     def _fault(self, call: BaseHTTPRequestHandler) -> Fault | None:
         """The first fault that fits this call."""
         with self._lock:
-            for fault in self._waiting:
+            for fault, part in self._waiting:
+                # A stream that is followed has no end to wait for.
+                if part not in call.path or (not part and _is_log(call)):
+                    continue
                 # A conflict is an answer to a change, an old version one to a watch or a page.
                 if fault is Fault.CONFLICT and call.command != "PATCH":
                     continue
@@ -125,7 +137,7 @@ class FaultyProxy:
                     continue
                 if fault is Fault.CUT_ANSWER and call.command != "GET":
                     continue
-                self._waiting.remove(fault)
+                self._waiting.remove((fault, part))
                 self.happened.append((fault, f"{call.command} {call.path.partition('?')[0]}"))
                 return fault
         return None
@@ -175,11 +187,26 @@ class FaultyProxy:
                 call.connection.close()
                 call.close_connection = True
                 return
-            self._relay(call, answer, cut=fault is Fault.CUT_ANSWER)
+            with self._followed(call):
+                self._relay(call, answer, cut=fault is Fault.CUT_ANSWER)
         except (urllib3.exceptions.HTTPError, OSError):
             # The server is away: so is the proxy.
             call.close_connection = True
             call.connection.close()
+
+    @contextmanager
+    def _followed(self, call: BaseHTTPRequestHandler) -> Iterator[None]:
+        """Keep the connection of a log, to be cut."""
+        if not _is_log(call):
+            yield
+            return
+        with self._lock:
+            self._streams.add(call.connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._streams.discard(call.connection)
 
     @staticmethod
     def _relay(call: BaseHTTPRequestHandler, answer: Any, *, cut: bool) -> None:
@@ -227,3 +254,7 @@ class FaultyProxy:
         beside = self.kubeconfig.with_suffix(f".{time.time_ns()}")
         beside.write_text(json.dumps(config))
         beside.replace(self.kubeconfig)
+
+
+def _is_log(call: BaseHTTPRequestHandler) -> bool:
+    return call.path.partition("?")[0].endswith("/log")

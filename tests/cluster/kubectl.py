@@ -13,6 +13,9 @@ from ruamel.yaml import YAML
 from tests.cluster.building import program
 from tests.cluster.daemon import plain_environment
 
+LONGEST_SECONDS = 420
+"""What one command may take: none waits longer than 300 s for what it asks."""
+
 
 class CommandError(RuntimeError):
     """A command that failed, with what it printed."""
@@ -33,11 +36,20 @@ def run(argv: list[str], kubeconfig: Path | None, given: str | None = None) -> s
     """What a command prints; CommandError when it fails."""
     # Without an address nothing may be reached by accident.
     environment = {**plain_environment(), "KUBECONFIG": str(kubeconfig or os.devnull)}
-    done = subprocess.run(
-        argv, env=environment, input=given, capture_output=True, text=True, check=False
-    )
+    name = Path(argv[0]).name
+    try:
+        done = subprocess.run(
+            argv,
+            env=environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(f"{name} {' '.join(argv[1:])}: {error}") from None
     if done.returncode:
-        name = Path(argv[0]).name
         raise CommandError(f"{name} {' '.join(argv[1:])}: {done.stderr}{done.stdout}")
     return done.stdout
 

@@ -66,7 +66,9 @@ def remove_network(layout: Layout) -> None:
 
 def ip(*arguments: str) -> str:
     """What `ip` prints."""
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ip", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr}")
     return done.stdout

@@ -36,6 +36,8 @@ PACKAGES = {
 """Which package of Debian brings which program."""
 MADE = ("/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods")
 """Directories that are made to be covered, and removed again."""
+CTR_SECONDS = 600
+"""What containerd may take for one thing; the largest is to unpack an image of 2 GB."""
 COVERED = ("/run", *MADE)
 """Where containerd, its plugins and the kubelet write whatever they are told."""
 
@@ -123,7 +125,12 @@ def daemons(layout: Layout) -> list[Daemon]:
 def ctr(layout: Layout, *arguments: str) -> str:
     """What containerd's own client prints; nothing when it fails on something that is gone."""
     argv = ["ctr", "--address", str(layout.home / "containerd/socket"), "--namespace", "k8s.io"]
-    done = subprocess.run([*argv, *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            [*argv, *arguments], capture_output=True, text=True, check=False, timeout=CTR_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"ctr {' '.join(arguments)}: {error}") from None
     if done.returncode and arguments[:2] == ("images", "import"):
         raise RuntimeError(f"ctr {' '.join(arguments)}: {done.stderr}")
     return done.stdout

@@ -12,11 +12,6 @@ from pathlib import Path
 from tests.cluster import cgroups, node
 from tests.cluster.layout import Layout
 
-_PROGRAMS = (
-    *("cluster-dns", "containerd", "etcd", "jobset", "kube", "pause", "trainer"),
-    *("training-operator", "unshare"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Traces:
@@ -29,13 +24,13 @@ class Traces:
     networks: tuple[str, ...]
     """Network namespaces and interfaces."""
     processes: tuple[str, ...]
-    """Programs of a cluster, with their arguments."""
+    """Programs of the cluster, with their arguments: in its home, of its home, or in its pods."""
     directories: tuple[str, ...]
     """Directories outside the cluster's home that were made."""
 
 
-def traces() -> Traces:
-    """What there is now."""
+def traces(home: Path, network: str) -> Traces:
+    """What there is now; processes only of the cluster with that home and network."""
     mounts = Path("/proc/mounts").read_text().splitlines()
     interfaces = [path.name for path in Path("/sys/class/net").iterdir()]
     namespaces = [path.name for path in Path("/run/netns").glob("*")]
@@ -43,7 +38,9 @@ def traces() -> Traces:
         mounts=tuple(sorted(line.split()[1] for line in mounts)),
         cgroups=tuple(sorted(str(path) for path in cgroups.existing())),
         networks=tuple(sorted([*interfaces, *namespaces])),
-        processes=tuple(sorted(run for run in _commands().values() if run.startswith(_PROGRAMS))),
+        processes=tuple(
+            sorted(run for pid, run in _commands().items() if _belongs(pid, run, home, network))
+        ),
         directories=tuple(place for place in node.MADE if Path(place).exists()),
     )
 
@@ -79,6 +76,14 @@ def _end_shims(layout: Layout) -> None:
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in ours) and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def _belongs(pid: int, run: str, home: Path, network: str) -> bool:
+    with suppress(OSError):
+        inside = str(Path(f"/proc/{pid}/cwd").readlink()).startswith(str(home))
+        group = f"/{network}/" in Path(f"/proc/{pid}/cgroup").read_text()
+        return inside or group or f"{home}/" in run
+    return False
 
 
 def _commands() -> dict[int, str]:

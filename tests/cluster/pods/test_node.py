@@ -13,6 +13,12 @@ from tests.cluster import images
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import wait_until
 
+# A name may be asked for before the cluster's DNS has heard of it.
+UNTIL_KNOWN = "for _ in $(seq 240); do getent hosts {} && break; sleep 0.5; done; "
+PYTORCHJOB_SCRIPT = UNTIL_KNOWN.format("try-master-0") + "echo rank $RANK of $WORLD_SIZE; sleep 3"
+TRAINJOB_SCRIPT = (
+    UNTIL_KNOWN.format("$PET_MASTER_ADDR") + "echo node $PET_NODE_RANK of $PET_NNODES; sleep 3"
+)
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
@@ -50,9 +56,12 @@ def logs(cluster: Cluster, namespace: str) -> dict[str, str]:
 
 
 def wait_for(cluster: Cluster, namespace: str, kind: str, condition: str) -> None:
-    """Wait until the object has the condition."""
+    """Wait until the object has the condition; a pod that failed ends the wait at once."""
 
     def met() -> bool:
+        pods = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+        failed = [each for each in pods if each.get("status", {}).get("phase") == "Failed"]
+        assert not failed, logs(cluster, namespace)
         found = cluster.get(kind, "try", namespace).get("status", {}).get("conditions") or []
         return any(each["type"] == condition and each["status"] == "True" for each in found)
 
@@ -99,7 +108,7 @@ def test_an_indexed_job_finds_its_pods_by_name(cluster: Cluster, namespace: str)
     )
     other = "try-$((1 - JOB_COMPLETION_INDEX)).try"
     # Each waits for the other, so that both run at once.
-    script = f"until getent hosts {other}; do sleep 0.2; done; sleep 5"
+    script = f"{UNTIL_KNOWN.format(other)} sleep 5"
     job = {
         "completions": 2,
         "parallelism": 2,
@@ -113,7 +122,7 @@ def test_an_indexed_job_finds_its_pods_by_name(cluster: Cluster, namespace: str)
 
 
 def test_a_pytorchjob_succeeds(cluster: Cluster, namespace: str) -> None:
-    pod = pod_of("getent hosts try-master-0; echo rank $RANK of $WORLD_SIZE; sleep 3")
+    pod = pod_of(PYTORCHJOB_SCRIPT)
     pod["containers"][0]["name"] = "pytorch"
     role = {"replicas": 1, "restartPolicy": "OnFailure", "template": {"spec": pod}}
     spec = {
@@ -128,7 +137,7 @@ def test_a_pytorchjob_succeeds(cluster: Cluster, namespace: str) -> None:
 
 
 def test_a_trainjob_completes(cluster: Cluster, namespace: str) -> None:
-    pod = pod_of("getent hosts $PET_MASTER_ADDR; echo node $PET_NODE_RANK of $PET_NNODES; sleep 3")
+    pod = pod_of(TRAINJOB_SCRIPT)
     pod["containers"][0]["name"] = "node"
     step = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
     step["template"]["metadata"] = {  # type: ignore[index]
@@ -141,7 +150,9 @@ def test_a_trainjob_completes(cluster: Cluster, namespace: str) -> None:
     version = "trainer.kubeflow.org/v1alpha1"
     create(cluster, namespace, version, "TrainingRuntime", spec=runtime)
     reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "try"}
-    create(cluster, namespace, version, "TrainJob", spec={"runtimeRef": reference})
+    # Trainer sets its variables only in a job that says something of the trainer.
+    job = {"runtimeRef": reference, "trainer": {"numNodes": 2}}
+    create(cluster, namespace, version, "TrainJob", spec=job)
     wait_for(cluster, namespace, "trainjob", "Complete")
     printed = "".join(logs(cluster, namespace).values())
     assert "node 0 of 2" in printed
@@ -149,30 +160,13 @@ def test_a_trainjob_completes(cluster: Cluster, namespace: str) -> None:
 
 
 def test_a_service_answers_at_its_own_address(cluster: Cluster, namespace: str) -> None:
-    # Behind it is the API server: it listens anyway, at an address of the node.
-    ports = [{"port": 443, "targetPort": 6443}]
-    create(cluster, namespace, "v1", "Service", spec={"ports": ports})
-    slices = {
-        "metadata": {
-            "name": "try",
-            "namespace": namespace,
-            "labels": {"kubernetes.io/service-name": "try"},
-        }
-    }
-    answer = cluster.api().create(
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            **slices,
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [cluster.layout.address]}],
-            "ports": [{"port": 6443}],
-        }
+    # The one that every cluster has; its address exists only in the rules of kube-proxy.
+    ask = (
+        "getent hosts kubernetes.default; timeout 20 bash -c ': < /dev/tcp/kubernetes.default/443'"
     )
-    assert answer.accepted, answer.message
-    ask = "timeout 20 bash -c 'until : < /dev/tcp/try/443; do sleep 0.5; done'"
     create(cluster, namespace, "v1", "Pod", spec=pod_of(ask))
     _wait_for_phase(cluster, namespace, "Succeeded")
+    assert "10.96.0.1" in logs(cluster, namespace)["try"]
 
 
 def test_the_workers_environment_is_in_every_pod(cluster: Cluster, namespace: str) -> None:
