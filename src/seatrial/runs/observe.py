@@ -109,6 +109,13 @@ def observe(api: Api, namespace: str, run: str) -> Observed:
     if job is None:
         return Observed(run, namespace, ledger)
     pods = tuple(training_pods(api, namespace, run, job.attempt))
+    return observe_around(api, namespace, run, ledger, job, pods)
+
+
+def observe_around(
+    api: Api, namespace: str, run: str, ledger: Ledger, job: FoundJob, pods: tuple[Json, ...]
+) -> Observed:
+    """What explains the state of a job whose pods were looked at: nodes, claims, queue, events."""
     waiting = any(pod.get("status", {}).get("phase") == "Pending" for pod in pods)
     # Nodes are many; only a pod that waits needs them to be explained.
     nodes = _if_allowed(api, NODE, "") if waiting else ()
