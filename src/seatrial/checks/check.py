@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every rule, applied to one run: what was found, what was looked at and what was not."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.data_facts import DataProbe
+from seatrial.checks.registry import RULES, codes_before, codes_of
+from seatrial.checks.situation import Checked, Scope, Situation
+from seatrial.engines.check import option_findings, plan_findings
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity
+from seatrial.planning.search.batch_verdict import far_batch
+from seatrial.planning.search.budget import budget_of
+from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.search.verdicts import lost_time, verdicts
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.render import Part, render
+from seatrial.spec.engine import EngineName
+from seatrial.spec.loader import LoadedSpec, loads
+
+Planner = Callable[[LoadedSpec], PlannedRun]
+"""Plans a run; the default is the planner, a command uses the plan that is kept."""
+NO_DATA = "data not looked at: --data"
+NO_ENGINE = "engine not asked: --engine"
+NO_MANIFESTS = "no manifests for this run"
+UNREADABLE = "the spec has errors"
+NO_PLAN = "there is no plan"
+_WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the check says of a run."""
+
+    checked: tuple[Checked, ...]
+    """What was found, errors first."""
+    rules_run: int
+    """Rules that were applied."""
+    not_run: dict[str, int]
+    """Rules that were not, by the reason."""
+    situation: Situation | None = None
+    """What the rules looked at; nothing where there is no plan."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, without the repairs."""
+        return tuple(found.finding for found in self.checked)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing speaks against the run: no error and no warning."""
+        return all(finding.severity is Severity.NOTE for finding in self.findings)
+
+
+def check(
+    text: str,
+    file: str,
+    catalog: Catalog,
+    overrides: Sequence[str] = (),
+    *,
+    data: DataProbe | None = None,
+    planner: Planner | None = None,
+) -> Verdict:
+    """Apply every rule to the spec in a text.
+
+    Args:
+        text: The spec.
+        file: The name that findings give it.
+        catalog: The facts.
+        overrides: Fields to set differently.
+        data: Who can look at data; nothing to leave that out.
+        planner: Who makes the plan.
+    """
+    try:
+        loaded = loads(text, file, tuple(overrides))
+    except FindingsError as error:
+        rest = [*codes_before("plan"), *codes_before("manifests"), *codes_of(Scope.STATIC)]
+        rest += codes_of(Scope.DATA)
+        return _verdict(error.findings, codes_before("spec"), {UNREADABLE: len(rest)})
+    found = option_findings(loaded)
+    try:
+        run = (planner or (lambda spec: plan_run(spec, catalog)))(loaded)
+    except FindingsError as error:
+        rest = [*codes_before("manifests"), *codes_of(Scope.STATIC), *codes_of(Scope.DATA)]
+        applied = [*codes_before("spec"), *codes_before("plan")]
+        return _verdict([*found, *error.findings], applied, {NO_PLAN: len(rest)})
+    found += [*run.plan.findings, *plan_findings(loaded, run.plan)]
+    found += [*verdicts(loaded, run), *far_batch(loaded, run)]
+    found += lost_time(loaded, run, budget_of(run, catalog).saves)
+    situation = Situation(loaded, run, catalog, data)
+    return _with_rules(situation, found)
+
+
+def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
+    """The verdict on a run that has a plan."""
+    applied = [*codes_before("spec"), *codes_before("plan"), *codes_of(Scope.STATIC)]
+    left_out: dict[str, int] = {}
+    if has_manifests(situation):
+        found += _manifest_findings(situation)
+        applied += codes_before("manifests")
+    else:
+        left_out[NO_MANIFESTS] = len(codes_before("manifests"))
+    scopes = [Scope.STATIC]
+    if situation.data is None:
+        left_out[NO_DATA] = len(codes_of(Scope.DATA))
+    else:
+        scopes.append(Scope.DATA)
+        applied += codes_of(Scope.DATA)
+    checked = [
+        found_by for rule in RULES if rule.scope in scopes for found_by in rule.look(situation)
+    ]
+    return _verdict(found, applied, left_out, checked, situation)
+
+
+def has_manifests(situation: Situation) -> bool:
+    """Whether the run becomes Kubernetes objects in this version."""
+    return situation.in_pods and situation.spec.engine.name is EngineName.MEGATRON
+
+
+def _manifest_findings(situation: Situation) -> list[Finding]:
+    """What rendering says of the run."""
+    where = situation.loaded.where
+    try:
+        made = render(situation.plan, situation.catalog, Part.RUN, Attempt(), where)
+    except FindingsError as error:
+        return list(error.findings)
+    return list(made.findings)
+
+
+def _verdict(
+    findings: Iterable[Finding],
+    applied: Iterable[str],
+    left_out: dict[str, int],
+    checked: Iterable[Checked] = (),
+    situation: Situation | None = None,
+) -> Verdict:
+    """What was found, errors first and each in the order of the file."""
+    every = [*(Checked(finding) for finding in findings), *checked]
+    every.sort(key=lambda found: (_WEIGHT[found.finding.severity], found.finding.where.line))
+    return Verdict(tuple(every), len(set(applied)), left_out, situation)

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the check needs to know of tokenizers, prepared data and corpora, whoever looked at them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Unknown(StrEnum):
+    """Why there are no facts."""
+
+    ABSENT = "absent"
+    """It was looked for and is not there."""
+    UNSEEN = "unseen"
+    """It cannot be looked at from here, or with what is installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFacts:
+    """A tokenizer."""
+
+    entries: int
+    """Its entries, those that were added included."""
+    ends_documents: bool
+    """Whether it has a token that ends a document."""
+    fingerprint: str = ""
+    """The digest of its file; empty when that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer of an index that leads elsewhere than to its sequence."""
+
+    sequence: int
+    """The number of the sequence."""
+    value: int
+    """What the index says, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """A prepared pair of `.bin` and `.idx`."""
+
+    sequences: int
+    """Sequences, which are documents unless those were cut into sentences."""
+    documents: int
+    """Documents."""
+    tokens: int
+    """Tokens of all of it, as the index counts them."""
+    token_bytes: int
+    """Bytes of a token: 2 or 4 as a rule."""
+    bin_bytes: int
+    """Size of the `.bin`."""
+    idx_bytes: int
+    """Size of the `.idx`."""
+    begins_with: str = ""
+    """What the index begins with where that is not Megatron's header; its counts are then void."""
+    wrong_pointer: Pointer | None = None
+    """The first pointer that leads elsewhere."""
+    tokenizer: str = ""
+    """The tokenizer that made it; empty when nothing says so."""
+    fingerprint: str = ""
+    """The digest of that tokenizer's file; empty when nothing says so."""
+    largest_id: int | None = None
+    """The largest id that was found; None when the tokens were not read."""
+    ends_documents: bool | None = None
+    """Whether documents end with the token for it; None when that was not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFacts:
+    """Raw text."""
+
+    files: tuple[str, ...]
+    """Paths below the address, all or the first ones."""
+    taken: int
+    """How many of all files the source takes by its pattern, or by their names without one."""
+    fields: tuple[str, ...] = ()
+    """Fields of a document; empty when none was read."""
+
+
+class DataProbe(Protocol):
+    """Whoever can look at data: a reader of files, or a description in a test."""
+
+    def tokenizer(self, address: str) -> TokenizerFacts | Unknown:
+        """The tokenizer at an address."""
+        ...
+
+    def pair(self, prefix: str) -> PairFacts | Unknown:
+        """The prepared pair of a prefix."""
+        ...
+
+    def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
+        """The raw text at an address, of which a source takes the files of a pattern."""
+        ...
+
+    def pairs_near(self, prefix: str) -> Sequence[str]:
+        """Prefixes of prepared pairs that lie near another one, the likeliest first."""
+        ...

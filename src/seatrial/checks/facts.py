@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Facts that only the check needs, from the files in `checks/data`, each with its source there."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+Version = tuple[int, ...]
+"""A version as numbers: `2.7.0a0` is (2, 7, 0)."""
+_DIGITS_OF_CUDA = 2
+"""A tag such as cu128 has the major version in its first two digits."""
+
+
+class Harm(StrEnum):
+    """What is wrong with setting a variable."""
+
+    DEBUGGING = "debugging"
+    """It is for finding faults."""
+    SLOWING = "slowing"
+    """It switches off a fast path."""
+    DEVICES = "devices"
+    """It takes GPUs away."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarmfulVariable:
+    """A variable that does harm on any fabric."""
+
+    name: str
+    """The variable."""
+    kind: Harm
+    """What is wrong with it."""
+    values: tuple[str, ...]
+    """The values that do harm, in lower case; empty: any."""
+    why: str
+    """What it does, as the end of a sentence."""
+    source: str
+    """Where this is stated."""
+    needs_rdma: bool = False
+    """Whether it does harm only where the fabric has RDMA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is known of the software in an image; empty where nothing is."""
+
+    engine: Version = ()
+    """Version of Megatron inside."""
+    torch: Version = ()
+    """Version of PyTorch inside."""
+    cuda: Version = ()
+    """Version of CUDA inside."""
+    nccl: Version = ()
+    """Version of NCCL inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Vulnerabilities of versions of some software."""
+
+    software: str
+    """`engine` or `torch`."""
+    engine: str
+    """The engine; empty where it concerns all."""
+    below: Version
+    """The first version without them."""
+    names: tuple[str, ...]
+    """Their numbers."""
+    what: str
+    """What an attacker can do, as a sentence begins."""
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("seatrial.checks").joinpath("data", name).read_text("utf-8"))
+
+
+@cache
+def nccl_variables() -> frozenset[str]:
+    """Every variable that NCCL reads, or read."""
+    text = files("seatrial.checks").joinpath("data", "nccl_variables.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@cache
+def harmful_variables() -> tuple[HarmfulVariable, ...]:
+    """Variables that do harm on any fabric."""
+    return tuple(
+        HarmfulVariable(
+            found["name"],
+            Harm(found["kind"]),
+            tuple(found["values"]),
+            found["why"],
+            found["source"],
+            found.get("needs_rdma", False),
+        )
+        for found in _read("variables.toml")["variables"]
+    )
+
+
+@cache
+def _images() -> dict[str, Any]:
+    return _read("images.toml")
+
+
+def version(text: str) -> Version:
+    """The numbers at the beginning of a version."""
+    match = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def shown(number: Version) -> str:
+    """A version as people write it."""
+    return ".".join(map(str, number))
+
+
+def inside_reference(reference: str) -> Inside:
+    """What the reference of an image says of the software inside."""
+    repository, _, tag = reference.partition("@")[0].rpartition(":")
+    for series in _images()["series"]:
+        if series["repository"] == repository:
+            return _release(series["releases"], version(tag))
+    for known in _images()["tags"]:
+        match = re.match(known["pattern"], tag) if known["repository"] == repository else None
+        if match:
+            cuda = match["cuda"]
+            if "." not in cuda:
+                cuda = f"{cuda[:_DIGITS_OF_CUDA]}.{cuda[_DIGITS_OF_CUDA:]}"
+            return Inside(torch=version(match["torch"]), cuda=version(cuda))
+    return Inside()
+
+
+def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
+    """The newest release that is not newer than the tag."""
+    found = Inside()
+    for release in releases:
+        if version(release["from"]) <= tag:
+            facts = {key: version(text) for key, text in release.items() if key != "from"}
+            found = Inside(**facts)
+    return found
+
+
+def torch_range(engine: str) -> tuple[Version, Version]:
+    """The first PyTorch that an engine works with, and the first that it does not; () for none."""
+    known = _images()["engines"].get(engine, {})
+    return version(known.get("torch_from", "")), version(known.get("torch_below", ""))
+
+
+def holes() -> tuple[Hole, ...]:
+    """Known vulnerabilities."""
+    return tuple(
+        Hole(
+            found["software"],
+            found["engine"],
+            version(found["below"]),
+            tuple(found["names"]),
+            found["what"],
+        )
+        for found in _images()["holes"]
+    )
+
+
+def cuda_for(architecture: str) -> Version:
+    """The first CUDA for a generation of GPUs; () when nothing is known."""
+    for found in _images()["generations"]:
+        if found["architecture"].lower() == architecture.lower():
+            return version(found["cuda_from"])
+    return ()
+
+
+def nccl_for(fabric: str, architecture: str) -> Version:
+    """The first NCCL for a fabric of a generation of GPUs; () when nothing is known."""
+    for found in _images()["networks"]:
+        if (found["fabric"], found["architecture"].lower()) == (fabric, architecture.lower()):
+            return version(found["nccl_from"])
+    return ()
+
+
+@cache
+def _gated() -> tuple[str, ...]:
+    return tuple(found["name"] for found in _read("hub.toml")["gated"])
+
+
+def is_gated(repository: str) -> bool:
+    """Whether Hugging Face gives a repository only to accounts that have agreed to something."""
+    return any(fnmatchcase(repository, name) for name in _gated())

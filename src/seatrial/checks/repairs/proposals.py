@@ -1,0 +1,354 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Changes that may mend what other parts of Seatrial report, by code; each is tried before use."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.situation import Situation
+from seatrial.engines.engine import EngineCode
+from seatrial.errors import NotInCatalogError
+from seatrial.findings import Finding
+from seatrial.planning.codes import PlanCode
+from seatrial.rendering.codes import RenderCode
+from seatrial.spec.codes import SpecCode
+
+Proposal = tuple[str, ...]
+"""Overrides that are applied together."""
+MOST_NODES = 4096
+LONGEST_NAME = 40
+_NUMBER = re.compile(r"\d[\d,]*")
+PARALLELISM_AUTO = tuple(
+    f"parallelism.{name}=auto"
+    for name in ("tp_size", "pp_size", "vp_size", "cp_size", "sharding", "recompute")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """A finding with the spec around it."""
+
+    finding: Finding
+    """What is wrong."""
+    spec: dict[str, Any]
+    """The spec as it is written."""
+    situation: Situation | None
+    """The run, where it has a plan."""
+    catalog: Catalog
+    """The facts."""
+
+    def value(self, field_name: str, default: Any = None) -> Any:
+        """What the spec says of a field."""
+        found: Any = self.spec
+        for key in field_name.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        return default if found is None else found
+
+    def number(self, field_name: str, default: int = 1) -> int:
+        """The number that the spec gives for a field."""
+        found = self.value(field_name)
+        return found if isinstance(found, int) and not isinstance(found, bool) else default
+
+    def gpus(self) -> int:
+        """GPUs of a node; 8 when the node type is not known."""
+        try:
+            return self.catalog.node_type(str(self.value("cluster.node_type", ""))).gpus or 8
+        except NotInCatalogError:
+            return 8
+
+
+def proposals(
+    finding: Finding, spec: dict[str, Any], situation: Situation | None, catalog: Catalog
+) -> Iterator[Proposal]:
+    """Changes that may mend a finding, the mildest first."""
+    patient = Patient(finding, spec, situation, catalog)
+    proposer = _BY_CODE.get(finding.code)
+    if proposer is not None:
+        yield from proposer(patient)
+    # What the fix names in so many words, then leaving the field to its default or to the planner.
+    yield from _from_words(finding)
+    if finding.where.field:
+        yield (f"{finding.where.field}=null",)
+        yield (f"{finding.where.field}=auto",)
+
+
+def _from_words(finding: Finding) -> Iterator[Proposal]:
+    """Overrides and numbers that the text of a fix has in it."""
+    for word in re.findall(r"[a-z_]+(?:\.[\w-]+)+=[^\s,;]+", finding.fix):
+        yield (word.rstrip("."),)
+    match = re.match(r"(?:Use|Did you mean|Write)\s+(?:one of:\s+)?(.+)", finding.fix)
+    if match and finding.where.field:
+        for word in re.split(r",\s+|\s+or\s+", match[1]):
+            plain = word.strip().rstrip(".?;:").removeprefix("at most ").removeprefix("at least ")
+            if re.fullmatch(r"[\w.,/:-]+|\[[\d ,.]+\]", plain):
+                text = plain.replace(",", "") if _NUMBER.fullmatch(plain) else plain
+                yield (f"{finding.where.field}={text}",)
+
+
+def _divisors(number: int) -> list[int]:
+    """The divisors of a number, from the largest."""
+    return [part for part in range(number, 0, -1) if number % part == 0]
+
+
+def _world(patient: Patient) -> Iterator[Proposal]:
+    """Other numbers of nodes, or all GPUs of each."""
+    nodes = patient.number("cluster.nodes")
+    if patient.value("cluster.processes_per_node") is not None:
+        yield (f"cluster.processes_per_node={patient.gpus()}",)
+        for more in (1, 2, 4):
+            yield (f"cluster.processes_per_node={patient.gpus()}", f"cluster.nodes={nodes * more}")
+    size = 1
+    for name in ("tp", "pp", "cp", "ep"):
+        size *= patient.number(f"parallelism.{name}_size")
+    for count in sorted({-(-nodes // step) * step for step in (2, 3, 4, 8, 16, 32, 64)}):
+        if nodes < count <= MOST_NODES:
+            yield (f"cluster.nodes={count}",)
+    needed = -(-size // patient.gpus())
+    yield (f"cluster.nodes={max(needed, -(-nodes // needed) * needed)}",)
+
+
+def _smaller_size(patient: Patient) -> Iterator[Proposal]:
+    """Smaller degrees for the field that is wrong, from the next one down."""
+    field_name = patient.finding.where.field
+    size = patient.number(field_name)
+    tried = [part for part in _divisors(size) if part < size]
+    tried += [part for part in range(size - 1, 0, -1) if part not in tried]
+    for part in tried[:8]:
+        yield (f"{field_name}={part}",)
+        if field_name == "parallelism.tp_size" and part == 1:
+            yield (f"{field_name}={part}", "parallelism.sequence_parallel=false")
+
+
+def _other_size(patient: Patient) -> Iterator[Proposal]:
+    """Other degrees for the field that is wrong, larger ones too."""
+    field_name = patient.finding.where.field
+    size = patient.number(field_name)
+    yield from _smaller_size(patient)
+    for part in (size + 1, size + 2, size + 3, 2 * size):
+        yield (f"{field_name}={part}",)
+
+
+def _stages(patient: Patient) -> Iterator[Proposal]:
+    """Uneven stages, then other numbers of them."""
+    field_name = patient.finding.where.field
+    if field_name.endswith("_layers"):
+        yield (f"{field_name}=null",)
+    stages = patient.number("parallelism.pp_size")
+    layers = patient.number("model.dimensions.layers", 0)
+    if not layers and patient.value("model.preset"):
+        try:
+            layers = patient.catalog.model(patient.value("model.preset")).architecture.layers
+        except NotInCatalogError:
+            layers = 0
+    if layers and stages > 2:
+        middle = round(layers / stages)
+        for inner in (middle, middle + 1):
+            ends = layers - inner * (stages - 2)
+            first, last = ends // 2, ends - ends // 2
+            if first > 0:
+                yield (
+                    f"parallelism.first_stage_layers={first}",
+                    f"parallelism.last_stage_layers={last}",
+                )
+    yield from _smaller_size(patient)
+
+
+def _sequence(patient: Patient) -> Iterator[Proposal]:
+    """Sequence parallelism, or lengths that can be split."""
+    if patient.finding.where.field == "parallelism.sequence_parallel":
+        yield ("parallelism.sequence_parallel=true",)
+        yield ("parallelism.sequence_parallel=false",)
+    length = patient.number("training.sequence_length", 0)
+    for step in (8, 16, 32, 64, 128, 256, 1024, 4096):
+        if length >= step:
+            yield (f"training.sequence_length={length // step * step}",)
+            yield (f"training.sequence_length={-(-length // step) * step}",)
+
+
+def _across(patient: Patient) -> Iterator[Proposal]:
+    """Tensor parallelism within a node, and pipeline stages for the rest."""
+    tp, pp = patient.number("parallelism.tp_size"), patient.number("parallelism.pp_size")
+    inside = patient.gpus()
+    yield f"parallelism.tp_size={inside}", f"parallelism.pp_size={pp * tp // inside}"
+    yield (f"parallelism.tp_size={inside}",)
+
+
+def _batch(patient: Patient) -> Iterator[Proposal]:
+    """Batches near the one that is asked for, then other micro batches."""
+    size = patient.number("training.global_batch_size")
+    yield from _from_words(patient.finding)
+    for step in (2, 4, 8, 16, 32, 64, 128, 256, 512):
+        yield (f"training.global_batch_size={-(-size // step) * step}",)
+    yield ("training.micro_batch_size=1",)
+
+
+def _memory(patient: Patient) -> Iterator[Proposal]:
+    """What frees memory, the cheapest first, and then the planner's own layout."""
+    micro = patient.number("training.micro_batch_size")
+    sharded = patient.value("parallelism.sharding") in ("optimizer", "fsdp")
+    share = () if sharded else ("parallelism.sharding=optimizer",)
+    if share:
+        yield share
+    if patient.value("parallelism.sequence_parallel") is False:
+        yield ("parallelism.sequence_parallel=true",)
+    while micro > 1:
+        micro //= 2
+        yield (*share, f"training.micro_batch_size={micro}")
+    yield (*share, "parallelism.recompute=selective")
+    yield (*share, "parallelism.recompute=full")
+    least = (*share, "training.micro_batch_size=1", "parallelism.recompute=full")
+    yield least
+    loose = (*PARALLELISM_AUTO, "parallelism.sequence_parallel=auto")
+    micro_auto = "training.micro_batch_size=auto"
+    yield (*loose, micro_auto)
+    yield (*loose, "parallelism.ep_size=auto", micro_auto)
+    nodes = patient.number("cluster.nodes")
+    all_gpus = (
+        ("cluster.processes_per_node=null",) if patient.value("cluster.processes_per_node") else ()
+    )
+    for more in (1, 2, 4, 8, 16):
+        wider = (*all_gpus, f"cluster.nodes={nodes * more}")
+        yield (*wider, *least)
+        yield (*wider, *loose, "parallelism.ep_size=auto", micro_auto)
+
+
+def _length(patient: Patient) -> Iterator[Proposal]:
+    """A run of at least one step."""
+    size = patient.number("training.global_batch_size")
+    for name in ("steps", "samples", "tokens"):
+        if patient.value(f"training.{name}") is not None:
+            yield (f"training.{name}={size}",)
+            yield (f"training.{name}=null", "training.steps=100")
+
+
+def _warmup(patient: Patient) -> Iterator[Proposal]:
+    """A warm-up that is a share of the run."""
+    yield ("training.learning_rate.warmup={fraction: 0.01}",)
+    yield (
+        "training.learning_rate.warmup={fraction: 0.01}",
+        "training.learning_rate.decay={fraction: 1.0}",
+    )
+
+
+def _split(patient: Patient) -> Iterator[Proposal]:
+    """A share for validation, or no evaluation."""
+    yield ("data.split=[98, 2, 0]",)
+    yield ("training.evaluation.batches=0",)
+
+
+def _variable(patient: Patient) -> Iterator[Proposal]:
+    """The other variables without this one; what it was for, where something else does it."""
+    name = patient.finding.where.field.rpartition(".")[2]
+    env = patient.value("cluster.env", {})
+    if isinstance(env, dict):
+        left = {key: text for key, text in env.items() if key != name}
+        without = f"cluster.env={json.dumps(left)}"
+        node = str(patient.value("cluster.node_type", ""))
+        if name == "FI_PROVIDER" and node:
+            yield without, f"cluster.fabric={patient.catalog.node_type(node).fabric}"
+        yield (without,)
+
+
+def _option(patient: Patient) -> Iterator[Proposal]:
+    """The other options without this one."""
+    name = patient.finding.where.field.removeprefix("engine.options.")
+    options = patient.value("engine.options", {})
+    if isinstance(options, dict) and name in options:
+        left = {key: value for key, value in options.items() if key != name}
+        yield (f"engine.options={json.dumps(left)}",)
+
+
+def _location(patient: Patient) -> Iterator[Proposal]:
+    """The same directory, on the volume."""
+    mount = str(patient.value("cluster.storage.mount", "/data")).rstrip("/")
+    name = patient.finding.value.rstrip("/").rpartition("/")[2]
+    yield (f"{patient.finding.where.field}={mount}/{name}",)
+
+
+def _contradiction(patient: Patient) -> Iterator[Proposal]:
+    """Names that Kubernetes takes, batches and heads that divide."""
+    field_name = patient.finding.where.field
+    if field_name == "name":
+        plain = re.sub(r"[^a-z0-9]+", "-", str(patient.value("name", "")).lower()).strip("-")
+        if plain and not plain[0].isalpha():
+            digits = re.match(r"[\d-]*", plain)
+            rest = plain[digits.end() :] if digits else plain
+            lead = plain[: digits.end()].strip("-") if digits else ""
+            yield (f"name={'-'.join(part for part in (rest, lead) if part)}",)
+            plain = f"run-{plain}"
+        yield (f"name={plain[:LONGEST_NAME].rstrip('-')}",)
+    if field_name == "data.split":
+        yield ("data.split=[98, 2, 0]",)
+    if field_name == "training.global_batch_size":
+        yield ("training.micro_batch_size=1",)
+    if field_name == "model.dimensions.kv_heads":
+        heads = patient.number("model.dimensions.heads")
+        for part in _divisors(heads):
+            if part <= heads // 4 or part == 1:
+                yield (f"{field_name}={part}",)
+
+
+def _missing(patient: Patient) -> Iterator[Proposal]:
+    """Heads that divide the width, where the width of a head is asked for."""
+    if patient.finding.where.field == "model.dimensions.head_dim":
+        width = patient.number("model.dimensions.hidden_size")
+        for head in (128, 64, 96, 80, 256):
+            if width % head == 0:
+                yield (f"model.dimensions.heads={width // head}",)
+
+
+def _secret(patient: Patient) -> Iterator[Proposal]:
+    """A variable by reference, an address without its signature."""
+    field_name = patient.finding.where.field
+    if field_name.startswith("cluster.env."):
+        name = field_name.rpartition(".")[2]
+        known = patient.value("cluster.secrets", [])
+        own = name.lower().replace("_", "-")
+        ref = {"secret": own, "key": "value", "env": name}
+        for removal in _variable(patient):
+            yield *removal, f"cluster.secrets={json.dumps([*known, ref])}"
+    match = re.match(r"data\.sources\[(\d+)\]\.from", field_name)
+    if match:
+        sources = patient.value("data.sources", [])
+        address = str(sources[int(match[1])].get("from", ""))
+        plain = re.sub(r"//[^/@]*@", "//", address.partition("?")[0])
+        yield (f"{field_name}={plain}",)
+
+
+_BY_CODE: dict[str, Callable[[Patient], Iterator[Proposal]]] = {
+    PlanCode.WORLD: _world,
+    PlanCode.EXPERT_GRID: _world,
+    PlanCode.HEADS: _smaller_size,
+    PlanCode.WIDTH: _smaller_size,
+    PlanCode.STAGES: _stages,
+    PlanCode.CHUNKS: _other_size,
+    PlanCode.EXPERTS: _smaller_size,
+    PlanCode.SEQUENCE_PARALLEL: _sequence,
+    PlanCode.CONTEXT: _sequence,
+    PlanCode.ACROSS_NODES: _across,
+    PlanCode.BATCH: _batch,
+    PlanCode.INTERLEAVED_BATCH: _batch,
+    PlanCode.NO_FIT: _memory,
+    PlanCode.RISKY: _memory,
+    PlanCode.STATE: _memory,
+    PlanCode.LENGTH: _length,
+    PlanCode.WARMUP: _warmup,
+    PlanCode.EVALUATION: _split,
+    EngineCode.UNKNOWN_OPTION: _option,
+    EngineCode.MODELLED_OPTION: _option,
+    EngineCode.OPTION_VALUE: _option,
+    EngineCode.DERIVED_OPTION: _option,
+    EngineCode.UNSUPPORTED: _option,
+    RenderCode.FORBIDDEN_VARIABLE: _variable,
+    RenderCode.RESERVED_VARIABLE: _variable,
+    RenderCode.LOCATION: _location,
+    SpecCode.CONTRADICTION: _contradiction,
+    SpecCode.TYPE: _contradiction,
+    SpecCode.MISSING: _missing,
+    SpecCode.SECRET: _secret,
+}
+"""Who proposes for which code."""

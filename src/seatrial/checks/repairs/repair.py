@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a finding to a change of the spec that mends it: proposed by its code, then tried.
+
+A proposal counts only when the run, checked again with it, no longer has the finding and has no
+error that it did not have before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import Planner, Verdict, check
+from seatrial.checks.data_facts import DataProbe
+from seatrial.checks.repairs.proposals import proposals
+from seatrial.checks.situation import Checked
+from seatrial.errors import SeatrialError
+from seatrial.findings import Finding, Severity
+from seatrial.spec.tree import parse
+
+MOST_TRIED = 24
+"""Proposals that are tried for one finding; each is a plan of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A run with something wrong, as it can be checked again."""
+
+    text: str
+    """The spec."""
+    file: str
+    """The name that findings give it."""
+    catalog: Catalog
+    """The facts."""
+    overrides: tuple[str, ...] = ()
+    """Fields that the command sets differently."""
+    data: DataProbe | None = None
+    """Who can look at data."""
+    planner: Planner | None = None
+    """Who makes the plan."""
+
+    def again(self, more: tuple[str, ...] = ()) -> Verdict:
+        """The verdict with more overrides."""
+        given = (*self.overrides, *more)
+        return check(
+            self.text, self.file, self.catalog, given, data=self.data, planner=self.planner
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """The spec as plain data; nothing where it cannot be read."""
+        try:
+            root, _ = parse(self.text, self.file)
+        except SeatrialError:
+            return {}
+        value = root.plain()
+        return value if isinstance(value, dict) else {}
+
+
+def repair_of(broken: Broken, found: Checked) -> tuple[str, ...]:
+    """The first change that mends a finding; empty where none of those proposed does."""
+    before = broken.again()
+    for proposal in islice(_proposed(broken, before, found), MOST_TRIED):
+        if mends(before, broken.again(proposal), found.finding):
+            return proposal
+    return ()
+
+
+def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple[str, ...]]:
+    """What the rule itself proposes, then what is proposed for its code."""
+    if found.overrides:
+        yield found.overrides
+    yield from proposals(found.finding, broken.plain(), before.situation, broken.catalog)
+
+
+def mends(before: Verdict, after: Verdict, finding: Finding) -> bool:
+    """Whether a finding is gone, and no error is new."""
+    gone = _key(finding) not in {_key(other) for other in after.findings}
+    return gone and _errors(after) <= _errors(before) - {_key(finding)}
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.code, finding.where.field
+
+
+def _errors(verdict: Verdict) -> set[tuple[str, str]]:
+    return {_key(f) for f in verdict.findings if f.severity is Severity.ERROR}

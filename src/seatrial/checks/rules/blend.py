@@ -1,0 +1,169 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about how far prepared data reach: samples of every split, and how often they are read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.rules.prepared import usable_pairs
+from seatrial.checks.situation import Checked, Situation, of_data
+from seatrial.dataprep.output.codes import DatasetCode
+
+NAMES = ("training", "validation", "test")
+MANY_EPOCHS = 4
+"""Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
+UNEVEN = 2.0
+"""Epochs of one source, and times those of another, from which on it is said."""
+TRIED_SPLITS = ((98, 2, 0), (95, 5, 0), (90, 10, 0), (80, 20, 0), (50, 50, 0))
+"""Splits that are proposed, the first that works."""
+
+Shares = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A prepared source, with what a run takes of it."""
+
+    number: int
+    """Its place in the spec."""
+    prefix: str
+    """The pair."""
+    sequences: int
+    """Sequences of all of it."""
+    tokens: int
+    """Tokens of all of it."""
+
+    def sequences_of(self, shares: Shares) -> tuple[int, int, int]:
+        """Sequences of each split, as the engine rounds them (megatron.core.datasets 0.19.2)."""
+        total = sum(shares)
+        edges = [0.0]
+        for share in shares:
+            edges.append(edges[-1] + share / total)
+        places = [round(edge * float(self.sequences)) for edge in edges]
+        counts = [
+            0 if not share else end - begin
+            for share, (begin, end) in zip(shares, pairwise(places), strict=True)
+        ]
+        return counts[0], counts[1], counts[2]
+
+    def tokens_of(self, shares: Shares, split: int) -> float:
+        """Tokens of a split, as if all sequences were equally long."""
+        return self.tokens * self.sequences_of(shares)[split] / self.sequences
+
+
+def _sources(situation: Situation) -> list[Source]:
+    """The prepared sources that could be looked at."""
+    return [
+        Source(int(field.split("[")[1].split("]")[0]), prefix, facts.sequences, facts.tokens)
+        for field, prefix, facts in usable_pairs(situation)
+    ]
+
+
+def empty_split(situation: Situation) -> Iterator[Checked]:
+    """A split with a share and without a document, or without enough tokens for a sample."""
+    shares, length = situation.spec.data.split, situation.plan.model.sequence_length
+    found = _sources(situation)
+    for split, name in enumerate(NAMES):
+        for source in found if shares[split] else ():
+            documents = source.sequences_of(shares)[split]
+            tokens = source.tokens_of(shares, split)
+            if documents and tokens - 1 >= length:
+                continue
+            share = f"{shares[split]:g} of {sum(shares):g} for {name}"
+            code: str = DatasetCode.SPLIT_EMPTY
+            rule = f"{share} leaves none of the {source.sequences:,} documents of {source.prefix}."
+            if documents:
+                code = CheckCode.NO_SAMPLES
+                rule = (
+                    f"{share} leaves about {tokens:,.0f} tokens of {source.prefix}, less than one "
+                    f"sample of {length:,}: the engine ends with `assert num_samples > 0`."
+                )
+            by = _working_split(situation, found)
+            fix = f"Use {' and '.join(by)}."
+            value = ", ".join(f"{part:g}" for part in shares)
+            yield situation.error(code, "data.split", rule, fix, value, *by)
+            return
+
+
+def _working_split(situation: Situation, sources: list[Source]) -> tuple[str, ...]:
+    """The mildest split in which every source has a sample of each part."""
+    length = situation.plan.model.sequence_length
+    for shares in TRIED_SPLITS:
+        if all(
+            source.tokens_of(shares, split) - 1 >= length for source in sources for split in (0, 1)
+        ):
+            return (f"data.split=[{', '.join(map(str, shares))}]",)
+    return "data.split=[100, 0, 0]", "training.evaluation.batches=0"
+
+
+def repeated(situation: Situation) -> Iterator[Checked]:
+    """Sources that are read many times over, by the length of the run or by the weights."""
+    found = _sources(situation)
+    if not found or len(found) < len(situation.spec.data.sources or ()):
+        return
+    times = _times(situation, found)
+    weighted = (situation.spec.data.sources or ())[0].weight is not None and len(found) > 1
+    least = min(times)
+    for source, often in zip(found, times, strict=True):
+        field_name = f"data.sources[{source.number}]"
+        if weighted and often >= UNEVEN and often > UNEVEN * least:
+            others = [other for other in found if times[found.index(other)] == least]
+            yield situation.warning(
+                CheckCode.UNEVEN_BLEND,
+                f"{field_name}.weight",
+                f"{source.prefix} is read {often:.1f} times, and {others[0].prefix} "
+                f"{least:.2g} times: weights are shares of the samples, whatever the sizes.",
+                "Give weights by size, or none, unless that is meant.",
+                f"{often:.1f}",
+                *(f"data.sources[{other.number}].weight=null" for other in found),
+            )
+        elif often > MANY_EPOCHS:
+            steps = max(1, int(situation.plan.length.steps * MANY_EPOCHS / often))
+            yield situation.warning(
+                DatasetCode.EPOCHS,
+                field_name,
+                f"the run reads {source.prefix} {often:,.0f} times ({source.tokens:,} tokens); "
+                f"above {MANY_EPOCHS} times, repeated data train much worse than new.",
+                f"Add data, or shorten the run to {steps:,} steps.",
+                f"{often:.1f}",
+                *_shortened(situation, steps),
+            )
+
+
+def _times(situation: Situation, sources: list[Source]) -> list[float]:
+    """How often each source's training split is read."""
+    shares, plan = situation.spec.data.split, situation.plan
+    wanted = plan.length.samples * plan.model.sequence_length
+    held = [source.tokens_of(shares, 0) for source in sources]
+    given = [source.weight for source in situation.spec.data.sources or ()]
+    weights = [weight or tokens for weight, tokens in zip(given, held, strict=True)]
+    total = sum(weights)
+    return [
+        wanted * weight / total / max(tokens, 1.0)
+        for weight, tokens in zip(weights, held, strict=True)
+    ]
+
+
+def _shortened(situation: Situation, steps: int) -> tuple[str, ...]:
+    """The overrides that make the run so short, and what hangs on its length with it."""
+    plan, training = situation.plan, situation.spec.training
+    size, length = plan.batch.global_batch_size, plan.model.sequence_length
+    amounts = {"steps": steps, "samples": steps * size, "tokens": steps * size * length}
+    unit = next(name for name in amounts if getattr(training, name) is not None)
+    rest = [
+        "training.learning_rate.warmup={fraction: 0.01}",
+        "training.learning_rate.decay={fraction: 1.0}",
+    ]
+    if plan.save_every_steps > steps:
+        rest.append(f"checkpoints.every_steps={max(1, steps // 10)}")
+    if training.evaluation.every_steps > steps:
+        rest.append(f"training.evaluation.every_steps={max(1, steps // 10)}")
+    return f"training.{unit}={amounts[unit]}", *rest
+
+
+RULES = (
+    of_data(DatasetCode.SPLIT_EMPTY, CheckCode.NO_SAMPLES, look=empty_split),
+    of_data(CheckCode.UNEVEN_BLEND, DatasetCode.EPOCHS, look=repeated),
+)

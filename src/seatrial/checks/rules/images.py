@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the image that a run starts in."""
+
+from collections.abc import Iterator
+
+from seatrial.catalog.images import Image
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.facts import (
+    Inside,
+    cuda_for,
+    holes,
+    inside_reference,
+    nccl_for,
+    shown,
+    torch_range,
+    version,
+)
+from seatrial.checks.situation import Checked, Situation, static
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import NotInCatalogError
+from seatrial.rendering.scene import image_of
+from seatrial.spec.engine import EngineName
+
+FIELD = "cluster.image"
+MOVING = ("latest", "main", "master", "nightly", "dev", "devel", "edge", "stable", "head", "test")
+"""Tags that registries and projects move from build to build."""
+
+
+def _known(situation: Situation) -> Image | None:
+    """The image in the catalog, when it has one of that name."""
+    try:
+        return situation.catalog.image(situation.plan.machines.image)
+    except NotInCatalogError:
+        return None
+
+
+def _inside(situation: Situation) -> Inside:
+    """The software inside, as the catalog or the reference says."""
+    found = _known(situation)
+    if found is None:
+        return inside_reference(situation.plan.machines.image)
+    by_tag = inside_reference(found.reference)
+    return Inside(
+        version(found.engine_version) if found.engine_included else by_tag.engine,
+        version(found.torch) or by_tag.torch,
+        version(found.cuda) or by_tag.cuda,
+        version(found.nccl) or by_tag.nccl,
+    )
+
+
+def _instead(situation: Situation) -> tuple[str, ...]:
+    """The override to the profile's own image, when that is another one."""
+    engine = situation.spec.engine.name
+    usual = situation.catalog.profile(situation.plan.machines.profile).images.get(engine, "")
+    return (f"{FIELD}={usual}",) if usual and usual != situation.plan.machines.image else ()
+
+
+def _by_reference(situation: Situation, fix: str) -> str:
+    """What to do, with the profile's own image where it has another one."""
+    instead = _instead(situation)
+    return f"Use {instead[0].partition('=')[2]}, or {fix}" if instead else f"Use {fix}"
+
+
+def moving(situation: Situation) -> Iterator[Checked]:
+    """A tag that can mean another image when a pod starts again."""
+    name = situation.plan.machines.image
+    if not name or "@sha256:" in name:
+        return
+    known = _known(situation)
+    rendered = situation.in_pods and situation.spec.engine.name is EngineName.MEGATRON
+    if rendered and image_of(name, situation.catalog).floating:
+        return  # Rendering says so already.
+    tag = (known.reference if known else name).rpartition("/")[2].partition(":")[2]
+    words = tag.lower().replace("_", "-").split("-")
+    floats = known.floating and not known.digest if known else False
+    if floats or tag.lower() in MOVING or "latest" in words or "nightly" in words:
+        yield situation.warning(
+            CheckCode.MOVING_IMAGE,
+            FIELD,
+            f"the tag {tag or 'latest'} moves: a pod that starts again, or a node that joins "
+            "later, may run other code than the rest.",
+            "Give the image by its digest: REPOSITORY@sha256:...",
+            name,
+        )
+
+
+def old_torch(situation: Situation) -> Iterator[Checked]:
+    """A PyTorch that the engine does not work with."""
+    engine, torch = situation.spec.engine.name, _inside(situation).torch
+    first, beyond = torch_range(engine)
+    if not torch or not first:
+        return
+    if torch < first or (beyond and torch >= beyond):
+        wanted = (
+            f"{shown(first)} or newer" if not beyond else f"{shown(first)}, below {shown(beyond)}"
+        )
+        yield situation.error(
+            CheckCode.OLD_TORCH,
+            FIELD,
+            f"the image has PyTorch {shown(torch)}, and {engine} "
+            f"{ENGINES[engine].version} needs {wanted}.",
+            _by_reference(situation, "another image with the right version."),
+            situation.plan.machines.image,
+            *_instead(situation),
+        )
+
+
+def other_engine(situation: Situation) -> Iterator[Checked]:
+    """An image with another version of the engine than the plan's arguments are for."""
+    engine = ENGINES[situation.spec.engine.name]
+    wanted, found = version(engine.version), _inside(situation).engine
+    if found and found[:2] != wanted[:2] and engine.name is EngineName.MEGATRON:
+        yield situation.warning(
+            CheckCode.OTHER_ENGINE,
+            FIELD,
+            f"the image brings {engine.name} {shown(found)}, and the arguments of the plan are "
+            f"those of {engine.version}: names and meanings differ.",
+            _by_reference(situation, "an image without an engine of its own."),
+            situation.plan.machines.image,
+            *_instead(situation),
+        )
+
+
+def known_holes(situation: Situation) -> Iterator[Checked]:
+    """Software with vulnerabilities that loading a file opens."""
+    inside = _inside(situation)
+    found = {"engine": inside.engine, "torch": inside.torch}
+    for hole in holes():
+        number = found[hole.software]
+        mine = not hole.engine or hole.engine == situation.spec.engine.name
+        if mine and number and number < hole.below:
+            what = "PyTorch" if hole.software == "torch" else hole.engine
+            yield situation.warning(
+                CheckCode.KNOWN_HOLES,
+                FIELD,
+                f"{what} {shown(number)} in the image has {', '.join(hole.names)}: {hole.what}. "
+                f"{shown(hole.below)} is the first without.",
+                _by_reference(situation, "another image with a newer one."),
+                situation.plan.machines.image,
+                *_instead(situation),
+            )
+            return
+
+
+def old_for_gpu(situation: Situation) -> Iterator[Checked]:
+    """An image from before the GPUs, or their network, came out."""
+    machines, inside = situation.plan.machines, _inside(situation)
+    if not machines.accelerator or not machines.image:
+        return
+    generation = situation.catalog.accelerator(machines.accelerator).architecture
+    cuda, nccl = cuda_for(generation), nccl_for(machines.fabric, generation)
+    rule = ""
+    if inside.cuda and cuda and inside.cuda < cuda:
+        rule = f"CUDA {shown(inside.cuda)} in the image has no code for {generation}, which begins"
+        rule += f" with {shown(cuda)}."
+    elif inside.nccl and nccl and inside.nccl < nccl and machines.nodes > 1:
+        rule = f"NCCL {shown(inside.nccl)} in the image does not know the {machines.fabric} "
+        rule += f"adapters of {machines.node_type}; {shown(nccl)} does."
+    if rule:
+        fix = _by_reference(situation, "another image with a newer one.")
+        instead = _instead(situation)
+        yield situation.error(CheckCode.OLD_FOR_GPU, FIELD, rule, fix, machines.image, *instead)
+
+
+RULES = (
+    static(CheckCode.MOVING_IMAGE, look=moving),
+    static(CheckCode.OLD_TORCH, look=old_torch),
+    static(CheckCode.OTHER_ENGINE, look=other_engine),
+    static(CheckCode.KNOWN_HOLES, look=known_holes),
+    static(CheckCode.OLD_FOR_GPU, look=old_for_gpu),
+)

@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about where pods find what the spec names, and about room on the volume."""
+
+from collections.abc import Iterator
+
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.situation import Checked, Situation, static
+from seatrial.planning.saving.retention import volume_bytes
+from seatrial.planning.search.saves import saves_of
+
+ENDINGS = (".bin", ".idx")
+TIB = 1 << 40
+GIB = 1 << 30
+
+
+def mount_of(situation: Situation) -> str:
+    """Where pods see the volume, without a slash at the end."""
+    return situation.spec.cluster.storage.mount.rstrip("/")
+
+
+def _seen(situation: Situation, path: str) -> bool:
+    """Whether pods see a path: on the volume, in a store, or where a secret is mounted."""
+    places = [mount_of(situation)]
+    places += [
+        secret.mount.rstrip("/") for secret in situation.spec.cluster.secrets if secret.mount
+    ]
+    return "://" in path or any(f"{path}/".startswith(f"{place}/") for place in places)
+
+
+def _on_volume(situation: Situation, path: str) -> str:
+    """The path as it would be on the volume."""
+    return f"{mount_of(situation)}/{path.removeprefix('./').lstrip('/')}"
+
+
+def tokenizer_place(situation: Situation) -> Iterator[Checked]:
+    """A tokenizer by a path that pods do not have."""
+    given = situation.spec.data.tokenizer
+    if given is None or not situation.in_pods or _seen(situation, given):
+        return
+    mount = mount_of(situation)
+    relative = not given.startswith("/")
+    why = "is read in a pod, whose working directory is not yours" if relative else "is in no pod"
+    yield situation.error(
+        CheckCode.TOKENIZER_PLACE,
+        "data.tokenizer",
+        f"{given} {why}: the volume is at {mount}.",
+        f"Give the whole path below {mount}, or hf://OWNER/NAME.",
+        given,
+        f"data.tokenizer={_on_volume(situation, given)}",
+    )
+
+
+def unnamed_tokenizer(situation: Situation) -> Iterator[Checked]:
+    """Text to be prepared or trained on, and no word on its tokenizer."""
+    if situation.spec.data.sources and not situation.plan.model.tokenizer:
+        yield situation.error(
+            CheckCode.UNNAMED_TOKENIZER,
+            "data.tokenizer",
+            "a model of your own dimensions has no tokenizer of its own, and the data need one.",
+            "Name one, such as hf://gpt2, with at most as many entries as the model has.",
+        )
+
+
+def data_place(situation: Situation) -> Iterator[Checked]:
+    """Prepared data by a path that pods do not have."""
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        path = source.prepared
+        if path is None or not situation.in_pods or _seen(situation, path):
+            continue
+        mount, nodes = mount_of(situation), situation.plan.machines.nodes
+        share = f"the {nodes:,} nodes share only" if nodes > 1 else "the pod has only"
+        yield situation.error(
+            CheckCode.DATA_PLACE,
+            f"data.sources[{number}].prepared",
+            f"{path} is not on the volume: {share} what is mounted at {mount}.",
+            f"Copy the pair to the volume, and give its path below {mount}.",
+            path,
+            f"data.sources[{number}].prepared={_volume_guess(situation, path)}",
+        )
+
+
+def _volume_guess(situation: Situation, path: str) -> str:
+    """Where a pair lies on the volume, if it was copied there whole or by name."""
+    probe, name = situation.data, path.rpartition("/")[2]
+    near = probe.pairs_near(path) if probe else ()
+    for other in near:
+        if other.rpartition("/")[2] == name and _seen(situation, other):
+            return other
+    return f"{mount_of(situation)}/prepared/{name}"
+
+
+def ending(situation: Situation) -> Iterator[Checked]:
+    """A prepared pair that is named by one of its files."""
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        path = source.prepared or ""
+        if path.endswith(ENDINGS):
+            field_name = f"data.sources[{number}].prepared"
+            plain = path[: -len(ENDINGS[0])]
+            yield situation.error(
+                CheckCode.ENDING,
+                field_name,
+                f"the engine adds .bin and .idx itself, and would look for {path}.idx.",
+                f"Write {plain}.",
+                path,
+                f"{field_name}={plain}",
+            )
+
+
+def full_volume(situation: Situation) -> Iterator[Checked]:
+    """A new volume that the checkpoints to be kept do not fit into."""
+    capacity, chosen = situation.spec.cluster.storage.capacity, situation.run.chosen
+    if capacity is None or chosen is None:
+        return
+    budget = saves_of(situation.plan, chosen, situation.catalog).budget
+    kept = budget.kept
+    if kept is None or budget.capacity <= capacity:
+        return
+    tier = situation.catalog.storage(situation.plan.machines.storage)
+    wanted = volume_bytes(budget.capacity, tier)
+    fix = f"Use {_size(wanted)}, or keep fewer: checkpoints.keep_last"
+    fix += " and keep_every_steps." if kept.permanent else "."
+    by = f"cluster.storage.capacity={_size(wanted)}"
+    if not budget.available:
+        fix = f"{situation.plan.machines.storage} does not come so large: keep fewer checkpoints."
+        room = max(1, capacity // budget.size - 1)
+        by = f"checkpoints.keep_last={room}"
+    yield situation.error(
+        CheckCode.FULL_VOLUME,
+        "cluster.storage.capacity",
+        f"{kept.total:,} checkpoints of {_size(budget.size)} lie there at most, the one that is "
+        f"being written included: {_size(budget.capacity)}, and the volume has {_size(capacity)}.",
+        fix,
+        _size(capacity),
+        by,
+    )
+
+
+def _size(count: int) -> str:
+    """Bytes as a size that a spec can have, rounded up."""
+    unit, name = (TIB, "Ti") if count >= 10 * TIB else (GIB, "Gi")
+    return f"{-(-count // unit)}{name}"
+
+
+RULES = (
+    static(CheckCode.TOKENIZER_PLACE, look=tokenizer_place),
+    static(CheckCode.UNNAMED_TOKENIZER, look=unnamed_tokenizer),
+    static(CheckCode.DATA_PLACE, look=data_place),
+    static(CheckCode.ENDING, look=ending),
+    static(CheckCode.FULL_VOLUME, look=full_volume),
+)

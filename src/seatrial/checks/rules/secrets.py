@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about secrets that a run needs and nobody gives it."""
+
+import json
+from collections.abc import Iterator
+
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.facts import is_gated
+from seatrial.checks.situation import Checked, Situation, static
+from seatrial.spec.monitoring import WandbMode
+
+WANDB_KEY = "WANDB_API_KEY"
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+
+
+def _receives(situation: Situation, names: tuple[str, ...]) -> bool:
+    """Whether a secret gives pods one of the variables, or files that could hold the same."""
+    secrets = situation.spec.cluster.secrets
+    return any(secret.env in names or secret.mount is not None for secret in secrets)
+
+
+def _with_secret(situation: Situation, secret: str, key: str, env: str) -> str:
+    """The override that adds a secret to those of the spec."""
+    known = [ref.model_dump(exclude_none=True) for ref in situation.spec.cluster.secrets]
+    return f"cluster.secrets={json.dumps([*known, {'secret': secret, 'key': key, 'env': env}])}"
+
+
+def no_wandb_key(situation: Situation) -> Iterator[Checked]:
+    """Weights & Biases online, without its key."""
+    wandb = situation.spec.monitoring.wandb
+    if wandb is None or wandb.mode is not WandbMode.ONLINE or not situation.in_pods:
+        return
+    if not _receives(situation, (WANDB_KEY,)):
+        yield situation.error(
+            CheckCode.NO_WANDB_KEY,
+            "monitoring.wandb",
+            f"no secret gives pods {WANDB_KEY}: wandb would ask for it on a terminal that is not "
+            "there.",
+            f"Add {{secret: wandb, key: api-key, env: {WANDB_KEY}}} to cluster.secrets, with the "
+            "name and key of your secret.",
+            wandb.project,
+            _with_secret(situation, "wandb", "api-key", WANDB_KEY),
+        )
+
+
+def no_hub_token(situation: Situation) -> Iterator[Checked]:
+    """Something that Hugging Face gives only to known accounts, without a token."""
+    if not situation.in_pods or _receives(situation, HUB_TOKENS):
+        return
+    weights = situation.spec.initial_weights
+    wanted = {
+        "initial_weights.huggingface": (weights.huggingface or "") if weights else "",
+        "data.tokenizer": situation.plan.model.tokenizer,
+    }
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        wanted[f"data.sources[{number}].from"] = source.from_ or ""
+    for field_name, address in wanted.items():
+        name = address.removeprefix("hf://").partition("@")[0]
+        if address.startswith("hf://") and is_gated(name):
+            yield situation.warning(
+                CheckCode.NO_HUB_TOKEN,
+                field_name,
+                f"{name} is gated, and no secret gives pods HF_TOKEN: the hub answers 401.",
+                "Add {secret: huggingface, key: token, env: HF_TOKEN} to cluster.secrets, with the "
+                "name and key of your secret.",
+                address,
+                _with_secret(situation, "huggingface", "token", "HF_TOKEN"),
+            )
+            return
+
+
+RULES = (
+    static(CheckCode.NO_WANDB_KEY, look=no_wandb_key),
+    static(CheckCode.NO_HUB_TOKEN, look=no_hub_token),
+)

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about tokenizers and raw text."""
+
+from collections.abc import Iterator
+
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.data_facts import CorpusFacts, TokenizerFacts, Unknown
+from seatrial.checks.situation import Checked, Situation, of_data
+from seatrial.spec.data import SourceFormat
+
+LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
+"""What the text of a document is called in published corpora, the most usual first."""
+PACKINGS = (".zst", ".gz")
+
+
+def _tokenizer(situation: Situation) -> TokenizerFacts | Unknown:
+    name = situation.plan.model.tokenizer
+    if situation.data is None or not name:
+        return Unknown.UNSEEN
+    return situation.data.tokenizer(name)
+
+
+def large_tokenizer(situation: Situation) -> Iterator[Checked]:
+    """Ids without a row in the embedding."""
+    facts, model = _tokenizer(situation), situation.plan.model
+    if not isinstance(facts, TokenizerFacts) or facts.entries <= model.padded_vocab_size:
+        return
+    own = model.architecture.vocab_size
+    preset = situation.spec.model.preset
+    by = [f"model.dimensions.vocab_size={facts.entries}"]
+    fix = f"Use {by[0]}, or the tokenizer of the model."
+    if preset is not None:
+        usual = situation.catalog.model(preset).tokenizer
+        by = [f"data.tokenizer={usual}"] if usual != model.tokenizer else []
+        fix = f"Use the preset's own tokenizer, {usual}, or dimensions of your own."
+    padded = f", padded to {model.padded_vocab_size:,}" if model.padded_vocab_size > own else ""
+    yield situation.error(
+        CheckCode.LARGE_TOKENIZER,
+        "data.tokenizer",
+        f"{model.tokenizer} has {facts.entries:,} entries, and the model {own:,} rows{padded}: the "
+        "first id beyond them ends the run in a device-side assert.",
+        fix,
+        facts.entries,
+        *by,
+    )
+
+
+def no_end(situation: Situation) -> Iterator[Checked]:
+    """A tokenizer that cannot say where a document ends."""
+    facts = _tokenizer(situation)
+    if isinstance(facts, TokenizerFacts) and not facts.ends_documents:
+        yield situation.error(
+            CheckCode.NO_END,
+            "data.tokenizer",
+            f"{situation.plan.model.tokenizer} has no token that ends a document, so that one runs "
+            "into the next.",
+            "Add such a token to it (eos_token in tokenizer_config.json), or use another.",
+            situation.plan.model.tokenizer,
+        )
+
+
+def no_tokenizer(situation: Situation) -> Iterator[Checked]:
+    """A tokenizer that is not there."""
+    if _tokenizer(situation) is Unknown.ABSENT:
+        yield situation.error(
+            CheckCode.NO_TOKENIZER,
+            "data.tokenizer",
+            f"there is no tokenizer {situation.plan.model.tokenizer}.",
+            "Check the name or the path.",
+            situation.plan.model.tokenizer,
+        )
+
+
+def _corpora(situation: Situation) -> Iterator[tuple[int, CorpusFacts | Unknown]]:
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        if source.from_ is not None and situation.data is not None:
+            yield number, situation.data.corpus(source.from_, source.files)
+
+
+def no_corpus(situation: Situation) -> Iterator[Checked]:
+    """Raw text that is not where the spec says."""
+    for number, facts in _corpora(situation):
+        address = (situation.spec.data.sources or ())[number].from_
+        if facts is Unknown.ABSENT or (isinstance(facts, CorpusFacts) and not facts.files):
+            yield situation.error(
+                CheckCode.NO_CORPUS,
+                f"data.sources[{number}].from",
+                f"there is nothing at {address}.",
+                "Check the address, and that this host may read it.",
+                address,
+            )
+
+
+def files(situation: Situation) -> Iterator[Checked]:
+    """Patterns that mean no file, and samples of more files than there are."""
+    for number, facts in _corpora(situation):
+        source = (situation.spec.data.sources or ())[number]
+        if not isinstance(facts, CorpusFacts) or not facts.files:
+            continue
+        if not facts.taken and source.files is not None:
+            by = _pattern(situation, number, facts, source.files)
+            yield situation.error(
+                CheckCode.NO_FILES,
+                f"data.sources[{number}].files",
+                f"no file below {source.from_} is meant by {source.files}; the first there is "
+                f"{facts.files[0]}.",
+                f"Use {by.partition('=')[2]}." if not by.endswith("null") else "Leave files out.",
+                source.files,
+                by,
+            )
+        elif source.sample_files is not None and source.sample_files > facts.taken:
+            yield situation.warning(
+                CheckCode.FEWER_FILES,
+                f"data.sources[{number}].sample_files",
+                f"{source.sample_files:,} files are to be taken, and there are {facts.taken:,}.",
+                f"Use {facts.taken}, or leave it out for all.",
+                source.sample_files,
+                f"data.sources[{number}].sample_files={facts.taken}",
+            )
+
+
+def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str) -> str:
+    """The override to a pattern that finds files: packed ones, or all that are known."""
+    field_name = f"data.sources[{number}].files"
+    address = (situation.spec.data.sources or ())[number].from_ or ""
+    for packing in PACKINGS if situation.data else ():
+        found = situation.data.corpus(address, pattern + packing) if situation.data else None
+        if isinstance(found, CorpusFacts) and found.taken:
+            return f'{field_name}="{pattern}{packing}"'
+    return f"{field_name}=null"
+
+
+def text_field(situation: Situation) -> Iterator[Checked]:
+    """Documents without the field that should hold their text."""
+    for number, facts in _corpora(situation):
+        source = (situation.spec.data.sources or ())[number]
+        known = isinstance(facts, CorpusFacts) and facts.fields
+        if not known or source.format is SourceFormat.TEXT or not isinstance(facts, CorpusFacts):
+            continue
+        if source.text_field.partition(".")[0] in facts.fields:
+            continue
+        likely = next((name for name in LIKELY_FIELDS if name in facts.fields), facts.fields[0])
+        yield situation.error(
+            CheckCode.TEXT_FIELD,
+            f"data.sources[{number}].text_field",
+            f"documents have no field {source.text_field!r}; they have {', '.join(facts.fields)}.",
+            f"Use {likely}, if that holds the text.",
+            source.text_field,
+            f"data.sources[{number}].text_field={likely}",
+        )
+
+
+RULES = (
+    of_data(CheckCode.LARGE_TOKENIZER, look=large_tokenizer),
+    of_data(CheckCode.NO_END, look=no_end),
+    of_data(CheckCode.NO_TOKENIZER, look=no_tokenizer),
+    of_data(CheckCode.NO_CORPUS, look=no_corpus),
+    of_data(CheckCode.NO_FILES, CheckCode.FEWER_FILES, look=files),
+    of_data(CheckCode.TEXT_FIELD, look=text_field),
+)

@@ -1,0 +1,198 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about environment variables and the network between nodes."""
+
+import json
+from collections.abc import Iterator
+
+from seatrial.catalog.node_types import Cloud
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.facts import Harm, harmful_variables, nccl_variables
+from seatrial.checks.situation import Checked, Situation, static
+from seatrial.naming import nearest
+from seatrial.rendering.environment import forbidding
+from seatrial.spec.engine import EngineName
+from seatrial.spec.parallelism import Sharding
+
+_CODES = {
+    Harm.DEBUGGING: CheckCode.DEBUGGING,
+    Harm.SLOWING: CheckCode.SLOWING,
+    Harm.DEVICES: CheckCode.DEVICES,
+}
+_PLUGINS = ("NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_OFI_", "NCCL_RDMA_")
+"""How the variables of plugins begin, which NCCL itself does not read."""
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+IDENTITY_LINK = "pod-id-link0"
+"""The interface by which EKS gives pods their identity; it leads to no other node."""
+BEFORE_BLACKWELL = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
+OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_ON = ("1", "on", "true", "yes")
+
+
+def without_variable(situation: Situation, *names: str) -> str:
+    """The override that takes variables away and leaves the others."""
+    left = {key: text for key, text in situation.spec.cluster.env.items() if key not in names}
+    return f"cluster.env={json.dumps(left)}"
+
+
+def _spoken_for(situation: Situation, name: str, value: str) -> bool:
+    """Whether rendering reports the variable already."""
+    machines = situation.plan.machines
+    fabric = situation.catalog.fabric(machines.fabric)
+    rendered = situation.in_pods and situation.spec.engine.name is EngineName.MEGATRON
+    return rendered and forbidding(fabric, machines.node_type, name, value) is not None
+
+
+def harmful(situation: Situation) -> Iterator[Checked]:
+    """Variables that do harm on any fabric."""
+    rdma = situation.catalog.fabric(situation.plan.machines.fabric).rdma
+    for known in harmful_variables():
+        value = situation.spec.cluster.env.get(known.name)
+        if value is None or (known.values and value.lower() not in known.values):
+            continue
+        if (known.needs_rdma and not rdma) or _spoken_for(situation, known.name, value):
+            continue
+        yield situation.warning(
+            _CODES[known.kind],
+            f"cluster.env.{known.name}",
+            f"with {known.name}={value}, {known.why}.",
+            "Remove the line.",
+            value,
+            without_variable(situation, known.name),
+        )
+
+
+def unread(situation: Situation) -> Iterator[Checked]:
+    """Variables that look like NCCL's and that it does not read."""
+    fabric = situation.catalog.fabric(situation.plan.machines.fabric)
+    own = {variable.name for variable in fabric.environment}
+    for name, value in situation.spec.cluster.env.items():
+        known = name in nccl_variables() or name in own or name.startswith(_PLUGINS)
+        if not name.startswith("NCCL_") or known or _spoken_for(situation, name, value):
+            continue
+        match = nearest(name, nccl_variables())
+        yield situation.warning(
+            CheckCode.UNREAD,
+            f"cluster.env.{name}",
+            f"NCCL does not read {name}, so that nothing happens.",
+            f"Remove the line, or write {match} if that is meant." if match else "Remove the line.",
+            value,
+            without_variable(situation, name),
+        )
+
+
+def interfaces(situation: Situation) -> Iterator[Checked]:
+    """Names of network interfaces that leave out the right one, or let a wrong one in."""
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+        value = situation.spec.cluster.env.get(name, "")
+        rule = _interface_rule(situation, name, value) if value else ""
+        if rule and not _spoken_for(situation, name, value):
+            fix, repaired = "Remove the line.", without_variable(situation, name)
+            if IDENTITY_LINK in rule:
+                fix = f"Add {IDENTITY_LINK} to the list, or remove the line."
+                repaired = f'cluster.env.{name}="{value},{IDENTITY_LINK}"'
+            code, where = CheckCode.INTERFACES, f"cluster.env.{name}"
+            yield situation.warning(code, where, rule, fix, value, repaired)
+
+
+def _interface_rule(situation: Situation, name: str, value: str) -> str:
+    """What is wrong with the interfaces of a variable; empty when nothing is."""
+    profile = situation.catalog.profile(situation.plan.machines.profile)
+    excluded, exact = value.startswith("^"), value.lstrip("^").startswith("=")
+    names = [part for part in value.lstrip("^=").split(",") if part]
+    if excluded and name.startswith("GLOO"):
+        return "gloo takes the names of interfaces, and no list of those to leave out."
+    if excluded:
+        left_out = any(IDENTITY_LINK.startswith(part) for part in names)
+        if profile.cloud is Cloud.AWS and situation.in_pods and not left_out:
+            return (
+                f"nodes of EKS with Pod Identity have an interface {IDENTITY_LINK} that leads to "
+                "no other node, and the list lets NCCL take it."
+            )
+        return ""
+    if situation.plan.machines.nodes > 1 and all(part == "lo" for part in names):
+        return "the loopback interface reaches no other node."
+    usual = profile.network_interface
+    matched = usual in names if exact or name.startswith("GLOO") else usual.startswith(tuple(names))
+    if usual and not matched:
+        title = situation.plan.machines.profile
+        return f"pods of a cluster of profile {title} have {usual}, and it is not among these."
+    return ""
+
+
+def connections(situation: Situation) -> Iterator[Checked]:
+    """The engine insists on how many connections a process has to its GPU."""
+    plan = situation.plan
+    value = situation.spec.cluster.env.get(CONNECTIONS)
+    if value is None or situation.spec.engine.name is not EngineName.MEGATRON:
+        return
+    rule = ""
+    if plan.sharding is Sharding.FSDP:
+        if value == "1":
+            rule = "Megatron's FSDP needs more than one connection, or the variable unset."
+    elif value != "1" and (plan.layout.tp_size > 1 or plan.layout.cp_size > 1):
+        name = plan.machines.accelerator
+        old = name and situation.catalog.accelerator(name).architecture in BEFORE_BLACKWELL
+        if old:
+            rule = (
+                "with tensor or context parallelism Megatron demands 1 on GPUs before Blackwell: "
+                "communication has to be issued in order."
+            )
+    if rule:
+        yield situation.error(
+            CheckCode.CONNECTIONS,
+            f"cluster.env.{CONNECTIONS}",
+            rule,
+            "Remove the line: Seatrial sets what the layout needs.",
+            value,
+            without_variable(situation, CONNECTIONS),
+        )
+
+
+def unused_fabric(situation: Situation) -> Iterator[Checked]:
+    """Plain TCP between nodes that have something faster."""
+    machines = situation.plan.machines
+    node = situation.catalog.node_type(machines.node_type)
+    # A profile may have no other network for a node; then there is nothing to choose.
+    if machines.fabric != "none" or node.fabric == "none" or machines.nodes == 1:
+        return
+    if situation.catalog.fabric(node.fabric).daemon:
+        return
+    devices = f"{node.nics} adapters of {node.fabric}" if node.nics else node.fabric
+    yield situation.warning(
+        CheckCode.UNUSED_FABRIC,
+        "cluster.fabric",
+        f"the {devices} of every {machines.node_type}, {node.network_gbit_s:,.0f} Gbit/s together, "
+        "are left unused: gradients go over TCP.",
+        "Remove the line, unless this is a slow test.",
+        machines.fabric,
+        f"cluster.fabric={node.fabric}",
+    )
+
+
+def offline(situation: Situation) -> Iterator[Checked]:
+    """Pods that are told to stay offline and have to fetch something."""
+    weights = situation.spec.initial_weights
+    wanted = [situation.plan.model.tokenizer, (weights.huggingface or "") if weights else ""]
+    fetched = [address for address in wanted if address.startswith("hf://")]
+    for name in OFFLINE_SWITCHES:
+        value = situation.spec.cluster.env.get(name, "")
+        if fetched and value.lower() in _ON:
+            yield situation.warning(
+                CheckCode.OFFLINE,
+                f"cluster.env.{name}",
+                f"{name}={value} keeps pods from fetching {fetched[0]}, which they begin without.",
+                "Remove the line, or give the path of a copy on the volume.",
+                value,
+                without_variable(situation, name),
+            )
+
+
+RULES = (
+    static(CheckCode.DEBUGGING, CheckCode.SLOWING, CheckCode.DEVICES, look=harmful),
+    static(CheckCode.UNREAD, look=unread),
+    static(CheckCode.INTERFACES, look=interfaces),
+    static(CheckCode.CONNECTIONS, look=connections),
+    static(CheckCode.UNUSED_FABRIC, look=unused_fabric),
+    static(CheckCode.OFFLINE, look=offline),
+)

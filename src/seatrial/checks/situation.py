@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a rule looks at, and what it answers."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.data_facts import DataProbe
+from seatrial.findings import Finding, Severity
+from seatrial.planning.plan import Plan
+from seatrial.planning.search.planner import PlannedRun
+from seatrial.spec.cluster import Operator
+from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.run import RunSpec
+
+
+class Scope(StrEnum):
+    """What a rule needs to look at."""
+
+    STATIC = "static"
+    """The spec and the plan alone."""
+    DATA = "data"
+    """Prepared data, corpora and tokenizers."""
+    ENGINE = "engine"
+    """The engine itself, on this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A finding of the check, with the change that mends it where that is a change of the spec."""
+
+    finding: Finding
+    """What was found."""
+    overrides: tuple[str, ...] = ()
+    """The change as `key=value`; empty where the repair is outside the spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A run as the rules see it: the spec resolved, and what lies around it."""
+
+    loaded: LoadedSpec
+    """The spec with its places."""
+    run: PlannedRun
+    """The plan, with what the planner thinks of it."""
+    catalog: Catalog
+    """The facts."""
+    data: DataProbe | None = None
+    """Data, corpora and tokenizers; nothing where they are not looked at."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """What is wanted."""
+        return self.loaded.spec
+
+    @property
+    def plan(self) -> Plan:
+        """What it resolves to."""
+        return self.run.plan
+
+    @property
+    def in_pods(self) -> bool:
+        """Whether the run is on Kubernetes, and not on this host."""
+        return self.plan.machines.operator is not Operator.TORCHRUN
+
+    def error(
+        self, code: str, field_name: str, rule: str, fix: str, value: object = "", *by: str
+    ) -> Checked:
+        """An error about a field; `by` are the overrides that mend it."""
+        return self._made(Severity.ERROR, code, field_name, rule, fix, value, by)
+
+    def warning(
+        self, code: str, field_name: str, rule: str, fix: str, value: object = "", *by: str
+    ) -> Checked:
+        """A warning about a field; `by` are the overrides that mend it."""
+        return self._made(Severity.WARNING, code, field_name, rule, fix, value, by)
+
+    def _made(
+        self,
+        severity: Severity,
+        code: str,
+        field_name: str,
+        rule: str,
+        fix: str,
+        value: object,
+        by: tuple[str, ...],
+    ) -> Checked:
+        where = self.loaded.where(field_name)
+        return Checked(Finding(code, severity, where, rule, str(value), fix), by)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the check."""
+
+    codes: tuple[str, ...]
+    """The codes that it reports under."""
+    scope: Scope
+    """What it looks at."""
+    look: Callable[[Situation], Iterable[Checked]] = field(repr=False)
+    """The rule itself."""
+
+
+def static(*codes: CheckCode, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
+    """A rule about the spec and the plan."""
+    return Rule(codes, Scope.STATIC, look)
+
+
+def of_data(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
+    """A rule about data, corpora and tokenizers."""
+    return Rule(codes, Scope.DATA, look)
