@@ -9,7 +9,7 @@ from seatrial.checks.data_facts import PairFacts, TokenizerFacts, Unknown
 from seatrial.checks.rules.places import ENDINGS
 from seatrial.checks.situation import Checked, Situation, of_data
 from seatrial.dataprep.output.codes import DatasetCode
-from seatrial.engines.megatron.flags import tokenizer_name
+from seatrial.engines.megatron.data_names import tokenizer_name
 
 HEADER_BYTES = 34
 """Magic, version, type, and the counts of sequences and documents."""
