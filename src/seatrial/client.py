@@ -350,6 +350,7 @@ def launch(
     context: str = "",
     confirm: "Confirm | None" = None,
     tell: "Tell | None" = None,
+    readmit: Sequence[str] = (),
 ) -> "Launched":
     """Make sure that a run is on its cluster once, as its spec says; launching twice does nothing.
 
@@ -363,6 +364,7 @@ def launch(
         confirm: Asked with the differences whether a changed spec takes the place of the one
             before; without it, a changed spec raises FindingsError.
         tell: Told what takes long.
+        readmit: Nodes that earlier attempts left out and that are mended.
     """
     from seatrial.runs.clusters import fitting  # noqa: PLC0415
     from seatrial.runs.launch import Wanted  # noqa: PLC0415
@@ -375,12 +377,14 @@ def launch(
         from seatrial.runs.local_launch import launch_here  # noqa: PLC0415
         from seatrial.runs.local_ledger import local_run  # noqa: PLC0415
 
+        if readmit:
+            raise UsageError("a run on this host leaves no node out, so none can be readmitted.")
         run = local_run(Path(path).parent, resolved.spec.name)
         return launch_here(run, Wanted(resolved, catalog, loaded.where), agree)
     namespace = resolved.spec.cluster.namespace
     site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
     fit = fitting(site, resolved, catalog, loaded.where)
-    return submit(site, Wanted(fit, catalog, loaded.where), agree)
+    return submit(site, Wanted(fit, catalog, loaded.where, tuple(readmit)), agree)
 
 
 def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> "Status":

@@ -6,6 +6,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -26,6 +27,13 @@ def command(
     file: SpecFile,
     overrides: Overrides = None,
     yes: Yes = False,
+    readmit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A node that an earlier attempt left out and that is mended; repeatable.",
+            metavar="NODE",
+        ),
+    ] = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -47,6 +55,7 @@ def command(
         context=context,
         confirm=agreed,
         tell=say_error,
+        readmit=readmit or (),
     )
     if as_json:
         findings = [finding.to_dict() for finding in done.findings]

@@ -6,10 +6,15 @@ from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import RUN_LABEL, Component, metadata, selector
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.tensorboard import PORT
+from seatrial.spec.cluster import Operator
 
 METADATA_NAME = "kubernetes.io/metadata.name"
 DASHBOARD_PORT = 8265
 """Where the head of a Ray cluster answers questions about jobs."""
+HYPERPOD_NAMESPACE = "aws-hyperpod"
+"""Where HyperPod's training operator is installed; sagemaker-hyperpod 3.12 looks for it there."""
+HYPERPOD_AGENT_PORT = 8080
+"""Where the agent of `hyperpodrun` listens unless told otherwise (hyperpod-elastic-agent 1.1.3)."""
 MEETING = "meeting"
 """What the name of the service ends in under which nodes meet before training."""
 
@@ -38,6 +43,15 @@ def _run_policy(scene: Scene) -> Manifest:
             {
                 "from": [{"namespaceSelector": {}}],
                 "ports": [{"protocol": "TCP", "port": prometheus.port}],
+            }
+        )
+    if plan.machines.operator is Operator.HYPERPOD:
+        # The operator starts and stops processes there, and whoever reaches it can.
+        operator = {"matchLabels": {METADATA_NAME: HYPERPOD_NAMESPACE}}
+        ingress.append(
+            {
+                "from": [{"namespaceSelector": operator}],
+                "ports": [{"protocol": "TCP", "port": HYPERPOD_AGENT_PORT}],
             }
         )
     return manifest(

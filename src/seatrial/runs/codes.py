@@ -50,3 +50,7 @@ class RunCode(StrEnum):
     """A job of data preparation failed."""
     READER = "ST-RUN-025"
     """The pod that reads a run's volume does not start."""
+    UNKNOWN_END = "ST-RUN-026"
+    """The job is gone, and nobody looked how it ended."""
+    SUBMITTING = "ST-RUN-027"
+    """The attempt is being submitted: its job is not there yet."""

@@ -68,10 +68,11 @@ Tell = Callable[[Progress], None]
 """Told how far it has come."""
 
 
-class _JobFailedError(FindingsError):
-    """A job that has failed, with the exit codes of its pods."""
+class FailedJobError(FindingsError):
+    """A job of data preparation has failed; `codes` holds the exit codes of its pods."""
 
     def __init__(self, finding: Finding, codes: frozenset[int]) -> None:
+        """Keep the codes."""
         super().__init__([finding])
         self.codes = codes
 
@@ -118,7 +119,7 @@ def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _Listed | None:
     """Freeze the list; nothing when the data set is there, which the last step then checks."""
     try:
         job = _run(site, _marked(listing_job(scene), spec), tell, "listing")
-    except _JobFailedError as error:
+    except FailedJobError as error:
         # So it ends where a data set is; any other wrong use the last step meets too, and tells.
         if BAD_USAGE in error.codes:
             return None
@@ -164,7 +165,7 @@ def _run(site: Site, job: Json, tell: Tell, step: str) -> Json:
         if failed is not None:
             pods = _pods(site, found)
             said = str(failed.get("message") or "")
-            raise _JobFailedError(_failed(site, name, pods, said), _exit_codes(pods))
+            raise FailedJobError(_failed(site, name, pods, said), _exit_codes(pods))
         if waiting.is_due(found):
             waiting.explain(found, _pods(site, found))
         site.sleep(LOOK_SECONDS)

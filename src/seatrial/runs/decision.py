@@ -75,7 +75,7 @@ def decide(observed: Observed, spec_digest: str, now: datetime) -> Decision:
     if newest.outcome is not None:
         why = f"attempt {newest.number} {newest.outcome}"
         return Decision(Step.SUBMIT, number, why, changed, avoid)
-    if not changed and _seconds_since(newest.submitted, now) < SUBMITTING_SECONDS:
+    if not changed and is_being_submitted(newest, now):
         why = f"attempt {newest.number} was begun and has no job yet"
         excluded = newest.excluded_nodes
         return Decision(Step.SUBMIT, newest.number, why, excluded_nodes=excluded, is_begun=True)
@@ -162,6 +162,11 @@ def begun(
 def utc(now: datetime) -> str:
     """A time as ledgers have it."""
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_being_submitted(attempt: AttemptRecord, now: datetime) -> bool:
+    """Whether an attempt without a job is so new that its launch may still be at work."""
+    return _seconds_since(attempt.submitted, now) < SUBMITTING_SECONDS
 
 
 def _seconds_since(when: str, now: datetime) -> float:

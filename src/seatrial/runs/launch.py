@@ -8,7 +8,7 @@ needs is applied, then the job is created under the run's name, which the API se
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from seatrial.catalog.catalog import Catalog
@@ -16,7 +16,7 @@ from seatrial.cluster import objects
 from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.errors import ClusterError, ConflictError, DeniedError
 from seatrial.cluster.kinds import CONFIG_MAP, POD, kind_of
-from seatrial.errors import FindingsError
+from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
@@ -82,6 +82,8 @@ class Wanted:
     """The facts."""
     place: Place = unnamed_place
     """Where fields of the spec stand."""
+    readmitted: tuple[str, ...] = ()
+    """Nodes that an earlier attempt left out and that are mended: the next one may use them."""
 
     def rendered(self, number: int, excluded: tuple[str, ...], submission: str = "") -> Rendering:
         """The manifests of an attempt."""
@@ -107,6 +109,7 @@ def launch(site: Site, wanted: Wanted, confirm: Confirm) -> Launched:
             kind = observed.job.kind.name if observed.job else ""
             why, where = decision.why, site.namespace
             return Launched(run, decision.number, False, why, kind, 0, namespace=where)
+        decision = _readmitting(decision, wanted.readmitted)
         if decision.asks and not agreed:
             changes = spec_changes(site, wanted.plan)
             if not confirm(changes):
@@ -125,6 +128,19 @@ def launch(site: Site, wanted: Wanted, confirm: Confirm) -> Launched:
         f"others launched this run at the same time, {_TRIES} times in a row.",
         "See seatrial status, and launch again.",
     )
+
+
+def _readmitting(decision: Decision, nodes: tuple[str, ...]) -> Decision:
+    """The decision without nodes that are mended; the attempts after it leave them in too."""
+    unknown = [name for name in nodes if name not in decision.excluded_nodes]
+    if unknown:
+        left_out = ", ".join(decision.excluded_nodes) or "no node"
+        raise UsageError(
+            f"{', '.join(unknown)} is not left out of attempt {decision.number}, so it cannot be "
+            f"readmitted. Left out: {left_out}."
+        )
+    left = tuple(name for name in decision.excluded_nodes if name not in nodes)
+    return replace(decision, excluded_nodes=left)
 
 
 def _before(observed: Observed) -> int:

@@ -3,6 +3,7 @@
 """All runs of a namespace, each in a line."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from seatrial.cluster import objects
 from seatrial.cluster.errors import DeniedError, NotServedError
@@ -11,9 +12,10 @@ from seatrial.cluster.served import JOB_KINDS
 from seatrial.cluster.transport import Json
 from seatrial.rendering.names import ATTEMPT_LABEL, COMPONENT_LABEL, RUN_LABEL, Component
 from seatrial.runs.job_state import job_state, wanted_pods
-from seatrial.runs.ledger import Ledger, Outcome
+from seatrial.runs.ledger import Ledger
 from seatrial.runs.pod_reasons import is_running
 from seatrial.runs.site import Site
+from seatrial.runs.status import state_without_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ def list_runs(site: Site) -> list[Line]:
     pods, _ = objects.list_all(
         site.api, POD, site.namespace, f"{RUN_LABEL},{COMPONENT_LABEL}={Component.TRAINING}"
     )
-    lines = {run: _ended(run, ledger) for run, ledger in ledgers.items() if ledger.attempts}
+    now = site.now
+    lines = {run: _ended(run, ledger, now) for run, ledger in ledgers.items() if ledger.attempts}
     for kind in JOB_KINDS.values():
         try:
             jobs, _ = objects.list_all(site.api, kind, site.namespace, RUN_LABEL)
@@ -70,6 +73,7 @@ def _running(job: Json, pods: list[Json], ledger: Ledger | None) -> Line:
     )
 
 
-def _ended(run: str, ledger: Ledger) -> Line:
+def _ended(run: str, ledger: Ledger, now: datetime) -> Line:
     newest = ledger.attempts[-1]
-    return Line(run, str(newest.outcome or Outcome.GONE), newest.number, "", "", newest.submitted)
+    state = state_without_job(newest, now)
+    return Line(run, state, newest.number, "", "", newest.submitted)

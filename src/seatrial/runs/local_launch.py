@@ -44,6 +44,9 @@ KIND = "torchrun"
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 30.0
 """How long the supervisor may take to start."""
+STARTING = "starting"
+"""The state of an attempt that is written down and whose supervisor does not run yet."""
+_PAUSE_SECONDS = 0.05
 _TRIES = 5
 """How often somebody else may be in the way."""
 
@@ -212,6 +215,8 @@ def status_here(run: LocalRun) -> Status:
         raise FindingsError([no_run(str(run.directory), run.name)])
     is_running = run.supervisor(newest.number) != 0
     state = "running" if is_running else str(newest.outcome or Outcome.GONE)
+    if not is_running and _is_starting(run, newest):
+        state = STARTING
     log = run.file(newest.number, "log")
     return Status(
         run.name,
@@ -228,9 +233,21 @@ def status_here(run: LocalRun) -> Status:
     )
 
 
+def _is_starting(run: LocalRun, attempt: AttemptRecord) -> bool:
+    """Whether an attempt is written down and its supervisor is about to start."""
+    lock = run.file(attempt.number, "lock")
+    # Whoever holds it has written its number there.
+    if attempt.outcome is not None or (lock.exists() and lock.stat().st_size > 0):
+        return False
+    began = datetime.fromisoformat(attempt.submitted)
+    return (datetime.now(UTC) - began).total_seconds() < START_SECONDS
+
+
 def stop_here(run: LocalRun) -> bool:
     """Ask the processes to save and end, and wait for it; whether there was something to stop."""
     newest = run.read().newest
+    while newest is not None and _is_starting(run, newest):
+        time.sleep(_PAUSE_SECONDS)
     process = run.supervisor(newest.number) if newest else 0
     if newest is None or process <= 0:
         return False
@@ -247,7 +264,12 @@ def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
     newest = run.read().newest
     if newest is None:
         raise FindingsError([no_run(str(run.directory), run.name)])
-    with run.file(newest.number, "log").open("rb") as log:
+    while asked.follow and _is_starting(run, newest):
+        time.sleep(_PAUSE_SECONDS)
+    path = run.file(newest.number, "log")
+    if not path.exists():
+        return
+    with path.open("rb") as log:
         rest = b""
         lines = log.read().split(b"\n")
         *whole, rest = lines if asked.tail is None else lines[-asked.tail - 1 :]

@@ -10,7 +10,7 @@ from seatrial.cluster.errors import DeniedError
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.runs.codes import RunCode
-from seatrial.runs.decision import end_of_attempt, state_of
+from seatrial.runs.decision import end_of_attempt, is_being_submitted, state_of
 from seatrial.runs.job_state import JobState
 from seatrial.runs.ledger import AttemptRecord, Ledger, Outcome
 from seatrial.runs.observe import Observed, observe
@@ -69,7 +69,7 @@ def status(site: Site, run: str) -> Status:
     if not observed.exists:
         raise FindingsError([no_run(site.namespace, run)])
     note_end(site, observed)
-    return status_of(observed)
+    return status_of(observed, site.now)
 
 
 def note_end(site: Site, observed: Observed) -> None:
@@ -87,13 +87,13 @@ def note_end(site: Site, observed: Observed) -> None:
         return
 
 
-def status_of(observed: Observed) -> Status:
+def status_of(observed: Observed, now: datetime) -> Status:
     """The status that follows from what there is."""
     state = state_of(observed)
     wanted, running = wanted_and_running(observed)
     newest = observed.ledger.newest
     if observed.job is None or state is None:
-        return _without_job(observed.run, observed.namespace, observed.ledger)
+        return _without_job(observed.run, observed.namespace, observed.ledger, now)
     record = observed.ledger.attempt(observed.job.attempt) or newest
     created = str(observed.job.object["metadata"].get("creationTimestamp") or "")
     quiet = state in (JobState.SUCCEEDED, JobState.ENDING)
@@ -114,22 +114,60 @@ def status_of(observed: Observed) -> Status:
     )
 
 
-def _without_job(run: str, place: str, ledger: Ledger) -> Status:
+def _without_job(run: str, place: str, ledger: Ledger, now: datetime) -> Status:
     newest = ledger.newest
     if newest is None:
         raise ValueError("a run without a job has a ledger")
+    state = state_without_job(newest, now)
+    found: tuple[Finding, ...] = ()
+    if state == JobState.WAITING:
+        found = (_submitting(run, place, newest),)
+    elif state == Outcome.GONE:
+        found = (_unknown_end(run, place, newest),)
     return Status(
         run,
         f"no job in {place}",
-        str(newest.outcome or Outcome.GONE),
+        state,
         newest.number,
         newest.submitted,
         newest.ended,
         0,
         0,
         0,
-        (),
+        found,
         ledger.attempts,
+    )
+
+
+def state_without_job(newest: AttemptRecord, now: datetime) -> str:
+    """The state of a run that has no job, from its newest attempt."""
+    if newest.outcome is None and is_being_submitted(newest, now):
+        return str(JobState.WAITING)
+    return str(newest.outcome or Outcome.GONE)
+
+
+def _submitting(run: str, place: str, attempt: AttemptRecord) -> Finding:
+    return Finding(
+        RunCode.SUBMITTING,
+        Severity.NOTE,
+        Where(field=f"{place}/{run}"),
+        f"attempt {attempt.number} was begun, and its job is not there yet.",
+        str(attempt.number),
+        "Wait. If its launch has died, the same launch again completes it.",
+    )
+
+
+def _unknown_end(run: str, place: str, attempt: AttemptRecord) -> Finding:
+    """What is known of an attempt whose job went before anybody looked at its end."""
+    return Finding(
+        RunCode.UNKNOWN_END,
+        Severity.WARNING,
+        Where(field=f"{place}/{run}"),
+        f"how attempt {attempt.number} ended is unknown: its job is gone, by its time to live or "
+        "by somebody's hand, and no command had looked at it since its end.",
+        str(attempt.number),
+        "Its own event log, events.jsonl in the run's directory on the volume, tells how far it "
+        "came. A launch goes on from the last checkpoint, and ends soon when all steps are done.",
     )
 
 

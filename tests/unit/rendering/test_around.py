@@ -149,6 +149,23 @@ def test_only_the_run_and_collectors_of_metrics_reach_its_pods() -> None:
     assert len(closed["spec"]["ingress"]) == 1
 
 
+def test_the_operator_of_hyperpod_reaches_its_agent_and_nobody_else_does() -> None:
+    (policy, _) = of_kind(
+        "NetworkPolicy",
+        "cluster.profile=hyperpod-eks",
+        "cluster.node_type=ml.p4d.24xlarge",
+        f"cluster.operator={Operator.HYPERPOD}",
+    )
+    (agent,) = [
+        rule
+        for rule in policy["spec"]["ingress"]
+        if rule.get("ports") == [{"protocol": "TCP", "port": 8080}]
+    ]
+    named = {"kubernetes.io/metadata.name": "aws-hyperpod"}
+    assert agent["from"] == [{"namespaceSelector": {"matchLabels": named}}]
+    assert "8080" not in str(of_kind("NetworkPolicy"))
+
+
 ALLOWED = {"get", "list", "watch", "create", "patch", "delete"}
 
 

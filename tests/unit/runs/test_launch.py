@@ -3,17 +3,23 @@
 """Launching once, however often it is asked for and whatever happens on the way."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from seatrial.cluster.errors import ClusterError, DeniedError, UnreachableError
 from seatrial.cluster.kinds import PYTORCH_JOB
 from seatrial.cluster.transport import Answer, Call, DroppedError
-from seatrial.errors import FindingsError
+from seatrial.errors import FindingsError, UsageError
+from seatrial.runs.codes import RunCode
+from seatrial.runs.decision import SUBMITTING_SECONDS
 from seatrial.runs.differences import Difference
 from seatrial.runs.launch import Launched, launch
 from seatrial.runs.ledger import Ledger, Outcome
-from seatrial.runs.status import status
+from seatrial.runs.listing import list_runs
+from seatrial.runs.observe import observe
+from seatrial.runs.status import status, status_of
 from seatrial.runs.stop import delete, stop
 from tests.unit.cluster.fake_api import FakeTransport, once
 from tests.unit.runs.fake_cluster import (
@@ -140,9 +146,8 @@ def test_a_run_that_succeeded_is_left_alone_after_its_job_is_gone_too() -> None:
     assert launched(server, "training.seed=7", agree=True).attempt == 2
 
 
-def test_nodes_that_failed_their_look_are_left_out_of_the_next_attempts() -> None:
-    server = FakeTransport()
-    launched(server, "cluster.nodes=2")
+def fails_on_node_1(server: FakeTransport) -> None:
+    """Let the attempt fail by the pre-flight of one node."""
     (job,) = jobs(server)
     words = [
         {
@@ -163,12 +168,61 @@ def test_nodes_that_failed_their_look_are_left_out_of_the_next_attempts() -> Non
     for name in list(server.objects):
         if name[0] == "pods":
             server.objects[name]["status"]["phase"] = "Failed"
+
+
+def test_nodes_that_failed_their_look_are_left_out_of_the_next_attempts() -> None:
+    server = FakeTransport()
+    launched(server, "cluster.nodes=2")
+    fails_on_node_1(server)
     done = launched(server, "cluster.nodes=2")
     assert done.excluded_nodes == ("node-1",)
     (job,) = jobs(server)
     template = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
     assert '"NotIn", "values": ["node-1"]' in json.dumps(template["affinity"])
     assert "7 of 8 GPUs" in ledger(server).attempts[0].reason
+
+
+def test_a_node_that_is_mended_is_readmitted_for_good() -> None:
+    server = FakeTransport()
+    launched(server, "cluster.nodes=2")
+    fails_on_node_1(server)
+    site, run = site_of(server), wanted("cluster.nodes=2")
+    with pytest.raises(UsageError, match=r"node-7 is not left out .* Left out: node-1"):
+        launch(site, replace(run, readmitted=("node-7",)), never)
+    assert len(ledger(server).attempts) == 1
+    assert launch(site, replace(run, readmitted=("node-1",)), never).excluded_nodes == ()
+    stop(site, RUN)
+    assert launch(site, run, never).excluded_nodes == ()
+
+
+def test_an_attempt_that_is_being_submitted_is_not_gone() -> None:
+    server, now = FakeTransport(), datetime.now(UTC)
+    site = site_of(server)
+    launched(server)
+    del server.objects["pytorchjobs", site.namespace, RUN]
+    seen = observe(site.api, site.namespace, RUN)
+    early = status_of(seen, now)
+    assert (early.state, early.is_over) == ("waiting", False)
+    assert [reason.code for reason in early.reasons] == [RunCode.SUBMITTING]
+    late = status_of(seen, now + timedelta(seconds=SUBMITTING_SECONDS + 60))
+    assert (late.state, late.is_over) == ("gone", True)
+    (reason,) = late.reasons
+    assert reason.code == RunCode.UNKNOWN_END
+    assert "how attempt 1 ended is unknown" in reason.rule
+    assert "events.jsonl" in reason.fix
+    assert [line.state for line in list_runs(site)] == ["waiting"]
+
+
+def test_an_end_that_was_noted_is_known_after_the_job_is_gone() -> None:
+    server = FakeTransport()
+    site = site_of(server)
+    launched(server)
+    set_condition(server, "Succeeded")
+    status(site, RUN)
+    del server.objects["pytorchjobs", site.namespace, RUN]
+    seen = observe(site.api, site.namespace, RUN)
+    later = status_of(seen, datetime.now(UTC) + timedelta(days=30))
+    assert (later.state, later.reasons) == ("succeeded", ())
 
 
 def test_a_job_of_that_name_that_is_not_ours_is_refused() -> None:

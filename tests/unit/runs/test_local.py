@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError, UsageError
 from seatrial.rehearsal.worker_process import WORKER_PYTHON
+from seatrial.runs.decision import utc
 from seatrial.runs.following import wait
 from seatrial.runs.launch import Launched, Wanted
 from seatrial.runs.ledger import AttemptRecord, AttemptTakenError, End, Outcome
@@ -225,6 +227,20 @@ def test_the_supervisor_starts_while_somebody_looks_at_its_lock(home: Path) -> N
 def test_a_supervisor_that_was_killed_leaves_an_attempt_that_is_gone(home: Path) -> None:
     run = local_run(home, "slim-7b")
     run.add(AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    assert status_here(run).state == "gone"
+
+
+def test_an_attempt_whose_supervisor_is_about_to_start_is_starting(home: Path) -> None:
+    run = local_run(home, "slim-7b")
+    run.add(AttemptRecord(1, "a", utc(datetime.now(UTC)), "torchrun", "sha256:1"))
+    found = status_here(run)
+    assert (found.state, found.is_over, found.running) == ("starting", False, 0)
+    # Its log is not there yet either.
+    assert list(lines_here(run, Asked())) == []
+    # The supervisor has its file, and not its lock.
+    run.file(1, "lock").touch()
+    assert status_here(run).state == "starting"
+    run.file(1, "lock").write_text("123")
     assert status_here(run).state == "gone"
 
 

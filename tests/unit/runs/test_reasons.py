@@ -23,6 +23,7 @@ from tests.unit.runs.fake_cluster import pod_of, running, wanted
 
 JOB = dict(wanted().rendered(1, ()).manifests[-1])
 JOB["metadata"] = JOB["metadata"] | {"uid": "job", "creationTimestamp": "2026-11-15T03:12:00Z"}
+NOW = datetime(2026, 11, 15, 3, 20, tzinfo=UTC)
 PREEMPTION = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
 
 
@@ -244,10 +245,10 @@ def test_a_job_that_kueue_holds_back_is_told_with_kueues_words() -> None:
 def test_nothing_is_said_of_a_run_that_runs() -> None:
     seen = observed(pod_of(JOB, 0, **running()), pod_of(JOB, 1, **running()))
     assert reasons(seen) == []
-    assert status_of(seen).state == "running"
+    assert status_of(seen, NOW).state == "running"
     half = observed(pod_of(JOB, 0, **running()), pod_of(JOB, 1, phase="Pending"))
-    assert status_of(half).state == "waiting"
-    assert (status_of(half).wanted, status_of(half).running) == (2, 1)
+    assert status_of(half, NOW).state == "waiting"
+    assert (status_of(half, NOW).wanted, status_of(half, NOW).running) == (2, 1)
 
 
 def test_an_age_is_in_the_largest_unit_that_says_enough() -> None:
