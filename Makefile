@@ -92,6 +92,16 @@ cluster: $(ENV) cluster-programs ## Run the tests in a whole cluster of one node
 cluster-short: $(ENV) cluster-programs ## Run the short ones of them
 	$(PYTHON) -m pytest -m 'cluster and not slow' -s $(ARGS) tests/cluster/pods
 
+.PHONY: image
+image: $(ENV) ## Build a worker image without Docker (needs root): cpu, or ARGS=data
+	$(PYTHON) -m scripts.build_image $(or $(ARGS),cpu)
+
+.PHONY: image-test
+image-test: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+image-test: $(ENV) worker-env cluster-programs ## Build the images, look into them, and train in a pod of one (needs root)
+	$(PYTHON) -m pytest -m 'cluster and slow' -s $(ARGS) tests/cluster/test_image.py \
+		tests/cluster/test_image_in_pod.py tests/cluster/test_install.py
+
 .PHONY: faults
 faults: $(ENV) ## Kill data preparation 200 times, and feed it 5,000 broken inputs (about 40 minutes)
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults

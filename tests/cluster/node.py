@@ -66,6 +66,15 @@ def worker_environment() -> Path | None:
     return path if (path / ".complete").exists() else None
 
 
+def shown_to_containers(worker: Path | None) -> dict[str, Path]:
+    """What of this machine every container sees: the code, and the worker's environment."""
+    shown = {images.SOURCE: ROOT / "src"}
+    if worker is not None:
+        base = images.base_python(worker)
+        shown |= {str(worker): worker, str(base): base}
+    return shown
+
+
 def start(layout: Layout, api: Api) -> None:
     """Start the node and wait until it takes pods."""
     worker = worker_environment()
@@ -218,10 +227,6 @@ def _base_container(worker: Path | None) -> Manifest:
     """What every container gets: containerd's own default, the code, and the environment."""
     made = subprocess.run(["ctr", "oci", "spec"], check=True, capture_output=True, text=True)
     default: Manifest = json.loads(made.stdout)
-    shown = {images.SOURCE: ROOT / "src"}
-    if worker is not None:
-        base = images.base_python(worker)
-        shown |= {str(worker): worker, str(base): base}
     default["mounts"] += [
         {
             "destination": inside,
@@ -229,7 +234,7 @@ def _base_container(worker: Path | None) -> Manifest:
             "source": str(outside),
             "options": ["rbind", "ro", "nosuid", "nodev"],
         }
-        for inside, outside in shown.items()
+        for inside, outside in shown_to_containers(worker).items()
     ]
     return default
 

@@ -108,7 +108,9 @@ class CommandLine:
         (catalog / "node_types.toml").write_text(NODE_TYPES)
         (catalog / "profiles.toml").write_text(PROFILES)
 
-    def write_spec(self, name: str, operator: str, steps: int, every: int) -> Path:
+    def write_spec(
+        self, name: str, operator: str, steps: int, every: int, image: str = images.USERLAND
+    ) -> Path:
         """A spec of a run of the toy."""
         path = self.home / f"{name}.yaml"
         path.write_text(
@@ -118,7 +120,7 @@ class CommandLine:
                 namespace=self.namespace,
                 steps=steps,
                 every=every,
-                image=images.USERLAND,
+                image=image,
                 claim=CLAIM,
             )
         )
