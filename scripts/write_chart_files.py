@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write what the chart for administrators takes from the code: roles, storage classes, a lock.
+"""Write what the chart for administrators takes from elsewhere: roles, storage classes, alerts.
 
     python -m scripts.write_chart_files
 
@@ -11,6 +11,9 @@ import json
 import re
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
+from scripts import write_dashboard
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.kinds import Kind
 from seatrial.rendering.access import (
@@ -23,6 +26,7 @@ from seatrial.rendering.manifest import without_empty
 
 ROOT = Path(__file__).parents[1]
 FILES = ROOT / "charts" / "seatrial" / "files"
+RULES = ROOT / "dashboards" / "rules.yaml"
 IN_BASE_IMAGE = re.compile(r"^(torch|triton|numpy|setuptools|nvidia-.*|cuda-.*)$")
 """What NVIDIA's image brings, built for each other; another torch would break its kernels."""
 _NAME = re.compile(r"^([a-z0-9][a-z0-9._-]*)==")
@@ -38,6 +42,8 @@ def chart_files() -> dict[str, str]:
         "launcher-rules.json": _json(rules),
         "observer-rules.json": _json(observer_rules()),
         "storage-classes.json": _json(_storage_classes()),
+        "rules.json": _json(YAML(typ="safe", pure=True).load(RULES.read_text(encoding="utf-8"))),
+        "dashboard.json": write_dashboard.text(),
         "worker.txt": _lock((ROOT / "requirements" / "worker.txt").read_text(encoding="utf-8")),
     }
 

@@ -131,6 +131,14 @@ KUBERAY = Release(
     "config/crd/bases",
     ("rayjobs",),
 )
+PROMETHEUS_OPERATOR = Release(
+    "prometheus-operator",
+    "github.com/prometheus-operator/prometheus-operator",
+    "0.92.1",
+    "h1:rHWuFo6SVya4FBSCNg2DCzyc4xAv54zk3eDTzp5mQZc=",
+    "example/prometheus-operator-crd",
+    ("podmonitors", "prometheusrules"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,7 @@ class ReleaseSet:
     def releases(self) -> tuple[Release, ...]:
         """All of them."""
         chosen = (TRAINING_OPERATOR[self.training_operator], TRAINER[self.trainer])
-        return (*chosen, JOBSET, KUEUE, KUBERAY)
+        return (*chosen, JOBSET, KUEUE, KUBERAY, PROMETHEUS_OPERATOR)
 
     def __str__(self) -> str:
         return f"training-operator {self.training_operator}, trainer {self.trainer}"

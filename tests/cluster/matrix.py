@@ -31,6 +31,7 @@ VARIANTS: tuple[tuple[str, ...], ...] = (
     ),
     ("cluster.gang=coscheduling",),
     ("cluster.gang=volcano",),
+    ("monitoring.prometheus.pod_monitor={labels: {release: prometheus}}",),
 )
 """What changes the shape of objects, on top of every combination."""
 ATTEMPTS = (

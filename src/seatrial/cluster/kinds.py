@@ -55,6 +55,7 @@ VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 JOB = Kind("batch", "v1", "Job", "jobs")
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+POD_MONITOR = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 CLUSTER_ROLE = Kind(
     "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
@@ -76,7 +77,7 @@ ACCESS_REVIEW = Kind(
 
 KINDS = (
     *(CONFIG_MAP, EVENT, NODE, PERSISTENT_VOLUME, POD, SERVICE, SERVICE_ACCOUNT, VOLUME_CLAIM),
-    *(DEPLOYMENT, JOB, NETWORK_POLICY, ROLE, CLUSTER_ROLE, STORAGE_CLASS),
+    *(DEPLOYMENT, JOB, NETWORK_POLICY, POD_MONITOR, ROLE, CLUSTER_ROLE, STORAGE_CLASS),
     *(PYTORCH_JOB, TRAIN_JOB, TRAINING_RUNTIME, HYPERPOD_JOB, RAY_JOB, WORKLOAD),
 )
 """All of them."""

@@ -59,7 +59,10 @@ EXPORTED = (
     _counter("training_steps", "Optimizer steps, those done again included."),
     _counter("training_replayed_steps", "Steps that were done before and were lost."),
     _counter("training_skipped_steps", "Steps whose update the loss scale skipped."),
-    _counter("training_nonfinite_steps", "Steps whose loss or gradient norm is no number."),
+    _counter(
+        "training_nonfinite_steps",
+        "Steps with a loss or gradient norm that is no number, and not skipped.",
+    ),
     _counter("training_tokens", "Tokens of all optimizer steps, those done again included."),
     _gauge("training_loss", "Loss of the newest step."),
     _gauge("training_grad_norm", "Gradient norm of the newest step."),
@@ -176,10 +179,10 @@ class RunNumbers:
         steps = float(values.get("steps") or 1)
         self._add("seatrial_training_steps_total", steps)
         figures = [values.get(name) for name in ("loss", "grad_norm")]
-        self._add(
-            "seatrial_training_nonfinite_steps_total",
-            float(any(isinstance(each, float) and _number(each) is None for each in figures)),
-        )
+        odd = any(isinstance(each, float) and _number(each) is None for each in figures)
+        # A gradient that overflows is how a loss scale in fp16 is found; that step is skipped.
+        lost = odd and not values.get("skipped")
+        self._add("seatrial_training_nonfinite_steps_total", float(lost))
         basis = self._metrics.basis()
         if basis is not None:
             self._add("seatrial_training_tokens_total", steps * basis.tokens_per_step)

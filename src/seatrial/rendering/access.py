@@ -67,6 +67,7 @@ def common_rules() -> list[Manifest]:
         _rule("ray.io", ["rayjobs"], OWN),
         _rule("apps", ["deployments"], OWN),
         _rule("networking.k8s.io", ["networkpolicies"], OWN),
+        _rule("monitoring.coreos.com", ["podmonitors"], OWN),
         _rule("", ["configmaps", "services", "persistentvolumeclaims", "serviceaccounts"], OWN),
         _rule("", ["pods"], [*READ, "create", "delete"]),
         _rule("", ["pods/log"], ["get"]),

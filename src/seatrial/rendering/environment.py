@@ -51,7 +51,8 @@ def is_reserved(name: str) -> bool:
 
 def training_environment(scene: Scene) -> list[Manifest]:
     """The environment of a training container, in an order that does not change."""
-    return [*open_environment(scene), *secret_variables(scene.plan.spec.cluster.secrets)]
+    secrets = secret_variables(scene.plan.spec.cluster.secrets)
+    return [*open_environment(scene), *_metrics_address(scene), *secrets]
 
 
 def open_environment(scene: Scene) -> list[Manifest]:
@@ -66,7 +67,6 @@ def open_environment(scene: Scene) -> list[Manifest]:
 
 def run_environment(scene: Scene) -> dict[str, str]:
     """What belongs to the run: its event log, its loggers, its caches."""
-    spec = scene.plan.spec
     values = {
         "HOME": SCRATCH,
         "HF_HOME": f"{SCRATCH}/huggingface",
@@ -78,6 +78,15 @@ def run_environment(scene: Scene) -> dict[str, str]:
     }
     if not scene.image.brings_worker:
         values["PYTHONPATH"] = SITE
+    return values | logger_environment(scene)
+
+
+def logger_environment(scene: Scene) -> dict[str, str]:
+    """Where the numbers of the run go, in a pod or on this host."""
+    spec = scene.plan.spec
+    values = {"SEATRIAL_RUN": spec.name}
+    if spec.monitoring.prometheus.enabled:
+        values["SEATRIAL_METRICS_PORT"] = str(spec.monitoring.prometheus.port)
     if spec.monitoring.wandb is not None:
         # Without an id every restart begins a new run there (KempnerForge#19).
         values |= {
@@ -92,6 +101,14 @@ def run_environment(scene: Scene) -> dict[str, str]:
             "MLFLOW_EXPERIMENT_NAME": spec.monitoring.mlflow.experiment,
         }
     return values
+
+
+def _metrics_address(scene: Scene) -> list[Manifest]:
+    """The pod's own address to serve metrics at: whoever collects them comes from outside."""
+    if not scene.plan.spec.monitoring.prometheus.enabled:
+        return []
+    source = {"fieldRef": {"fieldPath": "status.podIP"}}
+    return [{"name": "SEATRIAL_METRICS_ADDRESS", "valueFrom": source}]
 
 
 def _interfaces(scene: Scene) -> dict[str, str]:

@@ -8,6 +8,7 @@ from seatrial.catalog.node_types import Cloud
 from seatrial.rendering.commands import Meeting, install_command, preflight_command
 from seatrial.rendering.environment import open_environment, plain, training_environment
 from seatrial.rendering.manifest import Manifest, without_empty
+from seatrial.rendering.monitoring import metrics_port
 from seatrial.rendering.names import (
     ATTEMPT_LABEL,
     Component,
@@ -124,15 +125,14 @@ def _pod_spec(scene: Scene, role: Role) -> Manifest:
 
 
 def _training_container(scene: Scene, role: Role) -> Manifest:
+    ports = (*role.ports, *metrics_port(scene))
     return {
         "name": role.container,
         "image": scene.image.reference,
         "imagePullPolicy": "IfNotPresent",
         "command": role.command,
         "env": training_environment(scene),
-        **without_empty(
-            {"ports": [{"name": name, "containerPort": port} for name, port in role.ports]}
-        ),
+        **without_empty({"ports": [{"name": name, "containerPort": port} for name, port in ports]}),
         "resources": training_resources(scene),
         "securityContext": container_security(locks_memory=scene.fabric.rdma),
         "terminationMessagePolicy": "FallbackToLogsOnError",

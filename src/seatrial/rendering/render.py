@@ -9,7 +9,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.plan import Plan
-from seatrial.rendering import access, data_jobs, network, storage, tensorboard
+from seatrial.rendering import access, data_jobs, monitoring, network, storage, tensorboard
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.codes import RenderCode
 from seatrial.rendering.hyperpod_job import hyperpod_job
@@ -91,6 +91,7 @@ def run_manifests(scene: Scene) -> list[Manifest]:
     made += network.network_policies(scene)
     if plan.spec.monitoring.tensorboard:
         made += tensorboard.tensorboard(scene)
+    made += monitoring.pod_monitors(scene)
     return [*made, *job_manifests(scene)]
 
 

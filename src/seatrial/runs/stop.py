@@ -12,6 +12,7 @@ from seatrial.cluster.kinds import (
     JOB,
     NETWORK_POLICY,
     POD,
+    POD_MONITOR,
     RAY_JOB,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -30,8 +31,8 @@ from seatrial.runs.site import Site
 from seatrial.runs.status import no_run
 
 KINDS = (
-    *(RAY_JOB, JOB, TRAINING_RUNTIME, DEPLOYMENT, SERVICE, NETWORK_POLICY, SERVICE_ACCOUNT),
-    *(POD, CONFIG_MAP),
+    *(RAY_JOB, JOB, TRAINING_RUNTIME, DEPLOYMENT, SERVICE, NETWORK_POLICY, POD_MONITOR),
+    *(SERVICE_ACCOUNT, POD, CONFIG_MAP),
 )
 """What a run is made of besides its job and its volume, in the order in which it is deleted.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The monitoring section: where a run's numbers go."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -9,6 +10,10 @@ from pydantic import Field
 
 from seatrial.spec.base import DEFAULTS, SpecModel
 from seatrial.spec.scalars import Flag, PositiveInt
+
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+LabelKey = Annotated[str, Field(pattern=rf"^([a-z0-9][-a-z0-9.]*/)?{_NAME}$", max_length=317)]
+LabelValue = Annotated[str, Field(pattern=rf"^({_NAME})?$", max_length=63)]
 
 
 class WandbMode(StrEnum):
@@ -40,13 +45,24 @@ class MlflowSpec(SpecModel):
     """Experiment that the run belongs to."""
 
 
+class PodMonitorSpec(SpecModel):
+    """The object by which the Prometheus operator finds the endpoint of the run."""
+
+    labels: Mapping[LabelKey, LabelValue] = {}
+    """Labels that the cluster's Prometheus selects by, such as `{release: prometheus}`."""
+    interval_seconds: PositiveInt = 30
+    """Seconds between looks at the endpoint."""
+
+
 class PrometheusSpec(SpecModel):
     """The metrics endpoint of the worker."""
 
     enabled: Flag = True
     """Whether the worker serves metrics."""
     port: Annotated[int, Field(strict=True, ge=1024, le=65535)] = 9400
-    """Port inside the pod."""
+    """Port inside the pod; on this host without Kubernetes, on loopback."""
+    pod_monitor: PodMonitorSpec | None = None
+    """A PodMonitor, where the cluster has the Prometheus operator; none when absent."""
 
 
 class MonitoringSpec(SpecModel):

@@ -34,6 +34,10 @@ EVERYTHING = {
         },
     ],
     "workerLock": {"create": True, "seatrial": LOCK},
+    "monitoring": {
+        "rules": {"create": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"create": True},
+    },
     "tensorboard": {"enabled": True, "claim": "shared", "image": "example.org/board:1"},
 }
 """Values that switch every part on."""
@@ -64,6 +68,7 @@ def test_every_object_of_the_administrators_chart_is_taken(
             assert found.warnings == (), made
             kinds[made["kind"]] = kinds.get(made["kind"], 0) + 1
     assert set(kinds) >= {"Role", "RoleBinding", "ClusterRole", "StorageClass", "Deployment"}
+    assert kinds["PrometheusRule"] == 1
 
 
 def test_the_administrators_chart_installs_upgrades_and_goes(

@@ -36,7 +36,7 @@ def history() -> list[Event]:
     return [
         Event(EventKind.START, 0, 100.0, TOLD | {"began": 90.0}),
         step(1, 102.0),
-        step(2, 104.0, skipped=True),
+        step(2, 104.0, skipped=True, grad_norm=math.inf),
         Event(EventKind.SAVE, 2, 105.0, {"seconds": 1.0}),
         step(3, 107.0),
         Event(EventKind.START, 2, 130.0, TOLD | {"began": 120.0}),

@@ -92,6 +92,15 @@ def _fsdp(plan: Plan) -> bool:
     return plan.sharding is Sharding.FSDP
 
 
+def _has_board(plan: Plan) -> bool:
+    """Whether TensorBoard files are written.
+
+    The engine gives W&B only what it also writes there (megatron/training/training.py,
+    training_log: the calls stand below `if writer`).
+    """
+    return plan.spec.monitoring.tensorboard or plan.spec.monitoring.wandb is not None
+
+
 FLAGS = (
     # The model.
     Flag("num-layers", "model.dimensions.layers", lambda p: p.model.architecture.layers),
@@ -404,7 +413,7 @@ FLAGS = (
     Flag(
         "tensorboard-dir",
         "monitoring.tensorboard",
-        lambda p: f"{p.checkpoint_location}/tensorboard" if p.spec.monitoring.tensorboard else None,
+        lambda p: f"{p.checkpoint_location}/tensorboard" if _has_board(p) else None,
     ),
     Flag(
         "wandb-project",
