@@ -1,0 +1,241 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From evidence to causes: ranked, with the lines that prove them, and their consequences apart."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial.monitoring.diagnosis.collectives import collective_sightings
+from seatrial.monitoring.diagnosis.deaths import death_sightings
+from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, Planned
+from seatrial.monitoring.diagnosis.excerpt import Excerpt, read_excerpt
+from seatrial.monitoring.diagnosis.flight_recorder import dump_sightings, read_dump
+from seatrial.monitoring.diagnosis.knowledge import UNKNOWN, Cause, Certainty, knowledge
+from seatrial.monitoring.diagnosis.planned import fabric_sightings, memory_words
+from seatrial.monitoring.diagnosis.sighting import Sighting, sightings
+from seatrial.monitoring.diagnosis.versions import version_sightings
+
+MOST_PROOFS = 3
+"""Lines that are shown for one cause."""
+_LAST_WORDS = re.compile(
+    r"^\W*(?:\[?\w*\d+\]?:\s*)*(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?::|$)"
+)
+_OUTSIDE = (
+    EvidenceKind.KERNEL_LOG,
+    EvidenceKind.POD_EVENTS,
+    EvidenceKind.POD_STATUS,
+    EvidenceKind.ADMISSION,
+)
+"""What is told from outside the processes; it comes first where no time decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A line that proves something."""
+
+    file: str
+    """The file."""
+    line: int
+    """The line's number, from 1; 0 where a file is proof as a whole."""
+    text: str
+    """The line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCause:
+    """A cause that the evidence tells of."""
+
+    key: str
+    """Its stable name."""
+    certainty: Certainty
+    """How certain it is."""
+    says: str
+    """What happened, in words."""
+    proofs: tuple[Proof, ...]
+    """The lines that prove it, the first of each rank."""
+    lines: int
+    """How many lines there are in all."""
+    ranks: tuple[int, ...]
+    """The ranks that the lines name, the first first."""
+    step: int | None
+    """The last step before it."""
+    planned: str
+    """What the plan had said, where that helps; empty otherwise."""
+    do: str
+    """What to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """Something that followed from a cause."""
+
+    says: str
+    """What it is."""
+    lines: int
+    """How many lines tell of it."""
+    ranks: tuple[int, ...]
+    """The ranks that they name."""
+    first: Proof
+    """The first line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is known of a failure."""
+
+    causes: tuple[FoundCause, ...]
+    """Root causes, the most probable first; none where nothing is known."""
+    consequences: tuple[Consequence, ...]
+    """What followed from them."""
+    got_over: tuple[Consequence, ...]
+    """What was in the way earlier, and the run made steps after it."""
+    last_words: tuple[Proof, ...]
+    """What was said at the end, where no cause is known."""
+
+    @property
+    def first(self) -> str:
+        """The key of the first cause; `unknown` where there is none."""
+        return self.causes[0].key if self.causes else UNKNOWN
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """What the evidence tells."""
+    excerpts = [read_excerpt(file) for file in evidence.files]
+    known = knowledge()
+    seen = [one for excerpt in excerpts for one in sightings(excerpt, known.signatures)]
+    seen += collective_sightings(excerpts)
+    seen += [one for excerpt in excerpts for one in death_sightings(excerpt)]
+    seen += version_sightings(excerpts)
+    seen += fabric_sightings(excerpts, evidence.planned)
+    dumps = [read_dump(name, content) for name, content in evidence.dumps]
+    seen += dump_sightings([dump for dump in dumps if dump is not None])
+    symptoms = [one for excerpt in excerpts for one in sightings(excerpt, known.symptoms)]
+
+    order = _Order(excerpts)
+    over = [one for one in seen if one.is_over]
+    groups = _grouped(one for one in seen if not one.is_over)
+    roots, explained = _separated(groups, known.causes)
+    roots.sort(key=lambda key: _rank(known.causes[key], groups[key], order))
+    causes = tuple(_found(known.causes[key], groups[key], order, evidence.planned) for key in roots)
+    followed = [_consequence(known.causes[key].says, groups[key]) for key in explained]
+    followed += [_consequence(group[0].says, group) for group in _by_name(symptoms)]
+    return Diagnosis(
+        causes,
+        tuple(followed),
+        tuple(_consequence(known.causes[k].says, group) for k, group in _grouped(over).items()),
+        () if causes else _last_words(excerpts, symptoms),
+    )
+
+
+class _Order:
+    """Which of two lines was first: by time where both tell it, else as the files stand."""
+
+    def __init__(self, excerpts: Sequence[Excerpt]) -> None:
+        outside = [excerpt.name for excerpt in excerpts if excerpt.kind in _OUTSIDE]
+        inside = [excerpt.name for excerpt in excerpts if excerpt.kind not in _OUTSIDE]
+        self._places = {name: place for place, name in enumerate(outside + inside)}
+
+    def __call__(self, one: Sighting) -> tuple[int, int]:
+        return self._places.get(one.file, -1), one.line
+
+
+def _grouped(seen: Iterable[Sighting]) -> dict[str, list[Sighting]]:
+    groups: dict[str, list[Sighting]] = {}
+    for one in seen:
+        groups.setdefault(one.cause, []).append(one)
+    return groups
+
+
+def _by_name(seen: Iterable[Sighting]) -> list[list[Sighting]]:
+    groups: dict[str, list[Sighting]] = {}
+    for one in seen:
+        groups.setdefault(one.name, []).append(one)
+    return list(groups.values())
+
+
+def _certainty(group: Sequence[Sighting]) -> Certainty:
+    return min((one.certainty for one in group), key=lambda certainty: certainty.order)
+
+
+def _separated(
+    groups: dict[str, list[Sighting]], causes: dict[str, Cause]
+) -> tuple[list[str], list[str]]:
+    """Root causes, and those that others explain."""
+    firm = {key for key, group in groups.items() if _certainty(group) is not Certainty.POSSIBLE}
+    strong = {key for key in firm if not causes[key].yields and not causes[key].slows}
+    roots: list[str] = []
+    explained: list[str] = []
+    for key, group in groups.items():
+        cause = causes[key]
+        weak = _certainty(group) is Certainty.POSSIBLE
+        is_explained = (
+            bool(firm & set(cause.explained_by) - {key})
+            or (cause.yields and bool(strong - {key}))
+            # What is only possible is no answer beside what is known.
+            or (weak and bool(strong - {key}))
+        )
+        (explained if is_explained else roots).append(key)
+    return roots, explained
+
+
+def _rank(cause: Cause, group: Sequence[Sighting], order: _Order) -> tuple[object, ...]:
+    """The place of a cause among the roots: what ends a run, is certain and came first."""
+    return cause.slows, _certainty(group).order, min(order(one) for one in group)
+
+
+def _found(
+    cause: Cause, group: Sequence[Sighting], order: _Order, planned: Planned | None
+) -> FoundCause:
+    best = _certainty(group)
+    ordered = sorted(group, key=lambda one: (one.certainty.order, order(one)))
+    proofs: dict[tuple[str, int], Proof] = {}
+    for one in _one_of_each(ordered):
+        proofs.setdefault((one.file, one.line), Proof(one.file, one.line, one.text.strip()))
+    first = ordered[0]
+    said = next((one.says for one in ordered if one.says and one.certainty is best), "")
+    said = said[:1].upper() + said[1:] or cause.says.rstrip(".")
+    ranks = dict.fromkeys(one.rank for one in ordered if one.rank is not None)
+    words = memory_words(first.text, planned) if cause.key == "gpu-out-of-memory" else ""
+    return FoundCause(
+        cause.key,
+        best,
+        said,
+        tuple(proofs.values())[:MOST_PROOFS],
+        len({(one.file, one.line) for one in group}),
+        tuple(ranks),
+        first.step,
+        words,
+        cause.do,
+    )
+
+
+def _one_of_each(ordered: Sequence[Sighting]) -> list[Sighting]:
+    """The first line that each signature found, then the others."""
+    first: dict[str, Sighting] = {}
+    for one in ordered:
+        first.setdefault(one.name, one)
+    return [*first.values(), *ordered]
+
+
+def _consequence(says: str, group: Sequence[Sighting]) -> Consequence:
+    first = group[0]
+    return Consequence(
+        says.rstrip("."),
+        len({(one.file, one.line) for one in group}),
+        tuple(dict.fromkeys(one.rank for one in group if one.rank is not None)),
+        Proof(first.file, first.line, first.text.strip()),
+    )
+
+
+def _last_words(excerpts: Sequence[Excerpt], symptoms: Sequence[Sighting]) -> tuple[Proof, ...]:
+    """The last line of the first traceback, or else the first symptoms."""
+    at = {(one.file, one.line) for one in symptoms}
+    words = [
+        Proof(excerpt.name, line.number, line.text.strip())
+        for excerpt in excerpts
+        for line in excerpt.lines
+        if _LAST_WORDS.search(line.text) and (excerpt.name, line.number) not in at
+    ]
+    first = [Proof(one.file, one.line, one.text.strip()) for one in symptoms]
+    return tuple((words or first)[:MOST_PROOFS])

@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a file that may tell of a failure, and where steps were made between them."""
+
+import re
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from seatrial.monitoring.diagnosis.evidence import EvidenceFile, EvidenceKind
+from seatrial.monitoring.logs.wrapping import seconds_of
+
+WHOLE_LINES = 20_000
+"""Of a file, so many first lines are kept all; of what follows, those with a word of trouble."""
+MOST_ALIKE = 100
+"""Lines that differ only in digits; those beyond say nothing new."""
+LONGEST = 4_000
+"""Characters of a line that are looked at."""
+
+TROUBLE = re.compile(
+    r"error|err\b|fail|exception|warn|fatal|kill|abort|crash|panic|denied|refus|forbid|reject"
+    r"|time[d]?[ -]?out|deadline|unable|cannot|can't|could ?n[o']t|not |no |n't|missing|mismatch"
+    r"|corrupt|invalid|illegal|nan\b|\binf\b|out of|oom|xid|evict|preempt|exceed|insufficient"
+    r"|unschedul|back-?off|signal|sig[a-z]{3,4}\b|cancel|segfault|fault|lost|unreach|closed"
+    r"|too many|stuck|blocked|slowdown|assert|exit ?code|unrecognized|divisible|already in use"
+    r"|truncated|unexpected|stopp?ing|terminat|unknown|async event|invoked|version|via |culprit"
+    r"|interrupt|lockup|core dumped|unsupported|require|watchdog|usage of|low on|active|reuse"
+    r"|neither|leaked|duplicate|return code|nxdomain|died",
+    re.IGNORECASE,
+)
+"""A line without any of these says nothing of a failure."""
+
+_STEP = re.compile(
+    r"(?:^|[\s\]])(?:iteration\s+(\d+)/|\[batch=(\d+)/"
+    r"|(?:iter|step|global_step)[ :=]+(\d+)\b.*loss)"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_DIGITS = re.compile(r"[0-9a-fA-Fx]*[0-9]+")
+_RANK = re.compile(
+    r"^\W{0,4}(?:rank|default|trainer)[ _=:]?(\d{1,6})\]|\[[Rr]ank (\d{1,6})\]"
+    r"|\brank[=:] ?(\d{1,6})\b|Rank (\d{1,6})[:\]]|^(\d{1,6}): "
+)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
+_DMESG = re.compile(r"^\[(\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})\]")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLine:
+    """A line that may tell something."""
+
+    number: int
+    """Its number in the file, from 1."""
+    text: str
+    """The line without colours."""
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that it speaks of, where it names one."""
+        found = _RANK.search(self.text)
+        return int(next(group for group in found.groups() if group)) if found else None
+
+    @property
+    def time(self) -> float | None:
+        """Seconds since 1970, where it has a date."""
+        found = _ISO.search(self.text, 0, 80)
+        if found:
+            return seconds_of(found[0].replace(",", "."))
+        kernel = _DMESG.match(self.text)
+        if kernel is None:
+            return None
+        try:
+            moment = datetime.strptime(kernel[1], "%a %b %d %H:%M:%S %Y")
+        except ValueError:
+            return None
+        return moment.replace(tzinfo=UTC).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What is kept of a file."""
+
+    name: str
+    """The file's name."""
+    kind: EvidenceKind
+    """What it holds."""
+    lines: tuple[KeptLine, ...]
+    """The lines, in order."""
+    step_lines: "array[int]"
+    """The numbers of the lines that tell of a step."""
+    steps: "array[int]"
+    """Their steps."""
+
+    def steps_after(self, number: int) -> int:
+        """How many lines after this one tell of a step."""
+        return len(self.step_lines) - bisect_right(self.step_lines, number)
+
+    def step_before(self, number: int) -> int | None:
+        """The last step that was told of before a line."""
+        place = bisect_right(self.step_lines, number)
+        return self.steps[place - 1] if place else None
+
+    def around(self, number: int, within: int) -> str:
+        """The kept lines around one, as one text."""
+        first = bisect_right(self.lines, number - within - 1, key=lambda line: line.number)
+        last = bisect_right(self.lines, number + within, key=lambda line: line.number)
+        return "\n".join(line.text for line in self.lines[first:last])
+
+
+def read_excerpt(file: EvidenceFile) -> Excerpt:
+    """Read a file once."""
+    kept: list[KeptLine] = []
+    step_lines, steps = array("q"), array("q")
+    alike: Counter[str] = Counter()
+    for number, raw in enumerate(file.lines(), 1):
+        text = raw[:LONGEST].rstrip()
+        if not text:
+            continue
+        step = _STEP.search(text, 0, 200)
+        if step is not None:
+            step_lines.append(number)
+            steps.append(int(next(group for group in step.groups() if group)))
+        if number > WHOLE_LINES and not TROUBLE.search(text):
+            continue
+        shape = _DIGITS.sub("#", text[:160])
+        alike[shape] += 1
+        if alike[shape] <= MOST_ALIKE:
+            kept.append(KeptLine(number, _ANSI.sub("", text) if "\x1b" in text else text))
+    return Excerpt(file.name, file.kind, tuple(kept), step_lines, steps)

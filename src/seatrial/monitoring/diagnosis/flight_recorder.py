@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps of torch's flight recorder, laid side by side: who is behind, and who is elsewhere.
+
+The fields are those of torch's own analyser (tools/flight_recorder): entries with a process group,
+a number in it, a name, sizes and a state.
+"""
+
+import io
+import json
+import pickle
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.monitoring.diagnosis.knowledge import Certainty
+from seatrial.monitoring.diagnosis.sighting import Sighting
+
+_RANK = re.compile(r"(\d+)(?:\.\w+)?$")
+_OWN_SIZES = ("all_to_all", "send", "recv", "scatter", "gather")
+"""Collectives whose sizes may differ between ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What one rank had done."""
+
+    name: str
+    """The file."""
+    rank: int
+    """The rank."""
+    entries: dict[str, dict[int, tuple[str, str]]]
+    """By group and number: the collective's name and its sizes."""
+
+
+class _Plain(pickle.Unpickler):
+    """Reads numbers, texts and containers of them; a dump holds nothing else."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """Refuse every class: a pickle may otherwise run anything."""
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of a dump")
+
+
+def read_dump(name: str, content: bytes) -> Dump | None:
+    """A dump, as JSON or as torch pickles it; nothing where it is none."""
+    try:
+        if content.lstrip()[:1] == b"{":
+            data = json.loads(content)
+        else:
+            data = _Plain(io.BytesIO(content)).load()
+        entries: dict[str, dict[int, tuple[str, str]]] = defaultdict(dict)
+        for entry in data["entries"]:
+            group = entry.get("process_group") or ("", "")
+            number = entry.get("collective_seq_id", entry.get("seq_id"))
+            sizes = json.dumps(entry.get("input_sizes"))
+            entries[str(group[0])][int(number)] = (str(entry.get("profiling_name", "")), sizes)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError):
+        return None
+    except (pickle.UnpicklingError, ImportError, MemoryError):
+        return None
+    place = _RANK.search(name)
+    rank = data.get("rank", int(place[1]) if place else -1)
+    return Dump(name, int(rank), dict(entries))
+
+
+def dump_sightings(dumps: Sequence[Dump]) -> Iterator[Sighting]:
+    """What dumps tell together."""
+    by_group: dict[str, dict[int, Dump]] = defaultdict(dict)
+    for dump in dumps:
+        for group, entries in dump.entries.items():
+            if entries:
+                by_group[group][dump.rank] = dump
+    for group, members in by_group.items():
+        if len(members) > 1:
+            differing = list(_differing(group, members))
+            yield from differing
+            if not differing:
+                yield from _behind(group, members)
+
+
+def _differing(group: str, members: dict[int, Dump]) -> Iterator[Sighting]:
+    """Ranks in another collective, or in one of another size."""
+    numbers = set.intersection(*(set(dump.entries[group]) for dump in members.values()))
+    for number in sorted(numbers, reverse=True):
+        shapes = {rank: _shape(dump.entries[group][number]) for rank, dump in members.items()}
+        if len(set(shapes.values())) > 1:
+            words = "; ".join(f"rank {rank}: {' '.join(s)}" for rank, s in list(shapes.items())[:4])
+            says = f"In collective {number} of group {group} the ranks differ. {words}"
+            for rank, shape in shapes.items():
+                text = f"collective {number}: {' '.join(shape)}"
+                yield _sighting("collective-mismatch", Certainty.CERTAIN, says, members[rank], text)
+            return
+
+
+def _shape(entry: tuple[str, str]) -> tuple[str, str]:
+    name, sizes = entry
+    return (name, "" if any(part in name for part in _OWN_SIZES) else sizes)
+
+
+def _behind(group: str, members: dict[int, Dump]) -> Iterator[Sighting]:
+    """Ranks that did not come to the last collective of the others."""
+    last = {rank: max(dump.entries[group]) for rank, dump in members.items()}
+    farthest = max(last.values())
+    behind = sorted(rank for rank, number in last.items() if number < farthest)
+    if not behind or 2 * len(behind) >= len(last) + 1:
+        return
+    for rank in behind:
+        says = f"Rank {rank} did not come to collective {farthest} of group {group}; others wait"
+        text = f"last collective {last[rank]}, the others are at {farthest}"
+        yield _sighting("rank-hung", Certainty.LIKELY, says, members[rank], text)
+
+
+def _sighting(cause: str, certainty: Certainty, says: str, dump: Dump, text: str) -> Sighting:
+    return Sighting(cause, certainty, says, "flight-recorder", dump.name, 0, text, dump.rank)

@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that match a signature."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from seatrial.monitoring.diagnosis.excerpt import TROUBLE, Excerpt, KeptLine
+from seatrial.monitoring.diagnosis.knowledge import Certainty, Signature
+
+GOT_OVER = 3
+"""So many steps after a line show that the run got over it."""
+_MILD = re.compile(
+    r"^\W*(?:\[[^\]]*\]\W*)?(?:WARNING|INFO|DEBUG)\b|UserWarning|FutureWarning|DeprecationWarning"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One line, and what it tells."""
+
+    cause: str
+    """The key of the cause; empty for a symptom."""
+    certainty: Certainty
+    """How much it proves."""
+    says: str
+    """What it tells in words; empty where the cause's sentence is all."""
+    name: str
+    """The signature or rule that found it."""
+    file: str
+    """The file."""
+    line: int
+    """The line's number."""
+    text: str
+    """The line."""
+    rank: int | None = None
+    """The rank that it speaks of."""
+    step: int | None = None
+    """The last step before it."""
+    time: float | None = None
+    """When, where the line tells."""
+    is_over: bool = False
+    """Whether the run made steps after it."""
+
+
+def sightings(excerpt: Excerpt, signatures: Iterable[Signature]) -> Iterator[Sighting]:
+    """The lines of an excerpt that match signatures, in order."""
+    known = tuple(signatures)
+    for line in excerpt.lines:
+        if not TROUBLE.search(line.text):
+            continue
+        for signature in known:
+            found = signature.pattern.search(line.text)
+            if found is not None and _is_meant(signature, excerpt, line):
+                yield sighting(excerpt, line, signature, _words(signature, line, found))
+
+
+def sighting(excerpt: Excerpt, line: KeptLine, signature: Signature, says: str) -> Sighting:
+    """A line as a sighting of a signature."""
+    certainty = signature.certainty
+    if certainty is Certainty.CERTAIN and _MILD.search(line.text):
+        # What is only warned of did not end the run by itself.
+        certainty = Certainty.LIKELY
+    return Sighting(
+        signature.cause,
+        certainty,
+        says,
+        signature.name,
+        excerpt.name,
+        line.number,
+        line.text,
+        line.rank,
+        excerpt.step_before(line.number),
+        line.time,
+        not signature.persists and excerpt.steps_after(line.number) >= GOT_OVER,
+    )
+
+
+def _is_meant(signature: Signature, excerpt: Excerpt, line: KeptLine) -> bool:
+    """Whether a line that matches is what the signature is about."""
+    if signature.unless is not None and signature.unless.search(line.text):
+        return False
+    if signature.near is None and signature.unless_near is None:
+        return True
+    around = excerpt.around(line.number, signature.within)
+    if signature.near is not None and not signature.near.search(around):
+        return False
+    return signature.unless_near is None or not signature.unless_near.search(around)
+
+
+def _words(signature: Signature, line: KeptLine, found: re.Match[str]) -> str:
+    """What the signature says of the line; nothing where a part of it is not known."""
+    if not signature.says:
+        return ""
+    parts = found.groupdict()
+    for detail in signature.details:
+        more = detail.search(line.text)
+        parts |= more.groupdict() if more else {}
+    parts["rank"] = "a rank" if line.rank is None else f"rank {line.rank}"
+    try:
+        return signature.says.format_map({k: v for k, v in parts.items() if v is not None})
+    except KeyError:
+        return ""
