@@ -46,6 +46,7 @@ COMMANDS = {
     "launch": "Submit a run to its cluster; twice does nothing.",
     "status": "Show how a run is, and why.",
     "logs": "Print what the processes of a run print, all ranks or one.",
+    "diagnose": "Say why a run stopped, hangs or is slow, with the lines that prove it.",
     "wait": "Wait until a run is over; the exit code says how it ended.",
     "list": "List the runs of a namespace.",
     "stop": "End the processes of a run; they save first.",
@@ -60,7 +61,7 @@ COMMANDS = {
 
 
 NOT_YET = (
-    *("check", "watch", "diagnose", "checkpoints"),
+    *("check", "watch", "checkpoints"),
     *("report", "explain", "doctor"),
 )
 """Commands of the journey that this version does not have; asking for one says so."""

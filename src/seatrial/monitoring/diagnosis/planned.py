@@ -5,12 +5,12 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from seatrial.monitoring.anomalies.expectations import FABRIC_TRANSPORTS, Transport
 from seatrial.monitoring.diagnosis.evidence import Planned
 from seatrial.monitoring.diagnosis.excerpt import Excerpt
 from seatrial.monitoring.diagnosis.knowledge import Certainty
 from seatrial.monitoring.diagnosis.sighting import Sighting
 
-_SLOW = ("", "none", "tcp", "ethernet")
 _SOCKET = re.compile(r"NCCL INFO (?:Using network|Initialized NET plugin) Socket")
 _ALLOCATED = re.compile(r"([\d.]+) ([KMGT]iB) (?:is allocated by PyTorch|already allocated)")
 _RESERVED = re.compile(
@@ -23,7 +23,8 @@ _FRAGMENTED = 0.1
 
 def fabric_sightings(excerpts: Sequence[Excerpt], planned: Planned | None) -> Iterator[Sighting]:
     """NCCL over sockets where a fabric was planned."""
-    if planned is None or planned.fabric.lower() in _SLOW:
+    fast = FABRIC_TRANSPORTS.get(planned.fabric) if planned is not None else None
+    if planned is None or fast in (None, Transport.SOCKET):
         return
     says = f"NCCL goes over TCP, and {planned.fabric} was planned"
     for excerpt in excerpts:

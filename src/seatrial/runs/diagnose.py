@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The evidence of a run's failure, gathered from wherever the run is."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from seatrial.cluster.transport import Json
+from seatrial.errors import SeatrialError, UsageError
+from seatrial.monitoring.anomalies.detector import Phase
+from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.monitoring.diagnosis.evidence import (
+    Evidence,
+    EvidenceFile,
+    EvidenceKind,
+    Planned,
+    kind_of,
+)
+from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.runs.history import AttemptHistory, RankLog, RunHistory
+from seatrial.runs.ledger import Outcome
+from seatrial.runs.observe import Observed
+from seatrial.runs.pod_reasons import container_statuses, pod_name
+
+DUMPS = ("*nccl_trace*", "*flight*recorder*", "*fr_trace*", "*trace_rank*")
+"""How dumps of torch's flight recorder are called."""
+LARGEST_DUMP = 64 * 2**20
+"""Bytes of a dump; a larger one is none."""
+_STATES = ("state", "lastState")
+
+
+def evidence_of(
+    history: RunHistory,
+    number: int | None = None,
+    *,
+    observed: Observed | None = None,
+    directory: Path | None = None,
+) -> tuple[AttemptHistory, Evidence]:
+    """The attempt that is diagnosed, and all that is known of it."""
+    attempt = _chosen(history, number)
+    files = [_log(log, directory) for log in attempt.logs]
+    files.append(_told("events", EvidenceKind.LOG, lambda: event_lines(attempt.events())))
+    if attempt.reason and attempt.outcome is not Outcome.SUCCEEDED:
+        words = f"attempt {attempt.number} {attempt.outcome or 'ended'}: {attempt.reason}"
+        files.append(_told("ledger", EvidenceKind.POD_STATUS, lambda: [words]))
+    if observed is not None:
+        files.append(_told("pods", EvidenceKind.POD_STATUS, lambda: pod_lines(observed.pods)))
+        files.append(
+            _told("pod events", EvidenceKind.POD_EVENTS, lambda: cluster_lines(observed.events))
+        )
+    dumps = tuple(_dumps(directory)) if directory is not None and directory.is_dir() else ()
+    return attempt, Evidence(tuple(files), planned_of(history), dumps)
+
+
+def _chosen(history: RunHistory, number: int | None) -> AttemptHistory:
+    """The attempt of a number; without one the newest that has printed anything."""
+    attempts = history.attempts
+    if number is None:
+        telling = [attempt for attempt in attempts if attempt.logs]
+        return (telling or list(attempts))[-1]
+    found = next((attempt for attempt in attempts if attempt.number == number), None)
+    if found is None:
+        raise UsageError(f"--attempt {number}: {history.name} has {len(attempts)}.")
+    return found
+
+
+def planned_of(history: RunHistory) -> Planned | None:
+    """What the plan said of the run."""
+    if history.plan is None:
+        return None
+    fabric = history.plan.machines.fabric
+    if history.forecast is None:
+        return Planned(fabric=fabric)
+    memory = history.forecast.memory
+    return Planned(memory.fullest.total, memory.error, fabric)
+
+
+def _told(name: str, kind: EvidenceKind, lines: Callable[[], Iterable[str]]) -> EvidenceFile:
+    return EvidenceFile(name, kind, lines)
+
+
+def _log(log: RankLog, directory: Path | None) -> EvidenceFile:
+    """A log as evidence, named from the directory on; where reading it breaks off, it says so."""
+    name = log.name.removeprefix(f"{directory}/") if directory is not None else log.name
+
+    def lines() -> Iterator[str]:
+        try:
+            for line in log.lines():
+                yield line.decode("utf-8", "replace")
+        except (SeatrialError, OSError) as error:
+            yield f"{log.name} could not be read to its end: {error}"
+
+    return EvidenceFile(name, kind_of(name), lines)
+
+
+def event_lines(events: Iterable[Event]) -> Iterator[str]:
+    """Anomalies and the end of an attempt, as lines."""
+    keeper = Watchkeeper()
+    told: set[tuple[str, int]] = set()
+    for event in events:
+        found = [notice.finding for notice in keeper.observe(event) if notice.phase is Phase.BEGAN]
+        lines = [(one.code, f"{one.code} {one.severity}", one.rule) for one in found]
+        if event.kind is EventKind.FINDING:
+            value = event.values
+            code = str(value.get("code"))
+            if value.get("phase", Phase.BEGAN) == Phase.BEGAN:
+                lines.append((code, f"{code} {value.get('severity')}", str(value.get("rule"))))
+        elif event.kind is EventKind.EXIT and event.values.get("error"):
+            lines.append(("exit", "exit", str(event.values["error"])))
+        for code, head, rule in lines:
+            if (code, event.step) not in told:
+                told.add((code, event.step))
+                yield f"{head} step {event.step}: {rule}"
+
+
+def pod_lines(pods: Iterable[Json]) -> Iterator[str]:
+    """What the statuses of pods say, as lines."""
+    for pod in pods:
+        name, status = pod_name(pod), pod.get("status") or {}
+        if status.get("reason"):
+            yield f"pod {name} reason: {status['reason']} {status.get('message') or ''}"
+        for condition in status.get("conditions") or ():
+            if condition.get("status") == "False" or condition.get("type") == "DisruptionTarget":
+                said = condition.get("message") or ""
+                yield f"pod {name} {condition.get('type')}: {condition.get('reason')} {said}"
+        for container in container_statuses(pod):
+            for key in _STATES:
+                yield from _state_lines(f"pod {name} {container['name']}", container.get(key) or {})
+
+
+def _state_lines(where: str, state: dict[str, Any]) -> Iterator[str]:
+    for kind in ("waiting", "terminated"):
+        inner = state.get(kind) or {}
+        if inner and inner.get("reason") != "Completed":
+            code = f" exit code: {inner['exitCode']}" if "exitCode" in inner else ""
+            # A message may be the last lines of the container's log.
+            said = str(inner.get("message") or "").splitlines() or [""]
+            yield f"{where} {kind} reason: {inner.get('reason')}{code} {said[0]}".rstrip()
+            yield from said[1:]
+
+
+def cluster_lines(events: Iterable[Json]) -> Iterator[str]:
+    """Events of Kubernetes, as lines."""
+    for event in events:
+        about = event.get("involvedObject") or {}
+        said = " ".join(str(event.get("message") or "").split())
+        yield f"{event.get('type')} {event.get('reason')} {about.get('name')}: {said}"
+
+
+def _dumps(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """The dumps of the flight recorder in a directory."""
+    paths = {path for pattern in DUMPS for path in directory.rglob(pattern) if path.is_file()}
+    for path in sorted(paths):
+        try:
+            if path.stat().st_size <= LARGEST_DUMP:
+                yield path.name, path.read_bytes()
+        except OSError:
+            continue
