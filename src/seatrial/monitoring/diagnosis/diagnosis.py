@@ -169,8 +169,14 @@ def _separated(
     for key, group in groups.items():
         cause = causes[key]
         weak = _certainty(group) is Certainty.POSSIBLE
+        later = {
+            other
+            for other in strong
+            if not causes[other].before_start and key not in causes[other].explained_by
+        }
         is_explained = (
             bool(firm & set(cause.explained_by) - {key})
+            or (cause.before_start and bool(later))
             or (cause.yields and bool(strong - {key}))
             # What is only possible is no answer beside what is known.
             or (weak and bool(strong - {key}))

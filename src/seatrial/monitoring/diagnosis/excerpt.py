@@ -27,7 +27,7 @@ TROUBLE = re.compile(
     r"|too many|stuck|blocked|slowdown|assert|exit ?code|unrecognized|divisible|already in use"
     r"|truncated|unexpected|stopp?ing|terminat|unknown|async event|invoked|version|via |culprit"
     r"|interrupt|lockup|core dumped|unsupported|require|watchdog|usage of|low on|active|reuse"
-    r"|neither|leaked|duplicate|return code|nxdomain|died",
+    r"|neither|leaked|duplicate|return code|nxdomain|died|down\b|unplugged|socket|different|differ",
     re.IGNORECASE,
 )
 """A line without any of these says nothing of a failure."""

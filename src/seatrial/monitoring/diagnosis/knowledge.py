@@ -47,6 +47,8 @@ class Cause:
     """Causes that make this one a consequence."""
     yields: bool = False
     """Whether any other cause explains this one."""
+    before_start: bool = False
+    """Whether a run that failed later by something else had got over it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def _cause(key: str, table: dict[str, Any]) -> Cause:
         table.get("effect") == "slows",
         tuple(table.get("explained_by", ())),
         table.get("yields", False),
+        table.get("before_start", False),
     )
 
 

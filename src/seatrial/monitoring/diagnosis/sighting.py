@@ -13,6 +13,7 @@ GOT_OVER = 3
 """So many steps after a line show that the run got over it."""
 _MILD = re.compile(
     r"^\W*(?:\[[^\]]*\]\W*)?(?:WARNING|INFO|DEBUG)\b|UserWarning|FutureWarning|DeprecationWarning"
+    r"|^(?:\[\w*\d+\]:)?\[?[WI](?:\d{3,4} [\d:.]+| \w+\.cpp)"
 )
 
 
