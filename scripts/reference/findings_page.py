@@ -9,6 +9,7 @@ from itertools import groupby
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from scripts.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
+from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.cluster.codes import ClusterCode
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.output.codes import DatasetCode
@@ -31,6 +32,7 @@ SOURCES: dict[type[StrEnum], str] = {
     DatasetCode: "Verifying prepared data",
     RenderCode: "Rendering manifests",
     PreflightCode: "Looking at a node before training",
+    CheckpointCode: "Verifying checkpoints, and starting from one",
     ClusterCode: "Talking to a cluster",
     RunCode: "Launching runs and explaining them",
 }

@@ -86,12 +86,6 @@ def _as_gpu_type(original: Callable[..., Any]) -> Callable[..., Any]:
     return type_of
 
 
-def _with_cpu_runtime(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The same loop in a process that has the CPU runtime; loaded here because GPUs need it not."""
-    loop: Callable[..., Any] = import_module("seatrial.worker.cpu.saving").async_loop
-    return loop
-
-
 ON_ANY_DEVICE = (
     Replacement(
         "megatron.core.datasets.utils",
@@ -117,12 +111,6 @@ ON_CPU = (
         "Its warm-up draws random numbers whose count depends on tp and cp, from the generator "
         "that the weights are then drawn from.",
         _keeping_random_state,
-    ),
-    Replacement(
-        "megatron.core.dist_checkpointing.strategies.async_utils",
-        "PersistentAsyncCaller.async_loop",
-        "It runs in a process of its own, which asks for a GPU at its start.",
-        _with_cpu_runtime,
     ),
     Replacement("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
     Replacement("torch", "Tensor.pin_memory", "Only a GPU's driver can pin memory.", _itself),
@@ -155,8 +143,25 @@ RELIED_ON = (
     ("megatron.core.transformer.torch_norm", "WrappedTorchNorm"),
     ("megatron.core.transformer.dot_product_attention", "DotProductAttention.forward"),
     ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_decoder_block_spec"),
+    *(
+        (
+            "megatron.core.dist_checkpointing.strategies.filesystem_async",
+            f"FileSystemWriterAsync.{name}",
+        )
+        for name in ("prepare_write_data", "write_preloaded_data", "retrieve_write_results")
+    ),
+    (
+        "megatron.core.dist_checkpointing.strategies.async_utils",
+        "PersistentAsyncCaller.async_loop",
+    ),
+    ("megatron.core.dist_checkpointing", "save"),
+    ("megatron.training.checkpointing", "maybe_msc.open"),
+    ("megatron.training.training", "setup_model_and_optimizer"),
+    ("megatron.training.training", "evaluate"),
+    ("torch.distributed.checkpoint.filesystem", "pickle"),
 )
-"""Parts of the engine that the CPU's layers extend, overriding or calling them by name."""
+"""Parts of the engine that the CPU's layers extend, overriding or calling them by name, and those
+that the commit protocol is put around."""
 
 
 def find(module: str, name: str) -> tuple[Any, str]:

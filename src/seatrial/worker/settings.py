@@ -24,6 +24,10 @@ METRICS_ADDRESS = "SEATRIAL_METRICS_ADDRESS"
 LOOPBACK = "127.0.0.1"
 FAULT = "SEATRIAL_DRILL_FAULT"
 """A name of `worker/faults.py`; only tests set it."""
+ATTEMPT = "SEATRIAL_ATTEMPT"
+"""The attempt; starts that come to nothing are counted within one, and not without it."""
+FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
+"""Starts in a row without a new checkpoint after which the run stops; ours when absent."""
 
 
 class Device(StrEnum):
@@ -67,6 +71,10 @@ class Settings:
     """The run's name, where it has one."""
     metrics: Endpoint | None = None
     """Where metrics are served; nowhere unless that was asked for."""
+    attempt: str = ""
+    """The attempt that this start belongs to; empty where nobody said."""
+    fruitless_starts: int = 0
+    """How many starts may come to nothing; 0 for the usual number."""
 
     @property
     def writes_events(self) -> bool:
@@ -97,6 +105,8 @@ def settings() -> Settings:
         os.environ.get(REVISION, ""),
         os.environ.get(RUN, ""),
         _endpoint(),
+        os.environ.get(ATTEMPT, ""),
+        int(os.environ.get(FRUITLESS) or 0),
     )
 
 

@@ -13,9 +13,14 @@ from megatron.training.argument_utils import (
 )
 from megatron.training.arguments import parse_and_validate_args
 
+from seatrial.checkpoints.stopping import StopError
+from seatrial.errors import SeatrialError
+from seatrial.worker import resume_pickles
+from seatrial.worker.commit import Keeper
 from seatrial.worker.gpt import build_datasets, forward_step
 from seatrial.worker.observe import Observer
 from seatrial.worker.replacements import ON_ANY_DEVICE, replace
+from seatrial.worker.resume import Resumption
 from seatrial.worker.settings import Settings
 
 TOKENIZER = "--tokenizer-model"
@@ -24,16 +29,36 @@ TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
 
 
 def train(chosen: Settings) -> None:
-    """Train as the command line says; the engine's own exit code ends the process."""
+    """Train as the command line says; the engine's own exit code ends the process.
+
+    What a person can mend ends it with a line that says how, and not with a traceback.
+    """
+    try:
+        _train(chosen)
+    except SeatrialError as error:
+        sys.stderr.write(f"seatrial: {error}\n")
+        raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
+
+
+def _train(chosen: Settings) -> None:
     events = chosen.events if chosen.writes_events else None
     # From here on, so that the log also tells of arguments that the engine refuses.
     with Observer(events, chosen.kill_step, shares=chosen.events is not None).watching():
         replace(ON_ANY_DEVICE)
+        protect_checkpoints(chosen)
         if chosen.tokenizer_revision:
             pin_tokenizer(sys.argv, chosen.tokenizer_revision)
         args = parse_and_validate_args()
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
+
+
+def protect_checkpoints(chosen: Settings) -> None:
+    """Put the protocol around saving, the choice before loading, and limits on unpickling."""
+    resume_pickles.install()
+    keeper = Keeper()
+    keeper.install()
+    Resumption(chosen, keeper).install()
 
 
 def pin_tokenizer(words: list[str], revision: str) -> None:

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The commit: a checkpoint counts from the moment its record exists, and never in part.
+
+The files are on the disk before; then their list; then, created once and by the start that may
+still do so, the record. Directories are never renamed for it: object stores and blobfuse cannot do
+that at once.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from seatrial.checkpoints.naming import (
+    FORMAT_FILE,
+    METADATA,
+    OURS,
+    RECORD,
+    TRACKER,
+    directory_name,
+    is_left_behind,
+    set_aside_name,
+    shard_list_name,
+)
+from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.record import Record
+from seatrial.checkpoints.shard_list import ShardFile, write_list
+from seatrial.checkpoints.starts import refuse_stale
+from seatrial.errors import SeatrialError
+
+_BLOCK = 1 << 20
+
+
+class CommitError(SeatrialError):
+    """A save that cannot be made to count; what was saved before stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A checkpoint that counts now."""
+
+    record: Record
+    """Its record."""
+    path: Path
+    """Its directory."""
+
+
+def make_room(place: LocalPlace, step: int, incarnation: int) -> Path | None:
+    """Have a fresh directory for a step; what was committed there before is set aside, and named.
+
+    Only a run that went back behind a checkpoint saves its step again: the old one was damaged, or
+    somebody chose an older one to go on from. It is kept until `seatrial checkpoints prune`.
+    """
+    refuse_stale(place, incarnation)
+    directory = Path(place.address, directory_name(step))
+    if not os.path.lexists(directory / RECORD):
+        return None
+    aside = directory.with_name(set_aside_name(step, incarnation))
+    os.rename(directory, aside)
+    return aside
+
+
+def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Committed:
+    """Make the files of a step's directory count.
+
+    Args:
+        place: Where the run's checkpoints are.
+        files: The checkpoint shards, as their ranks wrote them. The engine's two small files are
+            read and added here.
+        record: The record without its list of files.
+    """
+    refuse_stale(place, record.incarnation)
+    directory = Path(place.address, directory_name(record.step))
+    shards = sorted(files, key=lambda file: file.name)
+    named = {file.name for file in shards}
+    small = [_read_back(directory / name) for name in (METADATA, FORMAT_FILE) if name not in named]
+    every = [*shards, *filter(None, small)]
+    _refuse_incomplete(directory, every)
+    list_name = shard_list_name(record.incarnation)
+    with place.store.open_writer(f"{directory.name}/{list_name}") as stream:
+        listed = write_list(every, stream)
+    _sync(directory)
+    _sync(directory.parent)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    whole = replace(record, shards=listed, saved_at=now)
+    # As late as possible: between this look and the record there is nothing that takes time.
+    refuse_stale(place, record.incarnation)
+    if not place.store.create(f"{directory.name}/{RECORD}", whole.to_bytes()):
+        raise CommitError(
+            f"{directory}: another process has committed this step. Look whether the run was "
+            "started twice."
+        )
+    _sync(directory)
+    _remove_left_behind(directory, {list_name, *(file.name for file in every)})
+    return Committed(whole, directory)
+
+
+def write_tracker(place: LocalPlace, text: str) -> None:
+    """Replace the engine's tracker whole: a reader sees the old one or the new one."""
+    place.replace(TRACKER, text.encode())
+    _sync(Path(place.address))
+
+
+def _read_back(path: Path) -> ShardFile | None:
+    """A small file of the engine's, on the disk and hashed; none where its format has none."""
+    if path.name == FORMAT_FILE and not path.exists():
+        return None
+    hasher, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb+") as stream:
+            while block := stream.read(_BLOCK):
+                hasher.update(block)
+                size += len(block)
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise CommitError(f"{path}: {error.strerror}. The save is not complete.") from error
+    return ShardFile(path.name, size, hasher.hexdigest())
+
+
+def _refuse_incomplete(directory: Path, files: list[ShardFile]) -> None:
+    """Refuse a save of which a file is not there, or is not as long as was written."""
+    for file in files:
+        try:
+            size = (directory / file.name).stat().st_size
+        except OSError as error:
+            raise CommitError(f"{directory / file.name}: {error.strerror}.") from error
+        if size != file.size:
+            raise CommitError(
+                f"{directory / file.name}: {size:,} bytes are there, and {file.size:,} were "
+                "written. Check the disk and who else writes there."
+            )
+
+
+def _remove_left_behind(directory: Path, kept: set[str]) -> None:
+    """Remove what a save of this step that was cut short had left."""
+    for entry in list(os.scandir(directory)):
+        if is_left_behind(entry.name) and entry.name not in kept | OURS:
+            Path(entry.path).unlink(missing_ok=True)
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory on the disk, where its file system can do that."""
+    number = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError:
+        # Shares and FUSE mounts often cannot; the files themselves are there.
+        pass
+    finally:
+        os.close(number)

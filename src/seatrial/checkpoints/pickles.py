@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pickles of a checkpoint, looked at without running anything of them.
+
+A pickle is a program: it may name any function of any module and call it. The pickles of a
+checkpoint need a few classes, listed here with their modules; one that names anything else is
+refused. The engine's list of tensors is read with stand-ins for those classes, so that torch need
+not be installed for it.
+"""
+
+import io
+import pickle
+import pickletools
+from dataclasses import dataclass
+from typing import Any
+
+Global = tuple[str, str]
+"""A module and a name in it."""
+
+_CHECKPOINT = "torch.distributed.checkpoint"
+_DTYPES = (
+    *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64"),
+    *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
+)
+METADATA_GLOBALS: frozenset[Global] = frozenset(
+    {
+        *((f"{_CHECKPOINT}.metadata", name) for name in (
+            "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex",
+            "StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING",
+        )),
+        *((f"{_CHECKPOINT}.planner", name) for name in (
+            "BytesIOWriteData", "SavePlan", "TensorWriteData", "WriteItem", "WriteItemType",
+        )),
+        (f"{_CHECKPOINT}.filesystem", "_StorageInfo"),
+        (f"{_CHECKPOINT}.filesystem", "_StoragePrefix"),
+        ("torch.serialization", "_get_layout"),
+        ("torch", "Size"),
+        ("torch", "device"),
+        ("collections", "OrderedDict"),
+        ("builtins", "set"),
+        *(("torch", name) for name in _DTYPES),
+    }
+)  # fmt: skip
+"""What the engine's list of tensors is made of (torch 2.13.0, metadata.py, planner.py)."""
+
+ITEM_GLOBALS: frozenset[Global] = frozenset(
+    {
+        *(("torch", name) for name in _DTYPES),
+        *(("torch", f"{kind}Storage") for kind in (
+            "Byte", "Char", "Short", "Int", "Long", "Half", "Float", "Double", "BFloat16", "Bool",
+        )),
+        ("torch", "Size"),
+        ("torch", "device"),
+        ("torch._C", "Generator"),
+        ("torch._utils", "_rebuild_tensor"),
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch._utils", "_rebuild_parameter"),
+        ("torch._tensor", "_rebuild_from_type_v2"),
+        ("torch.serialization", "_get_layout"),
+        ("torch.storage", "UntypedStorage"),
+        ("collections", "OrderedDict"),
+        ("collections", "defaultdict"),
+        ("builtins", "set"),
+        ("builtins", "bytearray"),
+        ("builtins", "complex"),
+        ("_codecs", "encode"),
+        ("argparse", "Namespace"),
+        ("types", "SimpleNamespace"),
+        ("pathlib", "PosixPath"),
+        ("pathlib._local", "PosixPath"),
+        ("signal", "Signals"),
+        ("io", "BytesIO"),
+        ("_io", "BytesIO"),
+        *((module, name) for module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
+          for name in ("_reconstruct", "dtype", "ndarray", "scalar")),
+        ("numpy.dtypes", "UInt32DType"),
+        ("megatron.core.enums", "ModelType"),
+        ("megatron.core.optimizer.optimizer_config", "OptimizerConfig"),
+        ("megatron.core.optimizer", "OptimizerConfig"),
+        *(("megatron.core.rerun_state_machine", name)
+          for name in ("RerunDiagnostic", "RerunMode", "RerunState")),
+        *(("megatron.core.transformer.enums", name) for name in (
+            "AttnBackend", "CudaGraphModule", "CudaGraphScope", "InferenceCudaGraphScope",
+        )),
+    }
+)  # fmt: skip
+"""What tensors and the engine's other objects are made of: torch's own rules for loading weights
+only, and what the engine allows beside (megatron-core 0.19.2, safe_globals.py)."""
+
+_REFUSED = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4")
+"""Instructions that ask for something in a way that only running them would tell."""
+
+
+class PickleError(ValueError):
+    """A pickle that is not what a checkpoint holds; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """One tensor or object, and where it lies."""
+
+    name: str
+    """Its name."""
+    file: str
+    """The checkpoint shard."""
+    offset: int
+    """Where it begins in there."""
+    length: int
+    """Bytes."""
+
+
+class _StandIn:
+    """Takes the place of a class of torch: holds what it was made of."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
+
+    def __setstate__(self, state: object) -> None:
+        if isinstance(state, dict):
+            self.__dict__.update(state)
+
+
+class _Reader(pickle.Unpickler):
+    """Makes stand-ins, and only for what is known."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in METADATA_GLOBALS:
+            raise PickleError(f"it asks for {module}.{name}")
+        if (module, name) == ("builtins", "set"):
+            return set
+        if (module, name) == ("collections", "OrderedDict"):
+            return dict
+        return _kind(module, name)
+
+    def persistent_load(self, identifier: object) -> Any:
+        raise PickleError("it refers to something outside of itself")
+
+
+def _kind(module: str, name: str) -> type[_StandIn]:
+    return type(name, (_StandIn,), {"__module__": module})
+
+
+def stored_items(metadata: bytes) -> list[StoredItem]:
+    """Everything that the engine's list of tensors points at, in order of place."""
+    try:
+        read = _Reader(io.BytesIO(metadata)).load()
+        places = dict(read.storage_data)
+        items = [
+            StoredItem(str(index.fqn), str(at.relative_path), int(at.offset), int(at.length))
+            for index, at in places.items()
+        ]
+    except PickleError:
+        raise
+    except Exception as error:
+        raise PickleError(f"it cannot be read ({type(error).__name__})") from error
+    return sorted(items, key=lambda item: (item.file, item.offset))
+
+
+def refuse_unknown(data: bytes, known: frozenset[Global] = ITEM_GLOBALS) -> None:
+    """Raise PickleError where a pickle asks for something that is not known.
+
+    torch writes objects by the second protocol of pickles, in which whatever is asked for stands
+    in the instruction itself; the instructions of other protocols are refused.
+    """
+    try:
+        for instruction, argument, _ in pickletools.genops(data):
+            if instruction.name in _REFUSED:
+                raise PickleError(f"it uses the instruction {instruction.name}")
+            if instruction.name == "GLOBAL":
+                module, _, name = str(argument).partition(" ")
+                if (module, name) not in known:
+                    raise PickleError(f"it asks for {module}.{name}")
+    except PickleError:
+        raise
+    except Exception as error:
+        # A damaged pickle fails in as many ways as there are.
+        raise PickleError(f"it cannot be read ({type(error).__name__})") from error

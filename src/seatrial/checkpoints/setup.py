@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint's state belongs to: the facts that decide whether it can be resumed."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seatrial.hashing import digest
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the state was spread over ranks."""
+
+    world_size: int
+    """Ranks."""
+    tp_size: int
+    """Tensor parallel degree."""
+    pp_size: int
+    """Pipeline parallel degree."""
+    vp_size: int
+    """Virtual stages of a pipeline rank."""
+    cp_size: int
+    """Context parallel degree."""
+    ep_size: int
+    """Expert parallel degree."""
+    etp_size: int
+    """Tensor parallel degree of the experts."""
+    dp_size: int
+    """Data parallel degree."""
+
+    def __str__(self) -> str:
+        """`tp 2 · dp 4`, leaving out what is 1."""
+        names = ("tp", "pp", "vp", "cp", "ep", "dp")
+        degrees = {name: getattr(self, f"{name}_size") for name in names}
+        return " · ".join(f"{name} {n}" for name, n in degrees.items() if n > 1) or "dp 1"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The dimensions that the tensors have."""
+
+    layers: int
+    """Transformer layers."""
+    hidden_size: int
+    """Width."""
+    ffn_hidden_size: int
+    """Width of the feed-forward part."""
+    heads: int
+    """Attention heads."""
+    kv_heads: int
+    """Heads of keys and values."""
+    head_dim: int
+    """Width of a head."""
+    positions: str
+    """Kind of positions, by the engine's name."""
+    max_positions: int
+    """Length of the table of learned positions; 0 where there is none."""
+    norm: str
+    """Kind of normalisation, by the engine's name."""
+    gated: bool
+    """Whether the feed-forward part is gated (SwiGLU)."""
+    linear_bias: bool
+    """Whether linear layers have a bias."""
+    qkv_bias: bool
+    """Whether queries, keys and values have one."""
+    qk_norm: bool
+    """Whether queries and keys are normalised."""
+    tied_embeddings: bool
+    """Whether the first and the last embedding are one."""
+    padded_vocab_size: int
+    """Rows of the embedding, padding included."""
+    experts: int
+    """Experts of a layer; 0 in a dense model."""
+    dense_layers: int
+    """Leading layers without experts."""
+    expert_ffn_hidden_size: int
+    """Width of an expert."""
+    shared_expert_ffn_hidden_size: int
+    """Width of the shared expert; 0 without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataOrder:
+    """What decides which sample comes when."""
+
+    blend: tuple[str, ...]
+    """Weights and paths of the data sets, as the engine is given them; empty for mock data."""
+    sizes: tuple[int, ...]
+    """Bytes of the token files of the blend; empty where they were not looked at."""
+    split: str
+    """Shares of training, validation and test."""
+    seed: int
+    """The seed of the shuffle."""
+    sequence_length: int
+    """Tokens of a sample."""
+    train_samples: int
+    """Samples of the whole run: the engine shuffles as many epochs as they take."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that two runs share when they read the same samples in the same order."""
+        return digest(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What wrote the checkpoint."""
+
+    seatrial: str
+    """Version of Seatrial."""
+    engine: str
+    """Name and version of the engine."""
+    torch: str
+    """Version of torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The facts about a run that its checkpoints depend on."""
+
+    layout: Layout
+    """How it is spread."""
+    model: ModelShape
+    """What is trained."""
+    data_order: DataOrder
+    """What is read when."""
+    tokenizer: str
+    """The tokenizer, as the engine is given it."""
+    precision: str
+    """`fp32`, `bf16` or `fp16`: which copies of the weights there are."""
+    checkpoint_format: str
+    """The engine's format of checkpoints."""
+    optimizer: str
+    """The optimizer."""
+    optimizer_sharding: str
+    """How its state is kept: `none`, or the engine's sharding type."""
+    global_batch_size: int
+    """Sequences a step."""
+    versions: Versions
+    """What wrote it, or would."""
+
+    @property
+    def reshardable(self) -> bool:
+        """Whether another layout can load it."""
+        return self.optimizer_sharding in RESHARDABLE
+
+
+RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", "fsdp_dtensor"})
+"""Optimizer shardings that load into other tensor and pipeline degrees (megatron-core 0.19.2,
+`DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
+
+
+def setup_from_dict(values: dict[str, Any]) -> Setup:
+    """The facts as they were stored; KeyError or TypeError where they are others."""
+    order = values["data_order"]
+    parts: dict[str, Any] = {
+        "layout": Layout(**values["layout"]),
+        "model": ModelShape(**values["model"]),
+        "data_order": DataOrder(
+            **order | {"blend": tuple(order["blend"]), "sizes": tuple(order["sizes"])}
+        ),
+        "versions": Versions(**values["versions"]),
+    }
+    return Setup(**values | parts)
