@@ -16,7 +16,7 @@ WHOLE_LINES = 20_000
 """Of a file, so many first lines are kept all; of what follows, those with a word of trouble."""
 MOST_ALIKE = 100
 """Lines that differ only in digits; those beyond say nothing new."""
-LONGEST = 4_000
+LONGEST = 2_000
 """Characters of a line that are looked at."""
 
 TROUBLE = re.compile(
@@ -27,7 +27,8 @@ TROUBLE = re.compile(
     r"|too many|stuck|blocked|slowdown|assert|exit ?code|unrecognized|divisible|already in use"
     r"|truncated|unexpected|stopp?ing|terminat|unknown|async event|invoked|version|via |culprit"
     r"|interrupt|lockup|core dumped|unsupported|require|watchdog|usage of|low on|active|reuse"
-    r"|neither|leaked|duplicate|return code|nxdomain|died|down\b|unplugged|socket|different|differ",
+    r"|neither|leaked|duplicate|return code|nxdomain|died|down\b|unplugged"
+    r"|wait|schedule|state:d|fsync|socket|differ",
     re.IGNORECASE,
 )
 """A line without any of these says nothing of a failure."""

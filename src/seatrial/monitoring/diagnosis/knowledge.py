@@ -13,6 +13,9 @@ from typing import Any
 UNKNOWN = "unknown"
 """The cause where nothing that is known explains the evidence."""
 _NEAR = 30
+_ANYTHING = re.compile(r"(?<!\\)\.\*")
+_A_STRETCH = ".{0,150}"
+"""What `.*` of a pattern stands for: without a bound, a long line would take minutes."""
 
 
 class Certainty(StrEnum):
@@ -123,15 +126,19 @@ def _cause(key: str, table: dict[str, Any]) -> Cause:
     )
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(_ANYTHING.sub(_A_STRETCH, pattern))
+
+
 def _signature(table: dict[str, Any]) -> Signature:
     def pattern(name: str) -> re.Pattern[str] | None:
-        return re.compile(table[name]) if name in table else None
+        return _compiled(table[name]) if name in table else None
 
     return Signature(
         table["name"],
         table.get("cause", ""),
         Certainty(table.get("certainty", Certainty.LIKELY)),
-        re.compile(table["pattern"]),
+        _compiled(table["pattern"]),
         table["source"],
         table["example"],
         table.get("says", ""),

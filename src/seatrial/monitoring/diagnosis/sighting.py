@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from seatrial.monitoring.diagnosis.evidence import EvidenceKind
 from seatrial.monitoring.diagnosis.excerpt import TROUBLE, Excerpt, KeptLine
 from seatrial.monitoring.diagnosis.knowledge import Certainty, Signature
 
@@ -48,6 +49,9 @@ class Sighting:
 def sightings(excerpt: Excerpt, signatures: Iterable[Signature]) -> Iterator[Sighting]:
     """The lines of an excerpt that match signatures, in order."""
     known = tuple(signatures)
+    if excerpt.kind is EvidenceKind.ARGUMENTS:
+        # What was asked for holds the names of many errors, and is none.
+        return
     for line in excerpt.lines:
         if not TROUBLE.search(line.text):
             continue
