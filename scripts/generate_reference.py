@@ -18,6 +18,7 @@ from scripts.reference.exit_codes_page import exit_codes_page
 from scripts.reference.findings_page import findings_page
 from scripts.reference.markdown import GENERATED
 from scripts.reference.sdk_page import sdk_page
+from scripts.reference.signatures_page import signatures_page
 from scripts.reference.spec_page import spec_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": exit_codes_page(),
         "findings.md": findings_page(),
         "sdk.md": sdk_page(),
+        "signatures.md": signatures_page(),
         **{f"catalog/{name}": text for name, text in catalog_pages().items()},
     }
 
