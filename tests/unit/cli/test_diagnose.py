@@ -4,11 +4,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from seatrial.cli.diagnose import app
+from seatrial.cli.launch import app as launch_app
+from seatrial.runs import clusters
+from seatrial.runs.site import Site
+from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+from tests.unit.runs.fake_cluster import jobs, pod_of
 
 FIRST = Path(__file__).parents[2] / "data" / "failures" / "first"
 
@@ -55,3 +61,26 @@ def test_json_has_all_of_it() -> None:
     assert found["causes"][0]["key"] == "port-in-use"
     assert found["causes"][0]["certainty"] == "certain"
     assert found["causes"][0]["proofs"][0]["line"] > 0
+
+
+def test_a_run_on_a_cluster_is_explained_by_its_pods(
+    monkeypatch: pytest.MonkeyPatch, spec_file: Path, tmp_path: Path
+) -> None:
+    """The status of pods is evidence, even where nothing was printed yet."""
+    server, time = FakeTransport(), FakeTime()
+
+    def reach(namespace: str = "", **_: Any) -> Site:
+        api = fake_api(server, time)
+        return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
+
+    monkeypatch.setattr(clusters, "connect", reach)
+    launched = CliRunner().invoke(launch_app, [str(spec_file)], catch_exceptions=False)
+    assert launched.exit_code == 0
+    (job,) = jobs(server)
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    states = [{"name": "main", "state": {"waiting": waiting}}]
+    server.put(pod_of(job, 0, phase="Pending", containerStatuses=states))
+    monkeypatch.chdir(tmp_path)
+    lines = said("slim-7b").splitlines()
+    assert lines[0].startswith("1  A container image could not be pulled")
+    assert "ImagePullBackOff" in lines[1]
