@@ -171,3 +171,7 @@ def test_the_image_for_data_prepares_a_corpus(tmp_path: Path) -> None:
         run(store, name, ["seatrial", "data", "verify", "/home/worker/input/run.yaml"])
         # From a login shell, as KubeRay starts it.
         assert "ray" in run(store, name, ["bash", "-lc", "ray --version"])
+        # What KubeRay asks of a head: its dashboard takes jobs, its agent says that it lives.
+        run(
+            store, name, ["python3", "-c", "import aiohttp, ray.dashboard.head, ray.job_submission"]
+        )

@@ -81,8 +81,10 @@ class ContainerLog:
                         trouble = Trouble(self._api)
                         yield line
             except DroppedError as dropped:
-                # A quiet log is no outage.
-                if "timed out" not in str(dropped).lower():
+                # A quiet log is no outage; one that comes later is measured from its beginning.
+                if "timed out" in str(dropped).lower():
+                    trouble = Trouble(self._api)
+                else:
                     trouble.dropped(str(dropped))
                 continue
             except RefusedStreamError as refused:
@@ -95,6 +97,7 @@ class ContainerLog:
                     continue
             if not follow or status["over"]:
                 return
+            trouble = Trouble(self._api)
             self._api.sleep(LOOK_SECONDS)
 
     def _error(self, answer: Answer) -> ClusterError:

@@ -248,12 +248,16 @@ def _is_starting(run: LocalRun, attempt: AttemptRecord) -> bool:
 def stop_here(run: LocalRun) -> bool:
     """Ask the processes to save and end, and wait for it; whether there was something to stop."""
     newest = run.read().newest
-    while newest is not None and _is_starting(run, newest):
-        time.sleep(_PAUSE_SECONDS)
-    process = run.supervisor(newest.number) if newest else 0
-    if newest is None or process <= 0:
+    if newest is None:
         return False
-    os.kill(process, signal.SIGTERM)
+    while _is_starting(run, newest):
+        time.sleep(_PAUSE_SECONDS)
+    process = run.supervisor(newest.number)
+    if process <= 0:
+        return False
+    # It may end in this moment by itself.
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGTERM)
     while run.supervisor(newest.number):
         time.sleep(0.2)
     return True

@@ -131,12 +131,13 @@ def main(file: str) -> int:
         # A launch that came between has given this attempt up already.
         if run.file(task.number, "end").exists():
             return 1
-        lock.write(str(os.getpid()))
-        lock.flush()
         supervisor = Supervisor(run, task)
         signal.signal(signal.SIGTERM, supervisor.stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Whoever reads this may ask it to end at once.
+        lock.write(str(os.getpid()))
+        lock.flush()
         return 0 if supervisor.work() is Outcome.SUCCEEDED else 1
 
 

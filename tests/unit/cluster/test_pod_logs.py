@@ -100,6 +100,23 @@ def test_a_container_that_has_not_started_is_waited_for() -> None:
     assert texts(server_with(waiting={})) == []
 
 
+def test_an_outage_after_a_long_wait_is_measured_from_its_own_beginning() -> None:
+    server = server_with(waiting={"reason": "PodInitializing"})
+    server.streams[LOG] = [[DroppedError("reset")], [stamped("01", "hello")]]
+    time = FakeTime()
+
+    def starts() -> None:
+        # Longer than a server may be away.
+        if time.now > 600:
+            pod = server.objects["pods", "lab", "one"]
+            pod["status"]["containerStatuses"][0]["state"] = {"running": {}}
+            if len(server.streams[LOG]) < 2:
+                ended(server)
+
+    time.on_sleep = starts
+    assert texts(server, time, follow=True) == ["hello"]
+
+
 def test_a_pod_that_is_gone_or_another_has_no_log() -> None:
     server = server_with()
     server.objects.clear()
