@@ -46,6 +46,8 @@ COMMANDS = {
     "launch": "Submit a run to its cluster; twice does nothing.",
     "status": "Show how a run is, and why.",
     "logs": "Print what the processes of a run print, all ranks or one.",
+    "watch": "Show a run while it goes on: curves, ranks, goodput, when it will be done.",
+    "report": "Write what a run was like into one HTML file, with plots.",
     "diagnose": "Say why a run stopped, hangs or is slow, with the lines that prove it.",
     "wait": "Wait until a run is over; the exit code says how it ended.",
     "list": "List the runs of a namespace.",
@@ -61,8 +63,7 @@ COMMANDS = {
 
 
 NOT_YET = (
-    *("check", "watch", "checkpoints"),
-    *("report", "explain", "doctor"),
+    *("check", "checkpoints", "explain", "doctor"),
 )
 """Commands of the journey that this version does not have; asking for one says so."""
 

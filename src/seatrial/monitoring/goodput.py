@@ -9,7 +9,7 @@ not wall time; it is told apart.
 
 import statistics
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -83,14 +83,20 @@ class Goodput:
         return self.seconds[Bucket.TRAINING] / self.wall if self.wall else 0.0
 
 
+Booked = Callable[[Bucket, float, float], None]
+"""Told of a stretch of time: its bucket, its begin and its end, seconds since 1970."""
+
+
 class Account:
     """Books the time of a run event by event; what it remembers does not grow with their number."""
 
-    def __init__(self) -> None:
-        """Begin before the first attempt."""
+    def __init__(self, booked: Booked | None = None) -> None:
+        """Begin before the first attempt; whoever wants to know is told of every stretch."""
+        self._booked = booked
         self._seconds = dict.fromkeys(Bucket, 0.0)
         self._cursor: float | None = None
         self._up = self._warm = False
+        self._started_before = self._announced = False
         self._highest = 0
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._attempts = self._restarts = self._replayed = 0
@@ -107,7 +113,7 @@ class Account:
         elif self._attempts > 1:
             # Nobody knows when it was submitted: it begins with its first event.
             self._cursor = None
-        self._up = False
+        self._up = self._started_before = self._announced = False
 
     def take(self, event: Event) -> None:
         """Book the time up to an event."""
@@ -155,6 +161,8 @@ class Account:
         """Book the time up to a moment; a clock that goes back books nothing."""
         if self._cursor is not None and until > self._cursor:
             self._seconds[bucket] += until - self._cursor
+            if self._booked is not None:
+                self._booked(bucket, self._cursor, until)
             self._cursor = until
 
     def _lost(self, until: float, rest: Bucket) -> None:
@@ -176,8 +184,12 @@ class Account:
     def _started(self, event: Event) -> None:
         """Processes came up, or training begins."""
         began = _began(event)
-        if event.kind is EventKind.RESTART or self._up:
+        # A supervisor that starts torchrun anew does not announce it; a start after another does.
+        again = event.kind is EventKind.START and self._started_before and not self._announced
+        if event.kind is EventKind.RESTART or again:
             self._restarts += 1
+        self._announced = event.kind is EventKind.RESTART
+        self._started_before = True
         if began is not None:
             self._lost(began, Bucket.WAITING)
         # A log that does not tell when processes came up: all of it is the start.

@@ -60,6 +60,11 @@ class AttemptHistory:
     name: str = ""
     """What it is called beside its number: the file that it was read from."""
 
+    @property
+    def ending(self) -> str:
+        """How and why it ended, in words; empty while it goes on, or where nobody has noted it."""
+        return ": ".join(filter(None, (str(self.outcome or ""), self.reason)))
+
     def events(self) -> Iterator[Event]:
         """Its events in order."""
         for event in self.source.events():

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial watch`: a run while it goes on."""
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
+from seatrial.cli.history_options import History, history_of
+from seatrial.cli.output import say, say_error
+from seatrial.errors import ExitCode
+from seatrial.monitoring.event_log import Event, encoded
+from seatrial.runs.history import RunHistory
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def command(
+    run: History,
+    once: Annotated[
+        bool, typer.Option("--once", help="Say how it is now in a few lines, and end.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every event as a line of JSON instead.")
+    ] = False,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Show a run while it goes on: curves, ranks, where the time goes, when it will be done.
+
+    Off a terminal it says the same in lines, one every half minute, until the run is over. Needs
+    the watch extra for the view; lines need nothing.
+    """
+    on_terminal = _draws() and not once and not as_json
+    history = history_of(run, namespace, kubeconfig, context, live=not once)
+    if as_json:
+        _say_events(history, follow=not once)
+    elif on_terminal and find_spec("textual") is not None:
+        _draw(history)
+    else:
+        if on_terminal:
+            say_error("The view needs textual: pip install 'seatrial[watch]'. In lines meanwhile:")
+        # Loaded here because a terminal does not need it.
+        from seatrial.cli.live.lines import say_lines  # noqa: PLC0415
+
+        say_lines(history, follow=not once)
+
+
+def _draws() -> bool:
+    """Whether the output is a terminal that can be drawn on."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _say_events(history: RunHistory, *, follow: bool) -> None:
+    """Every event as its line."""
+    for told in history.story(follow=follow):
+        if isinstance(told, Event):
+            say(encoded(told).decode().rstrip("\n"))
+        elif follow:
+            sys.stdout.flush()
+
+
+def _draw(history: RunHistory) -> None:
+    """Show the view until somebody leaves it."""
+    # Loaded here because it is an extra, and takes a third of a second.
+    from seatrial.cli.live.app import WatchApp  # noqa: PLC0415
+    from seatrial.cli.live.reading import Reading  # noqa: PLC0415
+
+    shown = WatchApp(Reading(history, follow=True))
+    shown.run()
+    if shown.return_code:
+        say_error(f"seatrial: {shown.reading.trouble}")
+        raise typer.Exit(ExitCode.FINDINGS)

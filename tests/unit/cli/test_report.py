@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial report`: what stands on the page is what the events say."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import seatrial.cli.page.page as page_module
+from seatrial.cli.page.chapter import read_chapter
+from seatrial.cli.page.figures import last_of_each, loss_figure, timeline_figure, with_gaps
+from seatrial.cli.report import app
+from seatrial.errors import MissingExtraError, UsageError
+from seatrial.monitoring.event_log import EventLog
+from seatrial.monitoring.series import Point
+from seatrial.runs.history_files import file_history
+from tests.unit.monitoring.made_up_run import whole_run
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return written(tmp_path / "made-up.events.jsonl")
+
+
+def written(file: Path) -> Path:
+    log = EventLog(file)
+    for event in whole_run():
+        log.append(event)
+    log.close()
+    return file
+
+
+def drawn(page: str) -> dict[str, Any]:
+    found = re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    figures: dict[str, Any] = json.loads(found[1])
+    return figures
+
+
+def test_the_page_carries_all_with_it(log: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    result = CliRunner().invoke(app, [str(log), "--output", str(target)])
+    assert result.exit_code == 0, result.output
+    page = target.read_text()
+    body = page[: page.index("<script>")]
+    for words in ("made-up", "goodput", "processes were gone without a word", "ST-X-001", "512"):
+        assert words in body, words
+    figures = drawn(page)
+    assert {"loss", "rate", "timeline", "goodput", "parts", "norm", "saves", "skew"} == set(figures)
+    for name in figures:
+        assert f'id="{name}"' in body
+    # Nothing outside of the file is named where a browser would fetch it.
+    ours = page.replace(page_module.plotting_library(), "")
+    assert not re.search(r'(src|href)\s*=\s*["\']|url\(|@import|https?://', ours)
+    assert "default-src 'none'" in ours
+
+
+def test_the_curve_is_the_log_and_does_not_run_back(log: Path) -> None:
+    chapter = read_chapter(file_history(log))
+    training = loss_figure([chapter])["data"][0]
+    assert len(training["x"]) == 48 + 1
+    gap = training["y"].index(None)
+    assert (training["x"][gap - 1], training["x"][gap + 1]) == (18, 11)
+    assert training["y"][0] == 10.0
+    assert training["y"][-1] == 0.25
+
+
+def test_the_timeline_adds_up_to_the_wall_time(log: Path) -> None:
+    chapter = read_chapter(file_history(log))
+    traces = timeline_figure(chapter)["data"]
+    total = sum(length for trace in traces for length in trace["x"]) / 1000
+    assert total == pytest.approx(chapter.spent.wall)
+
+
+def test_two_runs_are_shown_side_by_side(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    other = written(tmp_path / "two" / "made-up.events.jsonl")
+    target = tmp_path / "page.html"
+    words = ["--compare", str(log), str(other), "--output", str(target)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    page = target.read_text()
+    names = [trace["name"] for trace in drawn(page)["loss"]["data"]]
+    assert str(log) in names
+    assert str(other) in names
+    assert "steps done again" in page
+
+
+def test_the_numbers_are_given_as_json(log: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    result = CliRunner().invoke(app, [str(log), "--output", str(target), "--json"])
+    (run,) = json.loads(result.output)["runs"]
+    assert (run["step"], run["restarts"], run["replayed_steps"]) == (40, 1, 8)
+    assert sum(run["seconds"].values()) == pytest.approx(run["wall_seconds"])
+
+
+def test_only_a_report_is_replaced(log: Path) -> None:
+    result = CliRunner().invoke(app, [str(log), "--output", str(log)])
+    assert isinstance(result.exception, UsageError)
+    assert "is not a page of seatrial report" in str(result.exception)
+
+
+@pytest.mark.parametrize("words", [["a", "b"], ["--compare", "a"]])
+def test_several_runs_and_compare_belong_together(words: list[str]) -> None:
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, UsageError)
+    assert "--compare" in str(result.exception)
+
+
+def test_without_the_extra_it_is_said_how_to_get_it(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_module, "find_spec", lambda _: None)
+    result = CliRunner().invoke(app, [str(log)])
+    assert isinstance(result.exception, MissingExtraError)
+    assert "seatrial[report]" in str(result.exception)
+
+
+def test_a_log_without_a_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "words.log"
+    file.write_text("nothing of a run\n")
+    result = CliRunner().invoke(app, [str(file)])
+    assert isinstance(result.exception, UsageError)
+    assert "tells of no step" in str(result.exception)
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    file = written(tmp_path / "<script>alert(1)<")
+    target = tmp_path / "page.html"
+    result = CliRunner().invoke(app, [str(file), "--output", str(target)])
+    assert result.exit_code == 0, result.output
+    assert "<script>alert" not in target.read_text()
+
+
+def test_points_that_go_back_are_told_apart() -> None:
+    points = [Point(step, 1.0, 1.0, 1.0, 1) for step in (1, 2, 3, 2, 3)]
+    assert [point.count for point in with_gaps(points)] == [1, 1, 1, 0, 1, 1]
+    assert [point.step for point in last_of_each(points)] == [1, 2, 3]
