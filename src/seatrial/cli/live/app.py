@@ -63,10 +63,17 @@ class WatchApp(App[None]):
     ]
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, reading: Reading, *, in_background: bool = True) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        *,
+        in_background: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         """Keep the reading, which goes on in a thread of its own."""
         super().__init__()
         self.reading = reading
+        self._now = now
         self._in_background = in_background
         self._still = False
         self._stopping = threading.Event()
@@ -125,7 +132,7 @@ class WatchApp(App[None]):
                 not reading.caught_up,
             )
             head = self.query_one("#heading", Static)
-            head.update(panels.heading(reading.view, about, head.content_size.width, time.time()))
+            head.update(panels.heading(reading.view, about, head.content_size.width, self._now()))
             for panel in self.query(Panel):
                 panel.show(reading.view)
         if reading.trouble:

@@ -36,6 +36,7 @@ def plot(
     lines = Text(no_wrap=True)
     for row in range(rows):
         label = number(high) if row == 0 else number(low) if row == rows - 1 else ""
+        label = label[: LABEL - 2]
         lines.append(f"{label:>{LABEL - 2}} ▏", style=dim)
         lines.append(_row(dots, row, columns), style=colour)
         lines.append("\n")
@@ -120,7 +121,7 @@ def _axis(first: int, last: int, columns: int, bad: set[int], dim: str) -> Text:
     """The steps below a curve; red where there was no number."""
     left, right = f"{first:,}", f"step {last:,}"
     words = left + " " * max(1, columns - len(left) - len(right)) + right
-    line = Text(" " * (LABEL - 1) + "▏"[:0] + " ")
+    line = Text(" " * LABEL)
     for column, letter in enumerate(words[:columns]):
         marked = column in bad
         line.append("▲" if marked else letter, style="bold #ff5566" if marked else dim)

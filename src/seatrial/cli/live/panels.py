@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `seatrial watch` shows in each panel, as text of a given size; nothing is drawn here."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -118,7 +119,7 @@ def _numbers(view: RunView, width: int) -> Text:
 
 def loss_curve(view: RunView, width: int, height: int) -> Text:
     """The loss against steps."""
-    return plot(view.curves.loss.points, width, height, lambda v: f"{v:.4g}", LOSS, DIM)
+    return plot(view.curves.loss.points, width, height, lambda v: f"{v:.3g}", LOSS, DIM)
 
 
 def rate_curve(view: RunView, width: int, height: int) -> Text:
@@ -165,8 +166,8 @@ def ranks(view: RunView, width: int, height: int) -> Text:
         across = width // step
     text = Text(no_wrap=True)
     for begin in range(0, len(cells), across):
-        for cell in cells[begin : begin + across]:
-            text.append(_CELL + " " * (step - 1), style=lag_colour(cell))
+        for colour, same in itertools.groupby(map(lag_colour, cells[begin : begin + across])):
+            text.append((_CELL + " " * (step - 1)) * sum(1 for _ in same), style=colour)
         text.append("\n")
     text.append(_slowest(lag))
     text.append("" if size == 1 else f" · a cell is {size:,} ranks", style=DIM)

@@ -142,7 +142,12 @@ def saves_figure(chapter: Chapter) -> Figure:
         # Of joined points the longest is what somebody waits for, or loses.
         trace |= {"type": "bar", "y": [_plain(p.most) for p in points]}
         trace |= {"marker": {"color": trace["line"]["color"]}, "hovertemplate": "%{y:.3g} s"}
-    layout = {"yaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"}, "barmode": "group"}
+    layout = {
+        "yaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"},
+        # Saves are few and far between: a bar for each, however many steps lie between.
+        "xaxis": {"type": "category"},
+        "barmode": "group",
+    }
     return {"data": [age, taken], "layout": layout}
 
 

@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
 
+from seatrial.cli.output import counted
 from seatrial.cli.page import figures, sections
 from seatrial.cli.page.chapter import Chapter
 from seatrial.cli.page.figures import Figure
@@ -67,7 +68,8 @@ def _single(chapter: Chapter) -> tuple[str, dict[str, Figure]]:
     """The page of one run."""
     view = chapter.view
     begin, end = view.first_time or 0.0, view.last_time or 0.0
-    where = f"{moment(begin)} to {moment(end)} UTC · {chapter.history.place}"
+    attempts = counted(chapter.attempts, "attempt")
+    where = f"{moment(begin)} to {moment(end)} UTC · {attempts} · {chapter.history.place}"
     plots = {"loss": figures.loss_figure([chapter]), "rate": figures.rate_figure([chapter])}
     tokens = [STEPS_OR_TOKENS] if chapter.tokens_per_step else []
     parts = [

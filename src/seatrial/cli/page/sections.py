@@ -42,8 +42,8 @@ def cards(chapter: Chapter) -> str:
         made.append(card("MFU", percent(now.mfu), rate))
     if spent.wall:
         made.append(card("goodput", percent(spent.share), f"of {span(spent.wall)}"))
-    starts = f"{counted(chapter.attempts, 'attempt')}, {spent.replayed_steps:,} steps again"
-    made.append(card("restarts", f"{spent.restarts}", starts))
+    again = f"{counted(spent.replayed_steps, 'step')} done again"
+    made.append(card("restarts", f"{spent.restarts}", again))
     return f'<div class="cards">{"".join(made)}</div>'
 
 

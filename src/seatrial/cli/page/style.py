@@ -83,7 +83,7 @@ SCRIPT = """
       hovermode: figure.steps === false ? 'closest' : 'x unified',
       hoverlabel: { bgcolor: colour('--card'), bordercolor: colour('--line'),
         font: { color: colour('--ink') } },
-      legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0 },
+      legend: { orientation: 'h', traceorder: 'normal', y: 1.02, yanchor: 'bottom', x: 0 },
       showlegend: figure.data.filter(t => t.showlegend !== false).length > 1 }, layout);
   }
   function traces(figure, state) {
