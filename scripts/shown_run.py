@@ -22,9 +22,9 @@ from seatrial.runs.local_launch import stop_here
 from seatrial.runs.local_ledger import LocalRun, local_runs
 
 NAME = "harbour"
-STEPS = 300
-KILLED_AFTER = 130
-STOPPED_AFTER = 215
+STEPS = 240
+KILLED_AFTER = 90
+STOPPED_AFTER = 165
 LIMIT = 1800.0
 """Seconds that the whole may take."""
 SPEC = """\
@@ -53,9 +53,9 @@ training:
   micro_batch_size: 2
   global_batch_size: 8
   learning_rate: {{peak: 3e-3}}
-  evaluation: {{every_steps: 100, batches: 2}}
+  evaluation: {{every_steps: 40, batches: 2}}
 parallelism: {{tp_size: 2, pp_size: 1}}
-checkpoints: {{every_steps: 50}}
+checkpoints: {{every_steps: 40}}
 cluster:
   profile: local
   processes_per_node: 4

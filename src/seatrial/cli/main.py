@@ -62,9 +62,7 @@ COMMANDS = {
 """The commands and their summaries; a command's module is loaded when it is called."""
 
 
-NOT_YET = (
-    *("check", "checkpoints", "explain", "doctor"),
-)
+NOT_YET = (*("check", "checkpoints", "explain", "doctor"),)
 """Commands of the journey that this version does not have; asking for one says so."""
 
 TERMINATED = 143

@@ -112,7 +112,8 @@ class WatchApp(App[None]):
         self.call_after_refresh(self.redraw)
 
     def _fit(self, width: int) -> None:
-        self.query_one("#norm").display = width >= WIDE
+        for panel in self.query("#norm"):
+            panel.display = width >= WIDE
 
     def action_pause(self) -> None:
         """Hold the view still, or let it go on."""
@@ -120,7 +121,8 @@ class WatchApp(App[None]):
 
     def redraw(self) -> None:
         """Draw all panels of the run as it is now."""
-        if self._still:
+        # A resize may come before the panels are there, and a timer after they are gone.
+        if self._still or not self.query("#heading"):
             return
         reading = self.reading
         with reading.lock:
