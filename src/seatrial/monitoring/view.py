@@ -9,6 +9,8 @@ import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from seatrial.monitoring.anomalies.detector import Phase
+from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
 from seatrial.monitoring.metrics import Metrics, Snapshot
@@ -56,7 +58,11 @@ class Curves:
 
 
 class RunView:
-    """Takes a run's attempts and events, and knows what is shown of them."""
+    """Takes a run's attempts and events, and knows what is shown of them.
+
+    A log that our own worker has written tells what was found while the run went on. Of any other,
+    the same detectors look at its events here.
+    """
 
     def __init__(self, basis: Basis | None = None) -> None:
         """Begin before the first attempt, with what a step is worth if a plan says it."""
@@ -76,6 +82,7 @@ class RunView:
         self._lags = RankLags()
         self._attempt = 0
         self._safe: float | None = None
+        self._keeper: Watchkeeper | None = Watchkeeper()
 
     def begin(self, attempt: int, submitted: float | None) -> None:
         """An attempt begins."""
@@ -107,6 +114,9 @@ class RunView:
             case EventKind.START:
                 self._lags.start(event.values.get("world_size"))
                 self._safe = event.time
+                if "began" in event.values:
+                    # Our own worker has a watchkeeper, and its log tells what that found.
+                    self._keeper = None
             case EventKind.SAVE:
                 self._saved(event)
             case EventKind.EVALUATION:
@@ -114,12 +124,22 @@ class RunView:
                 if loss is not None and event.values.get("split", "validation") != "test":
                     self.curves.evaluation.take(event.step, loss)
             case EventKind.FINDING:
-                self.findings.append(event)
-                self.found[str(event.values.get("code", ""))] += 1
+                self._noticed(event)
             case _:
                 pass
         if event.kind in NOTABLE:
             self.events.append(event)
+        if self._keeper is not None:
+            for notice in self._keeper.observe(event):
+                found = notice.event(event.time)
+                self._noticed(found)
+                self.events.append(found)
+
+    def _noticed(self, event: Event) -> None:
+        """Something was found, or is over, which is told and not counted again."""
+        if event.values.get("phase") != Phase.ENDED:
+            self.findings.append(event)
+            self.found[str(event.values.get("code", ""))] += 1
 
     def _stepped(self, event: Event) -> None:
         values = event.values

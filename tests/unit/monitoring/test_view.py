@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is shown of a run follows from its events, and does not grow with them."""
 
+import math
+
 import pytest
 
 from seatrial.monitoring.event_log import Event, EventKind
@@ -98,3 +100,20 @@ def test_a_long_run_takes_no_more_than_a_short_one() -> None:
         assert len(series.points) <= 1024
     assert len(view.stretches.stretches) <= 4
     assert len(view.events) <= 50
+
+
+def test_what_the_log_of_our_worker_says_was_found_is_told_and_nothing_else() -> None:
+    bad = Event(EventKind.STEP, 41, NOON + 200, {"seconds": 2.0, "loss": math.nan})
+    view = seen([*whole_run(), bad])
+    assert dict(view.found) == {"ST-X-001": 1}
+
+
+def test_in_a_log_from_elsewhere_anomalies_are_looked_for() -> None:
+    foreign = [Event(event.kind, event.step, event.time, {**event.values}) for event in whole_run()]
+    for event in foreign:
+        event.values.pop("began", None)
+    bad = Event(EventKind.STEP, 41, NOON + 200, {"seconds": 2.0, "loss": math.nan})
+    view = seen([*foreign[:-1], bad])
+    assert sum(view.found.values()) >= 2
+    assert any(event.step == 41 for event in view.findings)
+    assert view.events[-1].kind is EventKind.FINDING
