@@ -37,6 +37,8 @@ from seatrial.spec.loader import load
 
 STDIN = "-"
 """What stands for standard input."""
+ASK_SECONDS = 10.0
+"""How often a cluster is asked for attempts and for the state of a run that is watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,23 @@ def _nothing(run: str, directory: Path) -> Finding:
     )
 
 
+class Remembered[T]:
+    """An answer that is asked for again only after a while: a view looks four times a second."""
+
+    def __init__(self, ask: Callable[[], T], clock: Callable[[], float]) -> None:
+        """Ask nothing yet."""
+        self._ask = ask
+        self._clock = clock
+        self._known: tuple[float, T] | None = None
+
+    def __call__(self) -> T:
+        """The answer, at most so many seconds old."""
+        now = self._clock()
+        if self._known is None or now - self._known[0] >= ASK_SECONDS:
+            self._known = (now, self._ask())
+        return self._known[1]
+
+
 def cluster_history(
     site: Site, run: str, catalog: Catalog, known: Planned | None = None
 ) -> RunHistory:
@@ -172,10 +191,11 @@ def cluster_history(
     return RunHistory(
         run,
         f"in {site.namespace}, {'its pods' if known is None else 'its volume'}",
-        look,
+        Remembered(look, site.clock),
         known.plan if known else None,
         known.forecast if known else None,
-        lambda: not status(site, run).is_over,
+        Remembered(lambda: not status(site, run).is_over, site.clock),
+        site.sleep,
     )
 
 

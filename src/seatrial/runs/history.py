@@ -7,6 +7,7 @@ through line by line.
 """
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,8 @@ Told = Begun | Event | Over | Quiet
 """What a story is made of."""
 
 
+PAUSE_SECONDS = 1.0
+"""How often it is looked for another attempt once a source has ended."""
 _FIRST_WORDS = (EventKind.START, EventKind.RESTART, EventKind.EXIT)
 """What the first event of an attempt can be."""
 
@@ -127,6 +130,8 @@ class RunHistory:
     """What the plan says of time and memory; nothing where it says nothing."""
     is_live: Callable[[], bool] = field(default=_over)
     """Whether more may come."""
+    sleep: Callable[[float], None] = time.sleep
+    """Waits, where a source has ended and the run has not."""
 
     @property
     def attempts(self) -> tuple[AttemptHistory, ...]:
@@ -144,6 +149,7 @@ class RunHistory:
                 told += yield from self._told(shared, follow=follow and newest)
             elif follow and self.is_live():
                 yield Quiet()
+                self.sleep(PAUSE_SECONDS)
             else:
                 return
 

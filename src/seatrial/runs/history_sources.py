@@ -208,7 +208,9 @@ def _until_done[T: Event | SeatrialError | None](
 def line_bytes(line: RankLine) -> bytes:
     """A line of a pod as the parsers of logs take it: with its time and its rank before it."""
     owner = f"[rank{line.rank}]:" if line.rank is not None else f"[pod/node-{line.node}] "
-    return f"{line.time} {owner}{line.text}".lstrip().encode()
+    # A pod's time is UTC without saying so.
+    when = f"{line.time.removesuffix('Z')}Z " if line.time else ""
+    return f"{when}{owner}{line.text}".encode()
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
