@@ -33,7 +33,7 @@ from seatrial.runs.history import RunHistory
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
 SIZES = ((80, 24), (200, 50))
-SHOWN_STEP = 245
+SHOWN_STEP = 200
 """The step of the last attempt at which the terminal is drawn."""
 _FETCHED_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """What would let a reader's browser fetch a font from elsewhere."""

@@ -21,6 +21,7 @@ from seatrial.cli.run_words import (
     outlook_words,
     percent,
     rate_words,
+    shortened,
     span,
 )
 from seatrial.monitoring.event_log import EventKind
@@ -274,7 +275,8 @@ def events(view: RunView, width: int, height: int) -> Text:
         bad = event.kind is EventKind.FINDING or bool(event.values.get("error"))
         text.append("\n" if place else "")
         text.append(f"{clock(event.time)} ", style=DIM)
-        text.append(event_words(event)[: max(10, width - 9)], style=TROUBLE if bad else "")
+        words = shortened(event_words(event), max(10, width - 9))
+        text.append(words, style=TROUBLE if bad else "")
     return text if shown else Text("Nothing has happened yet.", style=DIM)
 
 
