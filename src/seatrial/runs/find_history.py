@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.cluster.codes import ClusterCode
+from seatrial.cluster.errors import ClusterError
 from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.monitoring.logs.reading import ByteStream
@@ -112,8 +114,13 @@ def _elsewhere(
     if places.site is not None:
         try:
             return cluster_history(places.site(namespace), run, places.catalog, known)
-        except SeatrialError:
+        except ClusterError as error:
             # A laptop without a cluster still has what was rehearsed on it.
+            if rehearsed is None and (places.only_cluster or error.code != ClusterCode.CONFIG):
+                raise
+            if rehearsed is None:
+                raise FindingsError([_nothing(run, directory), *error.findings]) from None
+        except SeatrialError:
             if rehearsed is None:
                 raise
     if rehearsed is not None:
