@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from seatrial.monitoring.anomalies.detector import Phase
 from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.monitoring.credible import credible
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
 from seatrial.monitoring.metrics import Metrics, Snapshot
@@ -96,8 +97,11 @@ class RunView:
         self._account.end(ended)
         self.starts.end(reason)
 
-    def take(self, event: Event) -> None:
-        """Take in one event."""
+    def take(self, told: Event) -> None:
+        """Take in one event, as far as it can be believed."""
+        event = credible(told)
+        if event is None:
+            return
         self.first_time = event.time if self.first_time is None else self.first_time
         self.last_time = event.time
         self._account.take(event)

@@ -4,6 +4,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,37 @@ import pytest
 from typer.testing import CliRunner
 
 import seatrial.cli.page.page as page_module
+from seatrial.catalog.catalog import Catalog
 from seatrial.cli.page.chapter import read_chapter
-from seatrial.cli.page.figures import last_of_each, loss_figure, timeline_figure, with_gaps
+from seatrial.cli.page.figures import (
+    last_of_each,
+    loss_figure,
+    rate_figure,
+    timeline_figure,
+    with_gaps,
+)
+from seatrial.cli.page.page import report_page
+from seatrial.cli.page.sections import plan_section
 from seatrial.cli.report import app
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.monitoring.event_log import EventLog
 from seatrial.monitoring.series import Point
 from seatrial.runs.history_files import file_history
+from seatrial.runs.history_plan import planned
 from tests.unit.monitoring.made_up_run import whole_run
+
+SPEC = """\
+apiVersion: seatrial.dev/v1alpha1
+name: slim-7b
+model: {preset: gpt3-7.5b}
+data: {mock: true}
+training: {tokens: 150B, global_batch_size: 1024, micro_batch_size: 1}
+parallelism:
+  {tp_size: 4, pp_size: 2, vp_size: 1, cp_size: 1, recompute: selective, sharding: optimizer,
+  sequence_parallel: true}
+checkpoints: {every_steps: 100}
+cluster: {profile: eks, node_type: p4d.24xlarge, nodes: 2}
+"""
 
 
 @pytest.fixture
@@ -140,3 +164,46 @@ def test_points_that_go_back_are_told_apart() -> None:
     points = [Point(step, 1.0, 1.0, 1.0, 1) for step in (1, 2, 3, 2, 3)]
     assert [point.count for point in with_gaps(points)] == [1, 1, 1, 0, 1, 1]
     assert [point.step for point in last_of_each(points)] == [1, 2, 3]
+
+
+LOGS = sorted((Path(__file__).parents[2] / "data" / "logs").glob("*.log"))
+
+
+@pytest.mark.parametrize("recorded", LOGS, ids=lambda path: path.stem)
+def test_every_recorded_log_of_an_engine_makes_a_page(recorded: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    result = CliRunner().invoke(app, [str(recorded), "--output", str(target), "--json"])
+    assert result.exit_code == 0, result.output
+    (run,) = json.loads(result.output)["runs"]
+    assert run["step"] > 0
+    assert sum(run["seconds"].values()) == pytest.approx(run["wall_seconds"])
+    figures = drawn(target.read_text())
+    assert figures["loss"]["data"][0]["y"] or figures["rate"]["data"][0]["y"]
+    assert all(f'id="{name}"' in target.read_text() for name in figures)
+
+
+def test_the_plan_stands_beside_what_was_measured(log: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "run.yaml"
+    spec.write_text(SPEC)
+    known = planned(spec, tmp_path, Catalog())
+    assert known is not None
+    assert known.forecast is not None
+    history = replace(file_history(log), plan=known.plan, forecast=known.forecast)
+    chapter = read_chapter(history)
+    found = chapter.against
+    assert found is not None
+    assert found.step_seconds is not None
+    assert found.step_seconds.measured == 2.0
+    assert found.step_seconds.planned == known.forecast.time.total
+    section = plan_section(chapter)
+    assert "time of a step" in section
+    assert "the plan's error" in section
+    names = [trace["name"] for trace in rate_figure([chapter])["data"]]
+    assert "plan" in names
+    assert "dense" in report_page([chapter])
+
+
+def test_a_spec_that_no_longer_resolves_does_not_hide_its_run(tmp_path: Path) -> None:
+    spec = tmp_path / "run.yaml"
+    spec.write_text(SPEC.replace("gpt3-7.5b", "no-such-model"))
+    assert planned(spec, tmp_path, Catalog()) is None

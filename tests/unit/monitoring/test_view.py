@@ -3,9 +3,12 @@
 """What is shown of a run follows from its events, and does not grow with them."""
 
 import math
+import random
+from typing import Any
 
 import pytest
 
+from seatrial.cli.live import panels
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Bucket
 from seatrial.monitoring.timeline import Stretch, Stretches
@@ -117,3 +120,42 @@ def test_in_a_log_from_elsewhere_anomalies_are_looked_for() -> None:
     assert sum(view.found.values()) >= 2
     assert any(event.step == 41 for event in view.findings)
     assert view.events[-1].kind is EventKind.FINDING
+
+
+JUNK: tuple[Any, ...] = (
+    *(None, "x", "", True, -1, 0, 1e308, math.inf, math.nan, 10**30, "nan"),
+    *([], {}, [[1]], [1, 2], {"a": "b"}),
+)
+NAMES = (
+    *("steps", "seconds", "loss", "began", "count", "split", "code", "rule", "memory", "skipped"),
+    *("total_steps", "world_size", "parts", "timers", "error", "busy", "global_batch_size"),
+)
+
+
+def garbled(event: Event, draw: random.Random) -> Event:
+    values = {k: draw.choice(JUNK) if draw.random() < 0.15 else v for k, v in event.values.items()}
+    for name, value in values.items():
+        if isinstance(value, dict) and value and draw.random() < 0.3:
+            values[name] = {**value, draw.choice(list(value)): draw.choice(JUNK)}
+    if draw.random() < 0.2:
+        values[draw.choice(NAMES)] = draw.choice(JUNK)
+    step = draw.choice((event.step, event.step, -5, 10**12, 10**11))
+    return Event(event.kind, step, draw.choice((event.time, 0.0, 1e12)), values)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_garbled_log_is_shown_as_far_as_it_can_be_believed(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311  (no secret)
+    events = [garbled(event, draw) for event in whole_run()]
+    for event in events if seed % 2 else ():
+        event.values.pop("began", None)
+    view = seen(events)
+    assert math.isfinite(view.goodput().wall)
+    about = panels.Heading("a", "b", 1, live=True)
+    assert panels.heading(view, about, 80, NOON).plain
+    assert panels.status_line(view)
+    for draw_panel in (
+        *(panels.loss_curve, panels.rate_curve, panels.norm_curve),
+        *(panels.ranks, panels.goodput, panels.events),
+    ):
+        assert draw_panel(view, 40, 6).plain

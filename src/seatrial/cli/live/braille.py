@@ -29,7 +29,8 @@ def plot(
     known = [point for point in points if point.count]
     if not known:
         return Text("nothing yet", style=dim)
-    first, last = points[0].step, max(point.step for point in points)
+    # A start that went back may have gone back behind the first point.
+    first, last = min(point.step for point in points), max(point.step for point in points)
     low, high = min(p.least for p in known), max(p.most for p in known)
     spans, bad = _columns(points, 2 * columns, first, last)
     dots = _dotted(spans, 4 * rows, low, high)

@@ -70,7 +70,7 @@ def _single(chapter: Chapter) -> tuple[str, dict[str, Figure]]:
     begin, end = view.first_time or 0.0, view.last_time or 0.0
     attempts = counted(chapter.attempts, "attempt")
     where = f"{moment(begin)} to {moment(end)} UTC · {attempts} · {chapter.history.place}"
-    plots = {"loss": figures.loss_figure([chapter]), "rate": figures.rate_figure([chapter])}
+    plots = {"loss": figures.loss_figure([chapter])}
     tokens = [STEPS_OR_TOKENS] if chapter.tokens_per_step else []
     parts = [
         _header(chapter.name, where),
@@ -79,8 +79,11 @@ def _single(chapter: Chapter) -> tuple[str, dict[str, Figure]]:
         sections.plot_section(
             "loss", "Loss", _curve_words(view.curves.loss), [*tokens, LOGARITHMIC]
         ),
-        sections.plot_section("rate", "Throughput", _curve_words(view.curves.step_seconds), tokens),
     ]
+    if view.curves.step_seconds.points:
+        plots["rate"] = figures.rate_figure([chapter])
+        why = _curve_words(view.curves.step_seconds)
+        parts.append(sections.plot_section("rate", "Throughput", why, tokens))
     parts.append(_time_sections(chapter, plots))
     parts.append(_pair(_step_sections(chapter, plots)))
     parts.append(sections.plan_section(chapter))
