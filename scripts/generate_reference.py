@@ -12,6 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from scripts.reference.anomalies_page import anomalies_page
 from scripts.reference.catalog_pages import catalog_pages
 from scripts.reference.cli_page import cli_page
 from scripts.reference.exit_codes_page import exit_codes_page
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "exit-codes.md": exit_codes_page(),
         "findings.md": findings_page(),
+        "anomalies.md": anomalies_page(),
         "sdk.md": sdk_page(),
         "signatures.md": signatures_page(),
         **{f"catalog/{name}": text for name, text in catalog_pages().items()},

@@ -26,6 +26,8 @@ HEADS = {
         "parameters on a rank of the first, a middle, the last stage",
     ),
     "times": ("what", "measured", "bar"),
+    "anomalies": ("trouble", "finding", "named in its step number", "bar"),
+    "healthy": ("what", "steps", "false alarms"),
     "overhead": ("comparison", "median ratio", "95 % interval"),
 }
 

@@ -16,6 +16,7 @@ from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.engines.engine import EngineCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.planning.codes import PlanCode
 from seatrial.rendering.codes import RenderCode
 from seatrial.runs.codes import RunCode
@@ -35,6 +36,7 @@ SOURCES: dict[type[StrEnum], str] = {
     CheckpointCode: "Verifying checkpoints, and starting from one",
     ClusterCode: "Talking to a cluster",
     RunCode: "Launching runs and explaining them",
+    AnomalyCode: "Watching a run train",
 }
 """The enums of codes, and what reports under them."""
 

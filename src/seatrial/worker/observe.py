@@ -9,18 +9,25 @@ what they were given or returned is written down. Nothing of what they do change
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from megatron.core import mpu
 from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.training import get_args
 from megatron.training import training as engine
 
-from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.worker.settings import settings
+from seatrial.monitoring.anomalies.detector import Notice
+from seatrial.monitoring.anomalies.expectations import FABRIC_TRANSPORTS, Expectations
+from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.monitoring.event_log import Event, EventKind, EventLog
+from seatrial.worker import nccl_log
+from seatrial.worker.heartbeat import Heartbeat
+from seatrial.worker.settings import FABRIC, Device, settings
 from seatrial.worker.step_parts import StepParts
 
 Wrapped = Callable[..., Any]
@@ -44,6 +51,13 @@ class Observer:
         self._started = False
         self._split = ""
         self._last = time.perf_counter()
+        self._writing = threading.RLock()
+        self._keeper = Watchkeeper()
+        chosen = settings()
+        told = None if self._log is None else self._silent
+        self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, told)
+        gpu = self._log is not None and chosen.device is Device.GPU
+        self._nccl = nccl_log.prepare() if gpu else None
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         if restarts:
             self._write(EventKind.RESTART, count=restarts, began=process_began())
@@ -85,6 +99,7 @@ class Observer:
 
     def _exit(self, **values: Any) -> None:
         """Write down the end; where there was no start, with when the process was made."""
+        self._heartbeat.stop()
         began = {} if self._started else {"began": process_began()}
         self._write(EventKind.EXIT, **values, **began)
 
@@ -96,11 +111,42 @@ class Observer:
         """Append an event; a log that cannot be written must not end a run."""
         if self._log is None:
             return
+        with self._writing:
+            event = Event(kind, step, round(time.time(), 3), values)
+            self._put(event)
+            self._watch(event)
+
+    def _watch(self, event: Event) -> None:
+        """Let the watchkeeper look at an event; whatever is wrong with it must not end a run."""
         try:
-            self._log.write(kind, step, **values)
+            notices = self._keeper.observe(event)
+        except Exception as error:
+            self._keeper = Watchkeeper()
+            sys.stderr.write(f"seatrial: anomalies are learnt anew, after an error: {error!r}\n")
+            return
+        self._announce(notices)
+
+    def _put(self, event: Event) -> None:
+        """Write an event down."""
+        if self._log is None:
+            return
+        try:
+            self._log.append(event)
         except OSError as error:
             self._log = None
             sys.stderr.write(f"seatrial: the event log ends here, it cannot be written: {error}\n")
+
+    def _announce(self, notices: tuple[Notice, ...]) -> None:
+        """Write down what the watchkeeper has noticed, and say it where people look first."""
+        for notice in notices:
+            self._put(notice.event(round(time.time(), 3)))
+            sys.stderr.write(f"seatrial: step {notice.step}: {notice.line}\n")
+            sys.stderr.flush()
+
+    def _silent(self, now: float, missing: tuple[int, ...]) -> None:
+        """Nothing has happened for long; called from beside the steps."""
+        with self._writing:
+            self._announce(self._keeper.pass_time(now, missing))
 
     def _watch_train(self, original: Wrapped) -> Wrapped:
         def train(*args: Any, **kwargs: Any) -> Any:
@@ -108,9 +154,15 @@ class Observer:
             self._step = int(settings.iteration)
             self._started = True
             self._shares = self._parts.agree(self._shares)
+            self._keeper = Watchkeeper(_expected(settings))
+            self._heartbeat.start(_expected(settings))
             self._write(EventKind.START, began=process_began(), **_ran_with(settings))
             self._last = time.perf_counter()
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                # What comes after the last step has no steps to be held against.
+                self._heartbeat.stop()
 
         return train
 
@@ -119,9 +171,18 @@ class Observer:
             self._parts.begin()
             result = original(*args, **kwargs)
             self._parts.mark("ended")
+            self._refused(result)
             return result
 
         return train_step
+
+    def _refused(self, result: Any) -> None:
+        """Say at once that the engine does not believe its own result, before it saves and ends."""
+        # Losses, skipped, whether to save, whether to end, and with which code.
+        ending = result[3:5] if isinstance(result, tuple) else ()
+        if len(ending) == 2 and ending[0] and self._log is not None:
+            with self._writing:
+                self._watch(Event(EventKind.EXIT, self._step, time.time(), {"code": ending[1]}))
 
     def _watch_gradients(self, original: Wrapped) -> Wrapped:
         def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
@@ -136,7 +197,8 @@ class Observer:
         """Gather how the ranks fared, as often as the engine itself logs."""
         told = get_args()
         if self._shares and self._step % told.log_interval == 0:
-            figures = self._parts.share(told.world_size)
+            stage, tells = mpu.get_pipeline_model_parallel_rank(), self._log is not None
+            figures = self._parts.share(told.world_size, stage, tells)
             plain = {name: figure.to_dict() for name, figure in figures.items()}
             self._write(EventKind.RANKS, **plain)
 
@@ -170,6 +232,9 @@ class Observer:
                 parts=self._parts.finish(seconds),
             )
             self._last = now
+            done = Event(EventKind.STEP, self._step, time.time(), {"seconds": seconds})
+            self._heartbeat.beat(done)
+            self._read_nccl()
             # After the step is written down: a rank that is gone must not hide that it was done.
             self._share()
             return original(
@@ -186,6 +251,13 @@ class Observer:
             )
 
         return training_log
+
+    def _read_nccl(self) -> None:
+        """Look once, after the first step, at which network NCCL has chosen."""
+        file, self._nccl = self._nccl, None
+        with self._writing:
+            for line in nccl_log.lines(file):
+                self._announce(self._keeper.observe_line(line))
 
     def _watch_save(self, original: Wrapped) -> Wrapped:
         def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:
@@ -215,9 +287,11 @@ class Observer:
     def _timed(self, function: Wrapped, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         """The function's result and its seconds, which the next step does not count as its own."""
         began = time.perf_counter()
+        self._heartbeat.pause()
         result = function(*args, **kwargs)
         taken = time.perf_counter() - began
         self._last += taken
+        self._heartbeat.beat(Event(EventKind.TIMERS, self._step, time.time()))
         return result, round(taken, 6)
 
 
@@ -255,6 +329,16 @@ def _ran_with(settings: Any) -> dict[str, Any]:
         "recompute": getattr(settings, "recompute_granularity", None) or "none",
     }
     return {ours: getattr(settings, theirs, None) for ours, theirs in names.items()} | usual
+
+
+def _expected(settings: Any) -> Expectations:
+    """What silence and slowness are judged by, as the engine itself has it."""
+    return Expectations(
+        transport=FABRIC_TRANSPORTS.get(os.environ.get(FABRIC, "")),
+        clip_grad_norm=settings.clip_grad,
+        save_every_steps=(settings.save_interval or 0) if settings.save else 0,
+        evaluate_every_steps=(settings.eval_interval or 0) if settings.eval_iters else 0,
+    )
 
 
 def _number(value: Any) -> float | None:

@@ -17,7 +17,7 @@ def main() -> None:
         from seatrial.worker.cpu.runtime import install  # noqa: PLC0415
 
         install()
-        if chosen.fault:
+        if chosen.fault and not chosen.trouble:
             from seatrial.worker import faults  # noqa: PLC0415
 
             faults.install(faults.Fault(chosen.fault))

@@ -22,8 +22,10 @@ METRICS_PORT = "SEATRIAL_METRICS_PORT"
 METRICS_ADDRESS = "SEATRIAL_METRICS_ADDRESS"
 """The address that metrics are served at; loopback without it."""
 LOOPBACK = "127.0.0.1"
+FABRIC = "SEATRIAL_FABRIC"
+"""The fabric of the plan, by its name in the catalog; NCCL's choice is not judged without it."""
 FAULT = "SEATRIAL_DRILL_FAULT"
-"""A name of `worker/faults.py`; only tests set it."""
+"""A name of `worker/faults.py`, or a trouble of `worker/troubles.py`; only tests set it."""
 ATTEMPT = "SEATRIAL_ATTEMPT"
 """The attempt; starts that come to nothing are counted within one, and not without it."""
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
@@ -80,6 +82,11 @@ class Settings:
     def writes_events(self) -> bool:
         """Whether this process keeps the log: the last rank, which holds the loss."""
         return self.events is not None and self.rank == self.world_size - 1
+
+    @property
+    def trouble(self) -> str:
+        """The fault where it is one that begins in some step; empty where it is of the code."""
+        return self.fault if ":" in self.fault else ""
 
     @property
     def kill_step(self) -> int | None:

@@ -9,17 +9,27 @@ for each other within that time too: a slow one then shows as its whole model co
 """
 
 import resource
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from seatrial.monitoring.anomalies.lag import lags
 from seatrial.monitoring.rank_times import RankFigure, sum_up
+from seatrial.worker import core_wait
 from seatrial.worker.settings import Device
 
-FIGURES = ("busy", "data", "memory")
-"""What every rank tells the others, in this order."""
+FIGURES = ("busy", "data", "memory", "starved", "pace", "stage")
+"""What every rank tells the others, in this order.
+
+`pace` is the median of its busy time without the wait for data, and on a CPU without the time that
+the host gave to something else (`starved`): a rehearsal shares its cores.
+"""
+SHOWN = ("busy", "data", "memory")
+SHOWN_ON_CPU = (*SHOWN, "starved", "pace")
+"""Those of them that are written down as they are."""
 
 
 class StepParts:
@@ -29,20 +39,22 @@ class StepParts:
         """Begin before the first step."""
         self._device = device
         self._marks: dict[str, Any] = {}
-        self._data = 0.0
-        self._sums = [0.0, 0.0]
+        self._data = self._data_starved = 0.0
+        self._sums = [0.0, 0.0, 0.0]
+        self._paces: list[float] = []
         self._steps = 0
 
     def begin(self) -> None:
         """A step begins."""
         self._marks = {}
-        self._data = 0.0
+        self._data = self._data_starved = 0.0
         self.mark("began")
 
     def mark(self, name: str) -> None:
         """Something of a step begins or ends now; on a GPU, once it gets there."""
         if self._device is Device.CPU:
             self._marks[name] = time.perf_counter()
+            self._marks[f"{name} waited"] = self._waited()
             return
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -52,11 +64,12 @@ class StepParts:
         """The function that gives the next micro batch, timed."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
+            began, waited = time.perf_counter(), self._waited()
             try:
                 return function(*args, **kwargs)
             finally:
                 self._data += time.perf_counter() - began
+                self._data_starved += self._waited() - waited
 
         return timed
 
@@ -65,8 +78,11 @@ class StepParts:
         busy = self._between("began", "ready")
         reduced = self._between("ready", "reduced")
         updated = self._between("reduced", "ended")
+        # What a rank waited for a core while it waited for data is part of the latter.
+        starved = self._between("began waited", "ready waited") - self._data_starved
         self._steps += 1
-        self._sums = [self._sums[0] + busy, self._sums[1] + self._data]
+        self._paces.append(max(0.0, busy - self._data - starved))
+        self._sums = [self._sums[0] + busy, self._sums[1] + self._data, self._sums[2] + starved]
         parts = {
             "data": self._data,
             "compute": max(0.0, busy - self._data),
@@ -76,20 +92,29 @@ class StepParts:
         parts["other"] = max(0.0, seconds - sum(parts.values()))
         return {name: round(value, 6) for name, value in parts.items()}
 
-    def share(self, world_size: int) -> dict[str, RankFigure]:
-        """Tell the other ranks of the steps since the last time; every rank has to call it."""
-        means = [value / max(1, self._steps) for value in self._sums]
-        self._sums, self._steps = [0.0, 0.0], 0
-        mine = [*means, float(self._memory())]
+    def share(self, world_size: int, stage: int, tells: bool) -> dict[str, RankFigure]:
+        """Tell the other ranks of the steps since the last time; every rank has to call it.
+
+        Only a rank that tells others of it needs the figures.
+        """
+        busy, data, starved = (value / max(1, self._steps) for value in self._sums)
+        pace = statistics.median(self._paces) if self._paces else 0.0
+        self._sums, self._paces, self._steps = [0.0, 0.0, 0.0], [], 0
+        mine = [busy, data, float(self._memory()), starved, pace, float(stage)]
         every = [mine]
         if world_size > 1:
             place = "cpu" if self._device is Device.CPU else "cuda"
             told = torch.tensor(mine, dtype=torch.float64, device=place)
             gathered = torch.empty(world_size * len(mine), dtype=torch.float64, device=place)
             torch.distributed.all_gather_into_tensor(gathered, told)
-            every = gathered.view(world_size, len(mine)).tolist()
-        columns = zip(*every, strict=True)
-        return {name: sum_up(column) for name, column in zip(FIGURES, columns, strict=True)}
+            every = gathered.view(world_size, len(mine)).tolist() if tells else []
+        if not tells:
+            return {}
+        columns = dict(zip(FIGURES, zip(*every, strict=True), strict=True))
+        shown = SHOWN_ON_CPU if self._device is Device.CPU else SHOWN
+        figures = {name: sum_up(columns[name]) for name in shown}
+        lag = sum_up(lags(columns["pace"], [int(stage) for stage in columns["stage"]]))
+        return figures | ({"lag": lag} if lag.highest else {})
 
     def agree(self, willing: bool) -> bool:
         """Whether every rank is willing; one that is not would leave the others waiting."""
@@ -109,6 +134,10 @@ class StepParts:
             return float(other - one)
         other.synchronize()
         return float(one.elapsed_time(other)) / 1000
+
+    def _waited(self) -> float:
+        """Seconds so far in which this thread could have run and did not get a core."""
+        return core_wait.of_this_thread() if self._device is Device.CPU else 0.0
 
     def _memory(self) -> int:
         """The most memory so far: of the GPU, as reserved; on a CPU, of the process."""

@@ -15,7 +15,7 @@ from megatron.training.arguments import parse_and_validate_args
 
 from seatrial.checkpoints.stopping import StopError
 from seatrial.errors import SeatrialError
-from seatrial.worker import resume_pickles
+from seatrial.worker import resume_pickles, troubles
 from seatrial.worker.commit import Keeper
 from seatrial.worker.gpt import build_datasets, forward_step
 from seatrial.worker.observe import Observer
@@ -50,6 +50,8 @@ def _train(chosen: Settings) -> None:
             pin_tokenizer(sys.argv, chosen.tokenizer_revision)
         args = parse_and_validate_args()
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
+        if chosen.trouble:
+            troubles.install(troubles.parsed(chosen.trouble))
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
 
 

@@ -78,7 +78,7 @@ class LineDetector(Detector, Protocol):
 class TimeDetector(Detector, Protocol):
     """Watches for what does not happen as well."""
 
-    def pass_time(self, now: float) -> Seen:
+    def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> Seen:
         """It is now so late (seconds since 1970, by the clock of the events)."""
 
 

@@ -37,6 +37,8 @@ class Expectations:
     transport: Transport | None = None
     """What NCCL sends through between nodes."""
     save_every_steps: int | None = None
-    """Steps between saves."""
+    """Steps between saves; 0 where there are none."""
+    clip_grad_norm: float = 1.0
+    """Gradient norm from which on gradients are clipped; 0 where they are not."""
     evaluate_every_steps: int | None = None
-    """Steps between evaluations."""
+    """Steps between evaluations; 0 where there are none."""

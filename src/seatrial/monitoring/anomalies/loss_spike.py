@@ -5,11 +5,11 @@
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import finite
+from seatrial.monitoring.anomalies.robust import finite, percent
 from seatrial.monitoring.anomalies.surge import LOCAL, WARM_UP, WINDOW, Limits, Surge
 from seatrial.monitoring.event_log import Event, EventKind
 
-LIMITS = Limits(deviations=6.0, share=0.1, at_once=1.0)
+LIMITS = Limits(deviations=6.0, share=0.1, at_once=1.0, more=0.1)
 
 RULE = Rule(
     AnomalyCode.LOSS_SPIKE,
@@ -17,13 +17,13 @@ RULE = Rule(
     Severity.WARNING,
     f"The loss is above the median of the {LOCAL} steps before by more than "
     f"{LIMITS.deviations:.0f} standard deviations (by the median absolute deviation of {WINDOW} "
-    f"steps) and by more than {LIMITS.share:.0%}.",
+    f"steps), by {percent(LIMITS.share)} and by {LIMITS.more} nat.",
     f"{LIMITS.of_three} of 3 steps; a loss that doubles, 1 step. Judged from step "
     f"{LOCAL + WARM_UP} after a start.",
     "OLMo-core counts a step as a spike at 6 standard deviations over 128 steps "
     "(StabilityMonitor). One strange batch does that now and then and harms nothing, so a second "
-    f"step is asked for, unless the loss doubles. Below {LIMITS.share:.0%} nobody would stop a "
-    "run, however quiet its loss was.",
+    f"step is asked for, unless the loss doubles. Below {percent(LIMITS.share)}, or {LIMITS.more} "
+    "nat (a tenth of the perplexity), nobody would stop a run, however quiet its loss was.",
     "Watch whether it comes back by itself within some hundred steps. If it does not, go back to "
     "the checkpoint before the first of these steps, and skip their data or lower the learning "
     "rate.",

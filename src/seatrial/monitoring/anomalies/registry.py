@@ -35,7 +35,7 @@ def detectors(expected: Expectations) -> tuple[Detector, ...]:
     return (
         not_a_number.NotANumber(),
         loss_spike.LossSpike(),
-        gradient_explosion.GradientExplosion(),
+        gradient_explosion.GradientExplosion(expected),
         throughput_drop.ThroughputDrop(),
         straggler.Straggler(),
         stalled.Stalled(expected),

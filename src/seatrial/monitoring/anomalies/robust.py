@@ -71,3 +71,8 @@ def finite(value: object) -> float | None:
     """The value where it is a finite number."""
     known = number(value)
     return known if known is not None and math.isfinite(known) else None
+
+
+def percent(share: float) -> str:
+    """The share in words: `15 %`."""
+    return f"{100 * share:.0f} %"

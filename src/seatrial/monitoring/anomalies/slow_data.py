@@ -8,7 +8,7 @@ from collections import deque
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import finite
+from seatrial.monitoring.anomalies.robust import finite, percent
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import RankFigure, rank_figure
 
@@ -27,8 +27,8 @@ RULE = Rule(
     AnomalyCode.SLOW_DATA,
     "Slow data",
     Severity.WARNING,
-    f"A rank waits for its next batch for more than {SHARE:.0%} of the step, and for more than "
-    f"{LEAST * 1000:.0f} ms.",
+    f"A rank waits for its next batch for more than {percent(SHARE)} of the step, and for more "
+    f"than {LEAST * 1000:.0f} ms.",
     f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; where the ranks "
     f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
     "Batches are loaded ahead while the GPU computes, so a healthy run waits for a copy only: a "
@@ -83,8 +83,8 @@ class SlowData:
         share = sorted(look[1] for look in slow)[len(slow) // 2]
         rank = slow[-1][2]
         who = "A rank waits" if rank is None else f"Rank {rank} waits"
-        said = f"{who} for data for {share:.0%} of the step."
-        return (Symptom(said, f"{share:.0%}", slow[0][0]),)
+        said = f"{who} for data for {percent(share)} of the step."
+        return (Symptom(said, f"{percent(share)}", slow[0][0]),)
 
 
 def _waited(event: Event) -> tuple[float, int | None] | None:

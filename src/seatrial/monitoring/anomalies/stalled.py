@@ -9,6 +9,7 @@ from seatrial.monitoring.anomalies.expectations import Expectations
 from seatrial.monitoring.anomalies.robust import Recent, finite
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import HANG_FACTOR, HANG_FLOOR
+from seatrial.monitoring.rank_times import KEPT
 
 RECENT = 64
 """Steps that tell how long one takes."""
@@ -17,6 +18,8 @@ PAUSE_FACTOR = 10.0
 UNKNOWN_PAUSE = 600.0
 """Seconds that the first step, save or evaluation may take: as long as NCCL itself waits before
 its watchdog ends the processes."""
+UNKNOWN_DUE = 120.0
+"""Seconds that any silence may last while nobody knows when saves and evaluations are due."""
 
 RULE = Rule(
     AnomalyCode.STALLED,
@@ -24,9 +27,11 @@ RULE = Rule(
     Severity.ERROR,
     f"No step for more than {HANG_FACTOR:.0f} times the median of recent steps, and at least "
     f"{HANG_FLOOR:.0f} s; while a save or an evaluation may be going on, {PAUSE_FACTOR:.0f} times "
-    f"the longest so far; before the first step, save or evaluation, {UNKNOWN_PAUSE:.0f} s.",
+    f"the longest so far; before the first step, save or evaluation and after the last step, "
+    f"{UNKNOWN_PAUSE:.0f} s; in a log of which it is not known when saves and evaluations are due, "
+    f"at least {UNKNOWN_DUE:.0f} s.",
     "No step at all: it is told as soon as the time is over, and the worker looks every second. "
-    "The worker names the ranks that do not answer; 5 s more are given to them.",
+    "The worker names the ranks that do not answer, which takes it 5 to 15 s more.",
     "Five times the usual is what NVIDIA's resiliency extension takes for a hang; below ten "
     "seconds a garbage collection or a slow disk looks the same. Saves ten times slower than "
     "usual have been seen on shared file systems without anything being broken.",
@@ -57,6 +62,7 @@ class Stalled:
         self._met: dict[EventKind, int] = {}
         self._last: Event | None = None
         self._running = False
+        self._total: float | None = None
 
     def observe(self, event: Event) -> Seen:
         """Something has happened."""
@@ -65,6 +71,7 @@ class Stalled:
         match event.kind:
             case EventKind.START:
                 self._running = True
+                self._total = finite(event.values.get("total_steps"))
             case EventKind.EXIT:
                 self._running = False
             case EventKind.STEP:
@@ -79,15 +86,15 @@ class Stalled:
                 pass
         return ()
 
-    def pass_time(self, now: float) -> Seen:
-        """Nothing has happened until now."""
+    def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> Seen:
+        """Nothing has happened until now, and these ranks do not answer."""
         if self._last is None or not self._running:
             return None
         silent = now - self._last.time
         if silent <= self.patience():
             return None
         after = f"step {self._last.step:,}" if len(self._seconds) else "the start"
-        said = f"Nothing has happened for {silent:.0f} s, since {after}."
+        said = f"Nothing has happened for {silent:.0f} s, since {after}{_named(missing)}."
         return (Symptom(said, f"{silent:.0f} s", self._last.step + 1),)
 
     def patience(self) -> float:
@@ -97,6 +104,10 @@ class Stalled:
         usual = max(HANG_FLOOR, HANG_FACTOR * self._seconds.median())
         due = [self._longest[kind] for kind in self._every if self._due(kind)]
         pauses = [UNKNOWN_PAUSE if taken is None else PAUSE_FACTOR * taken for taken in due]
+        if self._total is not None and self._last.step >= self._total:
+            pauses.append(UNKNOWN_PAUSE)
+        if None in self._every.values():
+            pauses.append(UNKNOWN_DUE)
         return max([usual, *pauses])
 
     def _due(self, kind: EventKind) -> bool:
@@ -105,7 +116,7 @@ class Stalled:
         if last is None or last.kind not in (EventKind.STEP, EventKind.RANKS, EventKind.SAVE):
             return False
         every = self._every[kind]
-        return every is not None and last.step > 0 and last.step % every == 0
+        return bool(every) and last.step > 0 and last.step % (every or 1) == 0
 
     def _paused(self, kind: EventKind, step: int, seconds: float | None) -> None:
         """Learn from a save or an evaluation how long they take, and how often they are."""
@@ -115,3 +126,15 @@ class Stalled:
         if self._every[kind] is None and before is not None and step > before:
             self._every[kind] = step - before
         self._met[kind] = step
+
+
+def _named(ranks: tuple[int, ...]) -> str:
+    """The ranks that do not answer, in words."""
+    if not ranks:
+        return ""
+    names = ", ".join(map(str, ranks[:KEPT])) + (", ..." if len(ranks) > KEPT else "")
+    return (
+        f", and rank {names} does not answer"
+        if len(ranks) == 1
+        else f", and ranks {names} do not answer"
+    )

@@ -8,6 +8,7 @@ from collections import deque
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
+from seatrial.monitoring.anomalies.robust import percent
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import rank_figure
 
@@ -26,9 +27,9 @@ RULE = Rule(
     AnomalyCode.STRAGGLER,
     "Straggler",
     Severity.WARNING,
-    f"A rank is more than {SLOWER:.0%} slower than the median of the other ranks of its pipeline "
-    "stage, until its gradients are ready to be added up. On a CPU, time in which the host ran "
-    "something else is taken off.",
+    f"A rank is more than {percent(SLOWER)} slower than the median of the other ranks of its "
+    "pipeline stage, until its gradients are ready to be added up, not counting its wait for data. "
+    "On a CPU, time in which the host ran something else is not counted either.",
     f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; where the ranks "
     f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
     "All ranks wait for the slowest in every step, so its share is lost by all. Half of the 30 % "
@@ -84,6 +85,6 @@ class Straggler:
             if len(shares) >= enough:
                 middle = shares[len(shares) // 2]
                 first = step - self._needed * covered + 1
-                said = f"Rank {rank} takes {middle:.0%} longer than the others."
-                found.append(Symptom(said, f"{middle:.0%}", max(1, first), f"rank {rank}"))
+                said = f"Rank {rank} takes {percent(middle)} longer than the others."
+                found.append(Symptom(said, f"{percent(middle)}", max(1, first), f"rank {rank}"))
         return tuple(found)

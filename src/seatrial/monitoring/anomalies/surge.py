@@ -32,6 +32,10 @@ class Limits:
     """And at least so much of what is usual above it."""
     at_once: float
     """So much of what is usual above it is enough in a single step."""
+    more: float = 0.0
+    """And at least so much above what is usual."""
+    least: float = 0.0
+    """And at least so much in all."""
     of_three: int = 2
     """Steps of three in a row that have to be above, otherwise."""
 
@@ -66,7 +70,7 @@ class Surge:
         if len(self._strays) < WARM_UP:
             self._learn(value, usual)
             return None
-        far = value > usual + self._distance(usual)
+        far = value > max(self._limits.least, usual + self._distance(usual))
         self._above.append((step, far))
         if not far:
             self._learn(value, usual)
@@ -85,7 +89,9 @@ class Surge:
 
     def _distance(self, usual: float) -> float:
         """How far above what is usual is too far."""
-        return max(self._limits.deviations * self._strays.spread(), self._limits.share * usual)
+        limits = self._limits
+        deviations = limits.deviations * self._strays.spread()
+        return max(deviations, limits.share * usual, limits.more)
 
     def _learn(self, value: float, usual: float) -> None:
         """What a good step teaches."""

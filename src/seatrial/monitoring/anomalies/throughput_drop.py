@@ -5,7 +5,7 @@
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import Recent, finite
+from seatrial.monitoring.anomalies.robust import Recent, finite, percent
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import rank_figure
 
@@ -22,14 +22,15 @@ RULE = Rule(
     AnomalyCode.THROUGHPUT_DROP,
     "Throughput drop",
     Severity.WARNING,
-    f"The median time of {STEPS} steps is more than {SLOWER - 1:.0%} above the median of the up to "
-    f"{USUAL} steps before them, and three quarters of them are slower than three quarters of "
-    "those. On a CPU, time in which the host ran something else is taken off.",
+    f"The median time of {STEPS} steps is more than {percent(SLOWER - 1)} above the median of the "
+    f"up to {USUAL} steps before them, and three quarters of them are slower than three quarters "
+    "of those. In a rehearsal on a CPU, what the slowest rank computes is taken in place of the "
+    "step: without waiting for data, for other ranks, and for a core that ran something else.",
     f"{STEPS} steps, after {WARM_UP} steps of warm-up and {STEPS} that show what is usual.",
     "A single slow step, or a few, is a save beside the training, a garbage collection or a busy "
     "switch, and costs nothing worth a page; twenty are a new state of things. A quarter more time "
-    "is two days of a run of eight, and is beyond the error that the plan itself states for its "
-    "step time. That the quartiles are apart keeps a run whose steps vary by nature quiet.",
+    "is two days of a run of eight. That the quartiles are apart keeps a run quiet whose steps "
+    "vary by nature.",
     "See whether one rank is slow (a straggler), the data (their share of the step) or all: then "
     "look for clocks that were lowered for heat or power, for other jobs on the fabric, and for "
     "another process on the nodes.",
@@ -51,7 +52,7 @@ class ThroughputDrop:
         self._since: int | None = None
 
     def observe(self, event: Event) -> Seen:
-        """Look at a step, once it is known whether the host was busy with something else."""
+        """Look at a step, once it is known what its ranks say of it."""
         if event.kind is EventKind.STEP:
             before, self._waiting = self._waiting, None
             seconds = finite(event.values.get("seconds"))
@@ -60,9 +61,9 @@ class ThroughputDrop:
             return self._judge(*before) if before else None
         if event.kind is EventKind.RANKS and self._waiting is not None:
             step, seconds = self._waiting
-            starved = rank_figure(event.values.get("starved"))
+            pace = rank_figure(event.values.get("pace"))
             self._waiting = None
-            return self._judge(step, max(0.0, seconds - (starved.most if starved else 0.0)))
+            return self._judge(step, seconds if pace is None else pace.most)
         return None
 
     def _judge(self, step: int, seconds: float) -> Seen:
@@ -76,12 +77,10 @@ class ThroughputDrop:
         if len(self._usual) < STEPS or not self._new.full:
             return None
         usual, new = self._usual.median(), self._new.median()
-        apart = self._new.quartiles()[0] > self._usual.quartiles()[1]
-        if new <= SLOWER * usual or not apart:
+        if new <= SLOWER * usual or self._new.quartiles()[0] <= self._usual.quartiles()[1]:
             self._since = None
             return ()
         self._since = self._since or max(1, step - STEPS + 1)
-        said = (
-            f"Steps take {new:.3g} s and took {usual:.3g} s: {1 - usual / new:.0%} less throughput."
-        )
+        less = f"{percent(1 - usual / new)} less throughput"
+        said = f"Steps take {new:.3g} s and took {usual:.3g} s: {less}."
         return (Symptom(said, f"{new:.3g} s", self._since),)

@@ -62,16 +62,17 @@ class Watchkeeper:
                 notices += self._told(detector.rule, look(line))
         return tuple(notices)
 
-    def pass_time(self, now: float) -> tuple[Notice, ...]:
+    def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> tuple[Notice, ...]:
         """It is now so late, and no event has come; what begins with it.
 
         `now` is by the clock of the events: for a file that is read later, the time of its end.
+        `missing` are ranks that are known not to answer.
         """
         notices: list[Notice] = []
         for detector in self._detectors:
             look = getattr(detector, "pass_time", None)
             if look is not None:
-                notices += self._told(detector.rule, look(now))
+                notices += self._told(detector.rule, look(now, missing))
         return tuple(notices)
 
     def _told(self, rule: Rule, seen: Seen) -> list[Notice]:
