@@ -28,8 +28,11 @@ FIGURES = ("busy", "data", "memory", "starved", "pace", "stage")
 the host gave to something else (`starved`): a rehearsal shares its cores.
 """
 SHOWN = ("busy", "data", "memory")
-SHOWN_ON_CPU = (*SHOWN, "starved", "pace")
+SHOWN_ON_CPU = (*SHOWN, "starved")
 """Those of them that are written down as they are."""
+STARVING = 0.9
+"""Share of its busy time that a rank may wait for a core: beyond it, what is left after taking that
+off is the small difference of two large numbers, and cold caches; no rank's pace can be told."""
 
 
 class StepParts:
@@ -113,6 +116,11 @@ class StepParts:
         columns = dict(zip(FIGURES, zip(*every, strict=True), strict=True))
         shown = SHOWN_ON_CPU if self._device is Device.CPU else SHOWN
         figures = {name: sum_up(columns[name]) for name in shown}
+        waits = zip(columns["starved"], columns["busy"], strict=True)
+        if any(starved > STARVING * busy for starved, busy in waits):
+            return figures
+        if self._device is Device.CPU:
+            figures["pace"] = sum_up(columns["pace"])
         lag = sum_up(lags(columns["pace"], [int(stage) for stage in columns["stage"]]))
         return figures | ({"lag": lag} if lag.highest else {})
 

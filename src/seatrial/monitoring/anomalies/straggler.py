@@ -29,7 +29,8 @@ RULE = Rule(
     Severity.WARNING,
     f"A rank is more than {percent(SLOWER)} slower than the median of the other ranks of its "
     "pipeline stage, until its gradients are ready to be added up, not counting its wait for data. "
-    "On a CPU, time in which the host ran something else is not counted either.",
+    "On a CPU, time in which the host ran something else is not counted either; while ranks wait "
+    "for a core more than nine tenths of the time, nothing is judged.",
     f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; where the ranks "
     f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
     "All ranks wait for the slowest in every step, so its share is lost by all. Half of the 30 % "
@@ -61,11 +62,11 @@ class Straggler:
             self._step = event.step
         if event.kind is not EventKind.RANKS:
             return None
+        covered = max(1, event.step - self._step) if self._step is not None else 1
+        self._step = event.step
         lag = rank_figure(event.values.get("lag"))
         if lag is None:
             return None
-        covered = max(1, event.step - self._step) if self._step is not None else 1
-        self._step = event.step
         self._warm = event.step - covered + WARM_UP if self._warm is None else self._warm
         if event.step - covered < self._warm and covered <= WARM_UP:
             return None

@@ -25,7 +25,8 @@ RULE = Rule(
     f"The median time of {STEPS} steps is more than {percent(SLOWER - 1)} above the median of the "
     f"up to {USUAL} steps before them, and three quarters of them are slower than three quarters "
     "of those. In a rehearsal on a CPU, what the slowest rank computes is taken in place of the "
-    "step: without waiting for data, for other ranks, and for a core that ran something else.",
+    "step: without waiting for data, for other ranks, and for a core that ran something else; "
+    "while ranks wait for a core more than nine tenths of the time, nothing is judged.",
     f"{STEPS} steps, after {WARM_UP} steps of warm-up and {STEPS} that show what is usual.",
     "A single slow step, or a few, is a save beside the training, a garbage collection or a busy "
     "switch, and costs nothing worth a page; twenty are a new state of things. A quarter more time "
@@ -63,6 +64,9 @@ class ThroughputDrop:
             step, seconds = self._waiting
             pace = rank_figure(event.values.get("pace"))
             self._waiting = None
+            if pace is None and "starved" in event.values:
+                # A host so busy with other things that nothing can be told.
+                return None
             return self._judge(step, seconds if pace is None else pace.most)
         return None
 

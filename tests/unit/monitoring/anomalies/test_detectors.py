@@ -165,6 +165,20 @@ def test_a_rank_that_recovers_is_told() -> None:
     assert AT + 30 < step <= AT + 50
 
 
+def test_reports_without_a_lag_between_do_not_shorten_the_look() -> None:
+    def silent(event: Event) -> Event:
+        if event.kind is EventKind.RANKS and event.step % 8:
+            values = {name: event.values[name] for name in ("busy", "data")}
+            return Event(event.kind, event.step, event.time, values)
+        return event
+
+    def slow_for_a_while(step: int, told: dict[str, Any]) -> None:
+        if AT < step <= AT + 40:
+            told["busy"][3] *= 1.5
+
+    assert notices(map(silent, run(AT + 100, slow_for_a_while))) == []
+
+
 def test_ranks_that_are_slow_by_turns_are_noise() -> None:
     def turns(step: int, told: dict[str, Any]) -> None:
         told["busy"][step % 8] *= 1.5
@@ -195,6 +209,19 @@ def test_time_that_the_host_took_is_not_held_against_a_rehearsal() -> None:
         return event
 
     assert notices(map(busy_host, run(AT + 100))) == []
+
+
+def test_nothing_is_told_of_steps_on_a_host_that_has_no_time_for_them() -> None:
+    def starving(event: Event) -> Event:
+        if event.step <= AT:
+            return event
+        if event.kind is EventKind.STEP:
+            return Event(event.kind, event.step, event.time, event.values | {"seconds": 9.0})
+        starved = {"least": 8.0, "median": 8.0, "most": 8.0, "highest": []}
+        values = {name: event.values[name] for name in ("busy", "data")} | {"starved": starved}
+        return Event(event.kind, event.step, event.time, values)
+
+    assert notices(map(starving, run(AT + 200))) == []
 
 
 def test_a_run_that_varies_by_nature_is_left_alone() -> None:
