@@ -151,7 +151,7 @@ class RunNumbers:
                 self._add("seatrial_evaluations_total")
                 split = str(event.values.get("split") or "validation")
                 self._set("seatrial_evaluation_loss", event.values.get("loss"), split)
-            case EventKind.FINDING:
+            case EventKind.FINDING if event.values.get("phase") != "ended":
                 named = [str(event.values.get(key, "")) for key in ("code", "severity")]
                 self._add("seatrial_findings_total", 1.0, *named)
                 self._set("seatrial_finding_timestamp_seconds", event.time, *named)

@@ -98,7 +98,7 @@ def logger_environment(scene: Scene) -> dict[str, str]:
     if spec.monitoring.mlflow is not None:
         values |= {
             "MLFLOW_TRACKING_URI": spec.monitoring.mlflow.tracking_uri,
-            "MLFLOW_EXPERIMENT_NAME": spec.monitoring.mlflow.experiment,
+            "SEATRIAL_MLFLOW_EXPERIMENT": spec.monitoring.mlflow.experiment,
         }
     return values
 

@@ -37,7 +37,7 @@ class WandbSpec(SpecModel):
 
 
 class MlflowSpec(SpecModel):
-    """MLflow; its credentials come from `cluster.secrets`."""
+    """MLflow, from the event log; its credentials come from `cluster.secrets`."""
 
     tracking_uri: str = Field(min_length=1)
     """Address of the tracking server, or a directory."""

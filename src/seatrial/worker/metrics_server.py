@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from seatrial.monitoring.event_log import decoded
 from seatrial.monitoring.exported import EXPORTED, Form, RunNumbers
+from seatrial.worker.tail import Tail
 
 POLL_SECONDS = 0.5
 """Between looks at the log: a scrape is seldom more often than every 10 s."""
@@ -29,8 +30,6 @@ BIND_SECONDS = 30.0
 """How long the port may be taken: the process of a training that was killed needs a moment."""
 NICE = 10
 """Training goes first."""
-PIECE = 1 << 20
-"""Bytes read at a time, so that a long history is not in memory at once."""
 
 
 class Served(Collector):
@@ -70,39 +69,6 @@ class Served(Collector):
                 family.add_metric((self._run, *labels), value)
             if samples[metric.name]:
                 yield family
-
-
-class Tail:
-    """Reads what was appended to a file since the last look, in whole lines."""
-
-    def __init__(self, path: Path) -> None:
-        """The file need not be there yet."""
-        self._path = path
-        self._offset = 0
-        self._rest = b""
-
-    def shrunk(self) -> bool:
-        """Whether the file is another one now, which is then read from its beginning."""
-        try:
-            smaller = self._path.stat().st_size < self._offset
-        except OSError:
-            return False
-        if smaller:
-            self._offset, self._rest = 0, b""
-        return smaller
-
-    def lines(self) -> list[bytes]:
-        """The next lines; none at the end, or while the file cannot be read."""
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                piece = stream.read(PIECE)
-        except OSError:
-            return []
-        self._offset += len(piece)
-        *whole, self._rest = (self._rest + piece).split(b"\n")
-        # A piece without an end of line is not the end of the file.
-        return whole or ([b""] if piece else [])
 
 
 def bind(address: str, port: int, served: Served, wanted: Callable[[], bool]) -> bool:

@@ -21,6 +21,10 @@ METRICS_PORT = "SEATRIAL_METRICS_PORT"
 """The port that metrics are served at; none are without it."""
 METRICS_ADDRESS = "SEATRIAL_METRICS_ADDRESS"
 """The address that metrics are served at; loopback without it."""
+MLFLOW = "SEATRIAL_MLFLOW_EXPERIMENT"
+"""The experiment of MLflow that events are sent to; none are without it."""
+MLFLOW_URI = "MLFLOW_TRACKING_URI"
+"""MLflow's own variable: the address of its server, or a directory."""
 LOOPBACK = "127.0.0.1"
 FABRIC = "SEATRIAL_FABRIC"
 """The fabric of the plan, by its name in the catalog; NCCL's choice is not judged without it."""
@@ -52,6 +56,16 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class MlflowTarget:
+    """Where events are sent in MLflow."""
+
+    tracking_uri: str
+    """The address of the server, or a directory."""
+    experiment: str
+    """The experiment that the run belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The worker's own settings."""
 
@@ -77,6 +91,8 @@ class Settings:
     """The attempt that this start belongs to; empty where nobody said."""
     fruitless_starts: int = 0
     """How many starts may come to nothing; 0 for the usual number."""
+    mlflow: MlflowTarget | None = None
+    """Where events are sent in MLflow; nowhere unless that was asked for."""
 
     @property
     def writes_events(self) -> bool:
@@ -114,6 +130,7 @@ def settings() -> Settings:
         _endpoint(),
         os.environ.get(ATTEMPT, ""),
         int(os.environ.get(FRUITLESS) or 0),
+        _mlflow(),
     )
 
 
@@ -123,3 +140,9 @@ def _endpoint() -> Endpoint | None:
     if not port.isdecimal():
         return None
     return Endpoint(os.environ.get(METRICS_ADDRESS) or LOOPBACK, int(port))
+
+
+def _mlflow() -> MlflowTarget | None:
+    """Where events are sent in MLflow, if anywhere."""
+    address, experiment = os.environ.get(MLFLOW_URI, ""), os.environ.get(MLFLOW, "")
+    return MlflowTarget(address, experiment) if address and experiment else None

@@ -17,6 +17,7 @@ TOLD = {
     "total_steps": 100,
     "save_every_steps": 10,
 }
+FOUND = {"code": "ST-RUN-031", "severity": "error"}
 
 
 def step(number: int, time: float, **values: object) -> Event:
@@ -43,7 +44,8 @@ def history() -> list[Event]:
         step(3, 132.0),
         step(4, 134.0, loss=math.nan),
         Event(EventKind.EVALUATION, 4, 137.0, {"seconds": 3.0, "loss": 2.9, "split": "validation"}),
-        Event(EventKind.FINDING, 4, 137.5, {"code": "ST-RUN-031", "severity": "error"}),
+        Event(EventKind.FINDING, 4, 137.5, FOUND | {"phase": "began"}),
+        Event(EventKind.FINDING, 4, 137.8, FOUND | {"phase": "ended"}),
         Event(EventKind.EXIT, 4, 138.0, {"code": 1, "error": "RuntimeError"}),
     ]
 

@@ -15,13 +15,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.worker import metrics_server
-from seatrial.worker.metrics import MODULE, command, serving
-from seatrial.worker.metrics_server import Served, Tail
-from seatrial.worker.settings import Device, Endpoint, Settings, settings
+from seatrial.monitoring.event_log import EventKind, EventLog, read_events
+from seatrial.monitoring.mlflow_export import export
+from seatrial.worker import metrics, metrics_server, mlflow_sender
+from seatrial.worker.metrics import SENDER, SERVER, commands, serving
+from seatrial.worker.metrics_server import Served
+from seatrial.worker.mlflow_sender import Sender
+from seatrial.worker.settings import Device, Endpoint, MlflowTarget, Settings, settings
+from seatrial.worker.tail import Tail
 
 TELL = {"seconds": 0.5, "loss": 2.5, "grad_norm": 1.0, "learning_rate": 1e-4, "skipped": False}
 
@@ -36,7 +41,7 @@ def chosen(events: Path, port: int, rank: int = 1) -> Settings:
     return Settings(Device.CPU, events, rank=rank, world_size=2, run="small", metrics=endpoint)
 
 
-def scraped(port: int, seconds: float = 20.0) -> dict[str, float]:
+def scraped(port: int, seconds: float = 90.0) -> dict[str, float]:
     """What the endpoint says, as soon as it answers; values by their text."""
     end = time.monotonic() + seconds
     while True:
@@ -69,12 +74,11 @@ def child(words: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 def test_the_rank_that_keeps_the_log_serves_and_no_other(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
-    words = command(chosen(events, 9400))
-    assert words is not None
+    (words,) = commands(chosen(events, 9400))
     assert {"--port=9400", "--address=127.0.0.1", "--run=small"} <= set(words)
-    assert command(chosen(events, 9400, rank=0)) is None
-    assert command(Settings(Device.CPU, events)) is None
-    assert command(Settings(Device.CPU, None, metrics=Endpoint("127.0.0.1", 9400))) is None
+    assert commands(chosen(events, 9400, rank=0)) == []
+    assert commands(Settings(Device.CPU, events)) == []
+    assert commands(Settings(Device.CPU, None, metrics=Endpoint("127.0.0.1", 9400))) == []
 
 
 def test_nothing_is_served_unless_a_port_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +101,7 @@ def test_counters_go_on_over_restarts(tmp_path: Path) -> None:
         first = scraped(port)
         assert first[value("seatrial_training_steps_total")] == 1
         log.write(EventKind.STEP, 2, **TELL)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 90
         while scraped(port)[value("seatrial_training_step")] != 2:
             assert time.monotonic() < end
             time.sleep(0.1)
@@ -115,8 +119,7 @@ def test_counters_go_on_over_restarts(tmp_path: Path) -> None:
 
 def test_the_endpoint_ends_with_a_training_that_is_killed(tmp_path: Path) -> None:
     port = free_port()
-    words = command(chosen(tmp_path / "events.jsonl", port))
-    assert words is not None
+    (words,) = commands(chosen(tmp_path / "events.jsonl", port))
     code = (
         "import os, subprocess, sys, time\n"
         "words = [w for w in sys.argv[1:] if not w.startswith('--parent')]\n"
@@ -163,7 +166,7 @@ def test_a_program_that_cannot_be_started_is_a_warning(
     with serving(chosen(tmp_path / "events.jsonl", 9400)):
         trained = True
     assert trained
-    assert "no metrics are served" in capsys.readouterr().err
+    assert f"{SERVER} does not start" in capsys.readouterr().err
 
 
 def test_a_log_is_read_in_whole_lines_and_anew_when_it_is_another(tmp_path: Path) -> None:
@@ -188,5 +191,70 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
     assert ranks.samples[0].labels == {"run": 'odd"name'}
 
 
-def test_the_process_is_the_module_of_the_worker() -> None:
-    assert metrics_server.__name__ == MODULE
+def test_the_processes_are_modules_of_the_worker() -> None:
+    assert (metrics_server.__name__, mlflow_sender.__name__) == (SERVER, SENDER)
+
+
+def sending(events: Path) -> Settings:
+    target = MlflowTarget("file:/unused", "trial")
+    return Settings(Device.CPU, events, run="small", mlflow=target)
+
+
+def test_events_are_sent_to_mlflow_to_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    events, store = tmp_path / "events.jsonl", (tmp_path / "store").as_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    log = EventLog(events)
+    for first in (1, 3):
+        log.write(EventKind.START, first - 1, world_size=1)
+        log.write(EventKind.STEP, first, **TELL)
+        with serving(sending(events)):
+            _await_step(store, first)
+            # The next look would be in ten seconds: this is what the last one is for.
+            log.write(EventKind.STEP, first + 1, **TELL)
+    done = export(read_events(events), "small", store, "trial")
+    assert done.points == 0, "something was not sent"
+    client = MlflowClient(tracking_uri=store)
+    assert [p.step for p in client.get_metric_history(done.run_id, "loss")] == [1, 2, 3, 4]
+
+
+def _await_step(store: str, step: int) -> None:
+    client = MlflowClient(tracking_uri=store)
+    end = time.monotonic() + 90
+    while True:
+        experiment = client.get_experiment_by_name("trial")
+        runs = client.search_runs([experiment.experiment_id]) if experiment else []
+        points = client.get_metric_history(runs[0].info.run_id, "loss") if runs else []
+        if step in [point.step for point in points]:
+            return
+        assert time.monotonic() < end, f"step {step} does not come"
+        time.sleep(0.5)
+
+
+def test_an_image_without_mlflow_is_told_and_trains(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
+    assert commands(sending(tmp_path / "events.jsonl")) == []
+    assert "nothing is sent to MLflow" in capsys.readouterr().err
+
+
+def test_a_server_that_is_away_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    events, store = tmp_path / "events.jsonl", (tmp_path / "store").as_uri()
+    log = EventLog(events)
+    log.write(EventKind.STEP, 1, **TELL)
+    sender = Sender("small", store, "trial", events)
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "log_batch", _refuse)
+        assert [sender.look(), sender.look()] == [False, False]
+    assert capsys.readouterr().err.count("MLflow does not take events now") == 1
+    assert sender.look()
+    assert export(read_events(events), "small", store, "trial").points == 0
+
+
+def _refuse(*args: object, **kwargs: object) -> None:
+    raise MlflowException("the server is away")

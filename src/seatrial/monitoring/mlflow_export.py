@@ -1,0 +1,199 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A run's event log as a run of MLflow, which stays one however often it is sent or interrupted.
+
+MLflow gives its runs identities of its own, so that ours is found by a tag. How many events were
+sent is kept in another; what was sent after that was last written down is looked up, because
+MLflow takes the same point twice. Needs `seatrial[mlflow]`.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mlflow.entities import Metric, Param, Run
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.rank_times import rank_figure
+
+RUN_TAG = "seatrial.run"
+"""The run's name, by which its run in MLflow is found."""
+SENT_TAG = "seatrial.events_sent"
+"""How many events of the log are there."""
+FIRST_TAG = "seatrial.first_event"
+"""When the log begins, so that another log is not taken for it."""
+BATCH = 900
+"""Points sent at a time; MLflow takes 1,000."""
+
+Points = list[tuple[str, float, int, int]]
+"""Name, value, milliseconds since 1970 and step of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What an export has done."""
+
+    run_id: str
+    """MLflow's identity of the run."""
+    events: int
+    """Events of the log that are there now."""
+    points: int
+    """Points that this export has added."""
+
+
+def export(events: Iterable[Event], run: str, tracking_uri: str, experiment: str) -> Sent:
+    """Send what of an event log is not there yet."""
+    target = MlflowRun(run, tracking_uri, experiment)
+    points = target.send(list(events))
+    return Sent(target.run_id, target.events, points)
+
+
+class MlflowRun:
+    """One run in MLflow; takes the events of a log from its beginning, in as many parts as come."""
+
+    def __init__(self, run: str, tracking_uri: str, experiment: str) -> None:
+        """Find the run, or begin it."""
+        if "://" not in tracking_uri or tracking_uri.startswith("file:"):
+            # MLflow's directories are in maintenance, and it asks for consent by this variable.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        self._client = MlflowClient(tracking_uri=tracking_uri)
+        found = _found(self._client, run, _experiment(self._client, experiment))
+        self.run_id: str = found.info.run_id
+        self._marked = int(found.data.tags.get(SENT_TAG, "0"))
+        self._first = found.data.tags.get(FIRST_TAG, "")
+        self._params = set(found.data.params)
+        self._known: set[tuple[str, int, int]] | None = None
+        self._tokens: float | None = None
+        self.events = 0
+
+    def send(self, events: Sequence[Event]) -> int:
+        """Send the next events of the log; how many points were new."""
+        if events and self.events == 0:
+            self._recognise(events[0])
+        added, points, status = 0, Points(), ""
+        for event in events:
+            self.events += 1
+            made = self._points(event)
+            status = _status(event) or status
+            if self.events <= self._marked:
+                continue
+            if event.kind is EventKind.START:
+                self._tell(event)
+            if self._known is None:
+                self._known = self._there_since(event.time)
+            points += [point for point in made if (point[0], *point[2:]) not in self._known]
+            if len(points) >= BATCH:
+                added += self._flush(points)
+        if self.events > self._marked:
+            added += self._flush(points)
+            if status:
+                self._client.update_run(self.run_id, status=status)
+        return added
+
+    def _recognise(self, first: Event) -> None:
+        """Begin anew where this is another log than the one that was sent before."""
+        mark = f"{first.time:.3f}"
+        if self._first != mark:
+            self._marked = 0
+            self._client.set_tag(self.run_id, SENT_TAG, "0")
+            self._client.set_tag(self.run_id, FIRST_TAG, mark)
+            self._first = mark
+
+    def _flush(self, points: Points) -> int:
+        """Send, and only then write down that it was sent."""
+        count = len(points)
+        for begin in range(0, count, BATCH):
+            metrics = [Metric(*point) for point in points[begin : begin + BATCH]]
+            self._client.log_batch(self.run_id, metrics=metrics)
+        points.clear()
+        self._client.set_tag(self.run_id, SENT_TAG, str(self.events))
+        self._marked = self.events
+        return count
+
+    def _there_since(self, moment: float) -> set[tuple[str, int, int]]:
+        """The points from a moment on that are there though that was never written down."""
+        since = _milliseconds(moment)
+        names = self._client.get_run(self.run_id).data.metrics
+        return {
+            (name, point.timestamp, point.step)
+            for name in names
+            for point in self._client.get_metric_history(self.run_id, name)
+            if point.timestamp >= since
+        }
+
+    def _tell(self, start: Event) -> None:
+        """What the engine runs with; MLflow takes a parameter once, and the first stays."""
+        new = {k: v for k, v in start.values.items() if k not in self._params and k != "began"}
+        params = [Param(name, str(value)) for name, value in new.items() if value is not None]
+        if params:
+            self._client.log_batch(self.run_id, params=params)
+            self._params |= set(new)
+
+    def _points(self, event: Event) -> Points:
+        values = event.values
+        made: dict[str, object] = {}
+        match event.kind:
+            case EventKind.START:
+                sizes = [values.get(key) for key in ("global_batch_size", "sequence_length")]
+                if all(isinstance(size, int) for size in sizes):
+                    self._tokens = float(sizes[0] * sizes[1])
+            case EventKind.STEP:
+                made = {key: values.get(key) for key in ("loss", "grad_norm", "learning_rate")}
+                seconds = made["step_seconds"] = values.get("seconds")
+                if self._tokens is not None and isinstance(seconds, float) and seconds > 0:
+                    made["tokens_per_second"] = self._tokens / seconds
+            case EventKind.EVALUATION:
+                made = {f"{values.get('split') or 'validation'}_loss": values.get("loss")}
+            case EventKind.SAVE:
+                made = {"save_seconds": values.get("seconds")}
+            case EventKind.RANKS:
+                for key in ("busy", "data", "memory"):
+                    figure = rank_figure(values.get(key))
+                    made |= {f"rank_{key}_max": figure.most} if figure else {}
+            case _:
+                pass
+        when = _milliseconds(event.time)
+        return [
+            (name, float(value), when, event.step)
+            for name, value in made.items()
+            if isinstance(value, (int, float))
+        ]
+
+
+def _status(event: Event) -> str:
+    """What an event makes of the run's state; empty where it says nothing of it."""
+    if event.kind is EventKind.START:
+        return "RUNNING"
+    if event.kind is EventKind.EXIT:
+        return "FINISHED" if event.values.get("code") == 0 else "FAILED"
+    return ""
+
+
+def _milliseconds(moment: float) -> int:
+    return round(moment * 1000)
+
+
+def _experiment(client: MlflowClient, name: str) -> str:
+    """The identity of the experiment, which is made unless it is there."""
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    try:
+        return str(client.create_experiment(name))
+    except MlflowException:
+        # Somebody else was faster.
+        again = client.get_experiment_by_name(name)
+        if again is None:
+            raise
+        return str(again.experiment_id)
+
+
+def _found(client: MlflowClient, run: str, experiment: str) -> Run:
+    """The run of that name; the oldest, should two have begun one at the same time."""
+    wanted = f"tags.`{RUN_TAG}` = '{run}'"
+    found = client.search_runs([experiment], wanted, order_by=["attributes.start_time ASC"])
+    if found:
+        return found[0]
+    return client.create_run(experiment, run_name=run, tags={RUN_TAG: run})
