@@ -18,6 +18,7 @@ from scripts.reference.cli_page import cli_page
 from scripts.reference.exit_codes_page import exit_codes_page
 from scripts.reference.findings_page import findings_page
 from scripts.reference.markdown import GENERATED
+from scripts.reference.metrics_page import metrics_page
 from scripts.reference.sdk_page import sdk_page
 from scripts.reference.signatures_page import signatures_page
 from scripts.reference.spec_page import spec_page
@@ -34,6 +35,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": exit_codes_page(),
         "findings.md": findings_page(),
         "anomalies.md": anomalies_page(),
+        "metrics.md": metrics_page(),
         "sdk.md": sdk_page(),
         "signatures.md": signatures_page(),
         **{f"catalog/{name}": text for name, text in catalog_pages().items()},

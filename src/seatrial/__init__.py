@@ -13,6 +13,7 @@
     render(path, overrides)      the Kubernetes manifests of a run
     launch(path, overrides)      make sure that a run is on its cluster, once
     status(run, namespace)       how a run is, and why
+    export_mlflow(events, ...)   an event log as a run of MLflow
     starter(wishes, catalog)     a new spec as text, from Wishes
     recipe(name), recipe_names() the specs that come with Seatrial
     json_schema()                the JSON Schema of a spec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from seatrial.client import (
         Validation,
         estimate_data,
+        export_mlflow,
         launch,
         load_spec,
         plan,
@@ -83,6 +85,7 @@ _HOMES = {
     "Wishes": "seatrial.recipes.starter",
     "estimate_data": "seatrial.client",
     "json_schema": "seatrial.spec.schema",
+    "export_mlflow": "seatrial.client",
     "launch": "seatrial.client",
     "load_spec": "seatrial.client",
     "plan": "seatrial.client",
@@ -118,6 +121,7 @@ __all__ = [
     "Wishes",
     "__version__",
     "estimate_data",
+    "export_mlflow",
     "json_schema",
     "launch",
     "load_spec",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from seatrial.dataprep.listing import FrozenList
     from seatrial.dataprep.prepare import Outcome
     from seatrial.dataprep.progress import Tell as TellProgress
+    from seatrial.monitoring.mlflow_export import Sent
     from seatrial.rendering.render import Part, Rendering
     from seatrial.runs.kept_plan import Tell
     from seatrial.runs.launch import Confirm, Launched
@@ -392,6 +393,22 @@ def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str 
     from seatrial.runs.status import status as look  # noqa: PLC0415
 
     return look(connect(namespace, kubeconfig=kubeconfig, context=context), run)
+
+
+def export_mlflow(events: PathOrText, run: str, tracking_uri: str, experiment: str) -> "Sent":
+    """Send an event log to MLflow: what is not there yet, to the one run of that name."""
+    if find_spec("mlflow") is None:
+        raise MissingExtraError(
+            "Sending to MLflow needs its client, which this installation does not have. "
+            "Install it with: pip install 'seatrial[mlflow]'"
+        )
+    from seatrial.monitoring.event_log import read_events  # noqa: PLC0415
+    from seatrial.monitoring.mlflow_export import export  # noqa: PLC0415
+
+    path = Path(events)
+    if not path.is_file():
+        raise UsageError(f"{path} is no file. Give a run's event log, events.jsonl.")
+    return export(read_events(path), run, tracking_uri, experiment)
 
 
 def require_data_extra() -> None:

@@ -136,9 +136,9 @@ class MlflowRun:
         made: dict[str, object] = {}
         match event.kind:
             case EventKind.START:
-                sizes = [values.get(key) for key in ("global_batch_size", "sequence_length")]
-                if all(isinstance(size, int) for size in sizes):
-                    self._tokens = float(sizes[0] * sizes[1])
+                batch, length = values.get("global_batch_size"), values.get("sequence_length")
+                if isinstance(batch, int) and isinstance(length, int):
+                    self._tokens = float(batch * length)
             case EventKind.STEP:
                 made = {key: values.get(key) for key in ("loss", "grad_norm", "learning_rate")}
                 seconds = made["step_seconds"] = values.get("seconds")
