@@ -14,6 +14,8 @@ from typing import Any
 
 from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup, Versions
 
+_FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
+
 Values = Mapping[str, Any]
 """Arguments by name, with underscores."""
 
@@ -149,12 +151,15 @@ def _split(text: object) -> str:
     try:
         return ",".join(f"{float(share):g}" for share in str(text or "").split(","))
     except ValueError:
-        return str(text)
+        return str(text or "")
 
 
 def _tokenizer(values: Values) -> str:
     kind = str(values.get("tokenizer_type") or "")
     model = str(values.get("tokenizer_model") or "")
+    # A revision of the Hub is loaded from the copy that the worker has made of it.
+    fetched = _FETCHED.search(model)
+    model = fetched[1].replace("--", "/") if fetched else model
     return f"{kind} {model}".strip()
 
 

@@ -54,6 +54,7 @@ COMMANDS = {
     "stop": "End the processes of a run; they save first.",
     "delete": "Remove a run from its cluster; its volume stays.",
     "forward": "Show TensorBoard of a run on a port of this host.",
+    "checkpoints": "List, verify, prune, pin and copy checkpoints, and ask what one can resume.",
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
@@ -62,7 +63,7 @@ COMMANDS = {
 """The commands and their summaries; a command's module is loaded when it is called."""
 
 
-NOT_YET = (*("check", "checkpoints", "explain", "doctor"),)
+NOT_YET = ("check", "explain", "doctor")
 """Commands of the journey that this version does not have; asking for one says so."""
 
 TERMINATED = 143

@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a checkpoint: to an object store, from one, or to another disk.
+
+Every file is hashed on its way and compared with the record; the copy counts when its own record
+is created, last, and after it was read back. What is there already and right is not sent again.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+from seatrial.checkpoints.codes import CheckpointCode, found
+from seatrial.checkpoints.inventory import look
+from seatrial.checkpoints.naming import RECORD, shard_list_name
+from seatrial.checkpoints.noting import verify_noting
+from seatrial.checkpoints.place import Place
+from seatrial.checkpoints.record import Record
+from seatrial.checkpoints.shard_list import ShardFile, ShardListError, read_list
+from seatrial.checkpoints.verification import RESTORE, read_record
+from seatrial.errors import FindingsError, UsageError
+from seatrial.findings import Finding, has_errors
+
+THREADS = 4
+"""Files on their way at a time."""
+_BLOCK = 8 << 20
+
+Tell = Callable[[int, int], None]
+"""Told how many files and bytes are done."""
+
+
+def copy(source: Place, directory: str, target: Place, tell: Tell | None = None) -> Record:
+    """Copy a checkpoint and read the copy back; FindingsError where one of the two is damaged."""
+    record, findings = read_record(source, directory)
+    if record is None:
+        raise FindingsError([*findings, *_not_good(source, directory)])
+    _refuse_other(target, directory, record)
+    done, size = 0, 0
+    with ThreadPoolExecutor(THREADS) as pool:
+        waiting = _listed(source, directory, record)
+        while some := list(islice(waiting, THREADS * 4)):
+            sent = pool.map(lambda file: _send(source, directory, target, file), some)
+            for file, wrong in zip(some, sent, strict=True):
+                if wrong is not None:
+                    raise FindingsError([wrong])
+                done, size = done + 1, size + file.size
+                if tell is not None:
+                    tell(done, size)
+    name = shard_list_name(record.incarnation)
+    target.replace(f"{directory}/{name}", source.store.read(f"{directory}/{name}"))
+    target.store.create(f"{directory}/{RECORD}", record.to_bytes())
+    read_back = verify_noting(target, look(target, directory), anew=True)
+    if has_errors(read_back):
+        target.store.delete([f"{directory}/{RECORD}"])
+        raise FindingsError(read_back)
+    return record
+
+
+def _listed(source: Place, directory: str, record: Record) -> Iterator[ShardFile]:
+    """The files of a checkpoint, after the whole list was compared with the record."""
+    path = f"{directory}/{shard_list_name(record.incarnation)}"
+    try:
+        for last in (False, True):
+            with source.open(path) as stream:
+                for file in read_list(stream, record.shards):
+                    if last:
+                        yield file
+    except (ShardListError, FileNotFoundError) as error:
+        rule = f"the list of checkpoint shards is not what was written: {error}."
+        where = f"{source.address}/{path}"
+        raise FindingsError([found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)]) from error
+
+
+def _refuse_other(target: Place, directory: str, record: Record) -> None:
+    """Refuse to write over another checkpoint of the same step."""
+    there = look(target, directory)
+    if there.record is not None and there.record.identity != record.identity:
+        raise UsageError(
+            f"{target.address}/{directory} is another checkpoint of this step. Copy to another "
+            "place, or remove it first."
+        )
+
+
+def _send(source: Place, directory: str, target: Place, file: ShardFile) -> Finding | None:
+    """Send one file, unless it is there and right; what is wrong with the source."""
+    path = f"{directory}/{file.name}"
+    if target.size(path) == file.size and _digest(target, path) == file.sha256:
+        return None
+    hasher = hashlib.sha256()
+    try:
+        with source.open(path) as stream, target.store.open_writer(path) as sink:
+            while block := stream.read(_BLOCK):
+                hasher.update(block)
+                sink.write(block)
+            if hasher.hexdigest() != file.sha256:
+                # Leaving by an error leaves no file at the other end.
+                raise ValueError("damaged")
+    except FileNotFoundError:
+        where = f"{source.address}/{path}"
+        return found(CheckpointCode.MISSING, where, "the file is not there.", RESTORE)
+    except ValueError:
+        rule = "the content is not what was written: its SHA-256 is another."
+        where = f"{source.address}/{path}"
+        return found(CheckpointCode.DIGEST, where, rule, RESTORE, hasher.hexdigest())
+    return None
+
+
+def _digest(place: Place, path: str) -> str:
+    hasher = hashlib.sha256()
+    with place.open(path) as stream:
+        while block := stream.read(_BLOCK):
+            hasher.update(block)
+    return hasher.hexdigest()
+
+
+def _not_good(source: Place, directory: str) -> list[Finding]:
+    where = f"{source.address}/{directory}"
+    rule, fix = (
+        "only a committed checkpoint can be copied.",
+        "seatrial checkpoints list shows them.",
+    )
+    return [found(CheckpointCode.NONE_GOOD, where, rule, fix)]

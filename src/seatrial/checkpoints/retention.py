@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which checkpoints are kept and which may go; deciding is pure, removing is thin.
+
+Whatever the policy says, the last two verified ones stay: the newest may turn out to be damaged
+between the look and the resume.
+"""
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import batched
+from pathlib import Path
+
+from seatrial.checkpoints.inventory import Checkpoint, State
+from seatrial.checkpoints.naming import RECORD
+from seatrial.checkpoints.place import LocalPlace, Place
+
+SAFE = 2
+"""Verified checkpoints that always stay."""
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to keep."""
+
+    last: int = 3
+    """The newest ones."""
+    every_steps: int | None = None
+    """Those at multiples of this."""
+    best: int = 0
+    """Those with the lowest validation loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What happens to one checkpoint."""
+
+    directory: str
+    """Its directory."""
+    step: int
+    """Its step."""
+    kept: bool
+    """Whether it stays."""
+    why: str
+    """The reason."""
+    size: int
+    """Bytes; 0 where the record does not tell."""
+
+
+def decide(there: Sequence[Checkpoint], aside: Sequence[str], policy: Policy) -> list[Decision]:
+    """What happens to each checkpoint, newest first, and to those that were set aside."""
+    committed = [one for one in there if one.state is State.COMMITTED]
+    verified = [one for one in committed if one.verified]
+    safe = {one.step for one in (verified if len(verified) >= SAFE else committed)[:SAFE]}
+    measured = [one for one in committed if one.record and one.record.validation_loss is not None]
+    best = sorted(measured, key=_loss)[: policy.best]
+    newest = committed[0].step if committed else -1
+    decisions = []
+    for one in there:
+        why = _reason(one, committed, policy, best, safe, newest)
+        size = one.record.shards.size if one.record else 0
+        gone = {State.TORN: "torn", State.DAMAGED: "damaged"}.get(one.state, "older")
+        decisions.append(Decision(one.directory, one.step, bool(why), why or gone, size))
+    decisions += [Decision(name, -1, False, "its step was saved again", 0) for name in aside]
+    return decisions
+
+
+def _loss(one: Checkpoint) -> float:
+    loss = one.record.validation_loss if one.record else None
+    return float("inf") if loss is None else loss
+
+
+def _reason(
+    one: Checkpoint,
+    committed: Sequence[Checkpoint],
+    policy: Policy,
+    best: Sequence[Checkpoint],
+    safe: set[int],
+    newest: int,
+) -> str:
+    """Why a checkpoint stays; empty where it may go."""
+    if one.pinned is not None:
+        return f"pinned: {one.pinned}" if one.pinned else "pinned"
+    if one.state is State.TORN:
+        return "it may still be being saved" if one.step > newest else ""
+    if one.state is State.DAMAGED:
+        return "" if len(committed) >= SAFE else "there are too few others"
+    if one in committed[: policy.last]:
+        return f"one of the last {policy.last}"
+    if one.step in safe:
+        return "one of the last two verified"
+    if policy.every_steps and one.step % policy.every_steps == 0:
+        return f"a multiple of {policy.every_steps:,} steps"
+    if one in best:
+        return f"validation loss {_loss(one):.4g}"
+    return ""
+
+
+def remove(place: Place, directory: str) -> None:
+    """Remove a checkpoint; its record first, so that half of one never counts."""
+    local = Path(place.address, directory) if isinstance(place, LocalPlace) else None
+    if local is not None and local.is_symlink():
+        # Of a link only the link goes.
+        local.unlink()
+        return
+    place.store.delete([f"{directory}/{RECORD}"])
+    if local is not None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(local)
+        return
+    names = (f"{directory}/{name}" for name in place.names(directory))
+    for some in batched(names, _BATCH):
+        place.store.delete(some)

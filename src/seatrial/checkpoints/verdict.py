@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a run can go on from a checkpoint, and what would change if it did; pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup
+
+
+class Resume(StrEnum):
+    """What going on would mean, from the best to the worst."""
+
+    SAFE = "safe"
+    """The run goes on as if nothing had happened."""
+    RESHARDED = "safe with resharding"
+    """The state is cut anew for another layout; losses agree up to rounding."""
+    DATA_CHANGES = "data order changes"
+    """It can be loaded, and other samples come than would have come."""
+    IMPOSSIBLE = "impossible"
+    """The engine cannot load it into this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One difference and what it means."""
+
+    outcome: Resume
+    """What it alone would make of the resume."""
+    what: str
+    """What differs."""
+    saved: str
+    """How it was saved."""
+    wanted: str
+    """How the run wants it."""
+    meaning: str
+    """What follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer and its reasons."""
+
+    outcome: Resume
+    """The worst of all reasons."""
+    reasons: tuple[Reason, ...]
+    """Every difference, the worst first."""
+
+
+def verdict(saved: Setup, wanted: Setup) -> Verdict:
+    """Whether a run that wants one setup can go on from a checkpoint of another."""
+    order = list(Resume)
+    reasons = sorted(_reasons(saved, wanted), key=lambda reason: -order.index(reason.outcome))
+    worst = reasons[0].outcome if reasons else Resume.SAFE
+    return Verdict(worst, tuple(reasons))
+
+
+def _reasons(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+    yield from _model(saved, wanted)
+    yield from _state(saved, wanted)
+    yield from _layout(saved, wanted)
+    yield from _data(saved.data_order, wanted.data_order)
+    if saved.tokenizer != wanted.tokenizer:
+        meaning = "the same numbers would stand for other words."
+        yield Reason(Resume.DATA_CHANGES, "tokenizer", saved.tokenizer, wanted.tokenizer, meaning)
+
+
+_PADDING = "padded_vocab_size"
+
+
+def _model(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+    for field in fields(ModelShape):
+        one, other = getattr(saved.model, field.name), getattr(wanted.model, field.name)
+        if one == other:
+            continue
+        outcome, meaning = Resume.IMPOSSIBLE, "the tensors have other shapes."
+        if field.name == _PADDING and saved.reshardable:
+            # The engine marks embeddings, and the optimizer's state of them, as free to differ
+            # (megatron-core 0.19.2, tensor_parallel/layers.py, allow_shape_mismatch).
+            outcome, meaning = Resume.RESHARDED, "rows of padding are added or left out."
+        elif field.name == _PADDING:
+            meaning = "the optimizer's buffers have another length."
+        yield Reason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
+
+
+def _state(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+    if saved.checkpoint_format != wanted.checkpoint_format:
+        meaning = "the engine reads one format or the other."
+        one, other = saved.checkpoint_format, wanted.checkpoint_format
+        yield Reason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
+    if saved.optimizer != wanted.optimizer:
+        meaning = "its state is another."
+        yield Reason(Resume.IMPOSSIBLE, "optimizer", saved.optimizer, wanted.optimizer, meaning)
+    if saved.precision != wanted.precision:
+        meaning = "the optimizer keeps other copies of the weights."
+        yield Reason(Resume.IMPOSSIBLE, "precision", saved.precision, wanted.precision, meaning)
+    one, other = saved.optimizer_sharding, wanted.optimizer_sharding
+    if (one == "none") != (other == "none") or (one == "fsdp_dtensor") != (other == "fsdp_dtensor"):
+        meaning = "the optimizer's state is named otherwise."
+        yield Reason(Resume.IMPOSSIBLE, "optimizer sharding", one, other, meaning)
+
+
+def _layout(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+    one, other = saved.layout, wanted.layout
+    if one == other:
+        return
+    model_cut = (one.tp_size, one.pp_size) != (other.tp_size, other.pp_size)
+    names = f"{one} on {one.world_size} ranks", f"{other} on {other.world_size} ranks"
+    if model_cut and not saved.reshardable:
+        meaning = (
+            f"the optimizer's state was saved as {saved.optimizer_sharding}, which loads only "
+            "into the same tp and pp."
+        )
+        yield Reason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+    elif saved.model.experts and _two_optimizers(one) != _two_optimizers(other):
+        # The engine keeps a second optimizer for experts that are spread otherwise.
+        meaning = "the experts have an optimizer of their own in one of the layouts, and not both."
+        yield Reason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+    else:
+        drawn = " Dropout draws anew, as tp or pp change." if model_cut else ""
+        meaning = f"the state is cut anew; losses agree up to rounding.{drawn}"
+        yield Reason(Resume.RESHARDED, "layout", *names, meaning)
+
+
+def _two_optimizers(layout: Layout) -> bool:
+    return layout.ep_size > 1 or layout.etp_size != layout.tp_size
+
+
+_DATA_MEANING = {
+    "blend": "other data, or the same in other shares.",
+    "split": "the borders between training and validation move.",
+    "seed": "samples are shuffled otherwise.",
+    "sequence_length": "samples are cut otherwise.",
+    "train_samples": "the engine shuffles for the length of the run, so the order is another.",
+    "sizes": "the files have other sizes: their content has changed.",
+}
+
+
+def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[Reason]:
+    for field in fields(DataOrder):
+        one, other = getattr(saved, field.name), getattr(wanted, field.name)
+        unseen = field.name == "sizes" and not (one and other)
+        if one == other or unseen:
+            continue
+        if field.name == "blend" and any(word.startswith("@") for word in (*one, *other)):
+            # The file with the blend cannot be read from here; the worker compares it again.
+            continue
+        name = "data" if field.name == "sizes" else field.name.replace("_", " ")
+        yield Reason(
+            Resume.DATA_CHANGES, name, _shown(one), _shown(other), _DATA_MEANING[field.name]
+        )
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

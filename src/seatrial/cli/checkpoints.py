@@ -1,0 +1,259 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial checkpoints`: what was saved, whether it is whole, and what can go on from it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.checkpoints.arguments import setup_from_arguments
+from seatrial.checkpoints.copying import copy as copy_checkpoint
+from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, look, set_aside
+from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.noting import pin as pin_checkpoint
+from seatrial.checkpoints.noting import unpin, verify_noting
+from seatrial.checkpoints.place import Place, place_at
+from seatrial.checkpoints.retention import Policy, decide, remove
+from seatrial.checkpoints.setup import Versions
+from seatrial.checkpoints.verdict import Resume, verdict
+from seatrial.cli.checkpoints_progress import shown
+from seatrial.cli.checkpoints_text import as_data, say_decisions, say_list, say_verdict
+from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.client import plan, refuse_secret
+from seatrial.engines.megatron.engine import MegatronEngine
+from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.errors import ExitCode, UsageError
+from seatrial.findings import Finding, has_errors
+from seatrial.units import format_bytes
+from seatrial.version import VERSION
+
+app = typer.Typer(
+    help="List, verify, prune, pin and copy checkpoints, and ask what one can resume.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+Where = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN.YAML|DIR",
+        help="The spec of a run, or where its checkpoints are: a path, or s3://, abfs://, gs://.",
+    ),
+]
+Step = Annotated[
+    int | None, typer.Option(min=0, help="The checkpoint of this step; the newest when absent.")
+]
+
+
+@app.command("list")
+def list_checkpoints(where: Where, overrides: Overrides = None, as_json: Json = False) -> None:
+    """List checkpoints, the newest first: step, size, age, verified, layout, what can load it.
+
+    Only records are read, so that it takes a moment however many files there are.
+    """
+    place = _place(where, overrides or ())
+    there, aside = list(checkpoints(place)), set_aside(place)
+    if as_json:
+        say_json({"checkpoints": [as_data(one) for one in there], "set_aside": aside})
+        return
+    say_list(where, there, aside)
+
+
+@app.command()
+def verify(
+    where: Where,
+    overrides: Overrides = None,
+    step: Annotated[
+        int | None, typer.Option(min=0, help="Only the checkpoint of this step.")
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Files read at a time; as many as cores, up to 8, for 0.")
+    ] = 0,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Read everything, also what was verified before.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read checkpoints again and compare every file with its record.
+
+    Nothing is unpickled. One that was cut short goes on where it was; one that was verified is
+    passed by, unless --anew is given. Exit code 1 when a checkpoint is damaged.
+    """
+    place = _place(where, overrides or ())
+    wanted = [_at(place, step)] if step is not None else list(checkpoints(place))
+    answers = {}
+    for one in wanted:
+        if one.record is None or (one.verified and not anew):
+            answers[one.step] = list(one.findings)
+            continue
+        size = one.record.shards.size
+        with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
+            answers[one.step] = verify_noting(place, one, threads=threads, anew=anew, tell=tell)
+        if not as_json:
+            bad = has_errors(answers[one.step])
+            say(f"step {one.step:,}  {format_bytes(size)}  {'damaged' if bad else 'good'}")
+    every = [finding for findings in answers.values() for finding in findings]
+    _end(every, as_json, {str(k): [f.to_dict() for f in v] for k, v in answers.items()})
+
+
+@app.command()
+def prune(
+    where: Where,
+    overrides: Overrides = None,
+    keep_last: Annotated[
+        int | None, typer.Option(min=1, help="Keep so many; checkpoints.keep_last when absent.")
+    ] = None,
+    keep_every_steps: Annotated[
+        int | None, typer.Option(min=1, help="Keep those at multiples of this.")
+    ] = None,
+    keep_best: Annotated[
+        int, typer.Option(min=0, help="Keep so many of the lowest validation loss.")
+    ] = 0,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove; without it, only say what would go.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove old checkpoints, torn ones, and those whose step was saved again.
+
+    The last two verified ones always stay, and pinned ones. Removes nothing without --yes.
+    """
+    place = _place(where, overrides or ())
+    policy = Policy()
+    if _is_spec(where):
+        told = plan(Path(where), overrides or ()).spec.checkpoints
+        policy = Policy(told.keep_last, told.keep_every_steps)
+    policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
+    decisions = decide(list(checkpoints(place)), set_aside(place), policy)
+    for one in decisions:
+        if yes and not one.kept:
+            remove(place, one.directory)
+    if as_json:
+        say_json({"done": yes, "decisions": [asdict(one) for one in decisions]})
+        return
+    say_decisions(decisions, done=yes)
+
+
+@app.command("resume-verdict")
+def resume_verdict(
+    file: SpecFile,
+    overrides: Overrides = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DIR", help="Where the checkpoints are; the run's own."),
+    ] = None,
+    step: Step = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a run can go on from a checkpoint: safe, resharded, with other data, or not.
+
+    Exit code 1 when it cannot, or when the data order would change.
+    """
+    refuse_secret(at)
+    planned = plan(file, overrides or ())
+    place = place_at(at or planned.checkpoint_location)
+    one = _at(place, step)
+    if one.record is None:
+        _end(one.findings or (), as_json, {"outcome": str(Resume.IMPOSSIBLE)}, failed=True)
+        return
+    versions = Versions(VERSION, f"megatron-core {MegatronEngine.version}", "")
+    ranks = planned.layout.world_size
+    wanted = setup_from_arguments(engine_arguments(planned), versions, ranks)
+    answer = verdict(one.record.setup, wanted)
+    if as_json:
+        say_json({"step": one.step, **asdict(answer)})
+    else:
+        say_verdict(one.step, answer)
+    if answer.outcome in (Resume.DATA_CHANGES, Resume.IMPOSSIBLE):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+@app.command()
+def pin(
+    where: Where,
+    overrides: Overrides = None,
+    step: Step = None,
+    why: Annotated[str, typer.Option(help="The reason, for whoever sees the list.")] = "",
+    off: Annotated[bool, typer.Option("--off", help="Let it be pruned again.")] = False,
+) -> None:
+    """Keep a checkpoint from being pruned, or let it go again."""
+    place = _place(where, overrides or ())
+    one = _at(place, step)
+    if one.record is None:
+        raise UsageError(f"step {one.step:,} was never committed. Pin another one.")
+    if off:
+        unpin(place, one.directory)
+    else:
+        pin_checkpoint(place, one.directory, why)
+    say(f"step {one.step:,} is {'no longer pinned' if off else 'pinned'}.")
+
+
+@app.command()
+def copy(
+    where: Where,
+    to: Annotated[str, typer.Argument(metavar="DIR", help="Where the copy goes.")],
+    overrides: Overrides = None,
+    step: Step = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a checkpoint to or from an object store, or to another disk, and read the copy back.
+
+    Every file is compared with the record on its way. Start it again after any end, and what is
+    there and right is not sent again.
+    """
+    refuse_secret(to)
+    source, target = _place(where, overrides or ()), place_at(to)
+    one = _at(source, step)
+    size = one.record.shards.size if one.record else 0
+    with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
+        record = copy_checkpoint(source, one.directory, target, tell)
+    if as_json:
+        say_json({"step": record.step, "bytes": record.shards.size, "to": to})
+        return
+    files = counted(record.shards.files, "file")
+    say(f"step {record.step:,} is in {to}: {files}, {format_bytes(record.shards.size)}, read back.")
+
+
+def _is_spec(where: str) -> bool:
+    return where.endswith((".yaml", ".yml")) and "://" not in where
+
+
+def _place(where: str, overrides: Sequence[str]) -> Place:
+    """Where the checkpoints of a spec, or of an address, are."""
+    refuse_secret(where)
+    if _is_spec(where):
+        return place_at(plan(Path(where), overrides).checkpoint_location)
+    if overrides:
+        raise UsageError(f"{overrides[0]} changes a spec, and {where} is none.")
+    return place_at(where)
+
+
+def _at(place: Place, step: int | None) -> Checkpoint:
+    """The checkpoint of a step, or the newest committed one."""
+    if step is not None:
+        if directory_name(step) not in place.directories():
+            raise UsageError(f"{place.address} has no checkpoint of step {step:,}.")
+        return look(place, directory_name(step))
+    for one in checkpoints(place):
+        if one.state is State.COMMITTED:
+            return one
+    raise UsageError(
+        f"{place.address} has no committed checkpoint. If the run's volume is on a cluster, run "
+        "this in a pod that has mounted it."
+    )
+
+
+def _end(findings: Sequence[Finding], as_json: bool, data: object, *, failed: bool = False) -> None:
+    """Print findings, and end with 1 where there are errors."""
+    if as_json:
+        say_json(data)
+    elif findings:
+        say_findings(findings)
+        say_error(f"\n{count_line(findings)}")
+    if failed or has_errors(findings):
+        raise typer.Exit(ExitCode.FINDINGS)

@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What `seatrial checkpoints` prints."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from seatrial.checkpoints.inventory import Checkpoint, State
+from seatrial.checkpoints.retention import Decision
+from seatrial.checkpoints.setup import Setup
+from seatrial.checkpoints.verdict import Resume, Verdict
+from seatrial.cli.data_progress import format_seconds
+from seatrial.cli.output import counted, say, say_text
+from seatrial.cli.tables import Column, name, number, say_table, text
+from seatrial.units import format_bytes
+
+COLUMNS: tuple[Column, ...] = (
+    number("step"),
+    text("saved"),
+    number("size"),
+    number("files", rank=3),
+    text("verified"),
+    text("layout"),
+    text("resumes to", rank=1),
+    number("loss", rank=2),
+    text("note"),
+)
+
+
+def since(moment: str) -> str:
+    """How long ago a moment was: `12 min ago`."""
+    then = datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return f"{format_seconds(max(0.0, (datetime.now(UTC) - then).total_seconds()))} ago"
+
+
+def resumes_to(setup: Setup) -> str:
+    """Which layouts can load a checkpoint."""
+    if setup.reshardable:
+        # The optimizer of experts is one of its own, or not, by ep and tp.
+        return "any pp, dp" if setup.model.experts else "any layout"
+    return f"tp {setup.layout.tp_size}, pp {setup.layout.pp_size}, any dp"
+
+
+def verified(one: Checkpoint) -> str:
+    """What is known of a checkpoint's content."""
+    seen = one.verification
+    if one.record is None or seen is None:
+        return "no"
+    if seen.wrong:
+        return f"damaged: {counted(seen.wrong, 'finding')}"
+    if seen.files < one.record.shards.files:
+        return f"{seen.files / one.record.shards.files:.0%}, cut short"
+    return since(seen.at)
+
+
+def rows(there: Iterable[Checkpoint]) -> Iterator[tuple[str, ...]]:
+    """A row for each checkpoint."""
+    for one in there:
+        record = one.record
+        if record is None:
+            note = "torn: no record" if one.state is State.TORN else "the record is damaged"
+            yield (f"{one.step:,}", "", "", "", "no", "", "nothing", "", note)
+            continue
+        loss = record.validation_loss
+        yield (
+            f"{one.step:,}",
+            since(record.saved_at),
+            format_bytes(record.shards.size),
+            f"{record.shards.files:,}",
+            verified(one),
+            str(record.setup.layout),
+            resumes_to(record.setup) if one.state is State.COMMITTED else "nothing",
+            "" if loss is None else f"{loss:.4g}",
+            "" if one.pinned is None else f"pinned: {one.pinned}".rstrip(": "),
+        )
+
+
+def say_list(address: str, there: Sequence[Checkpoint], aside: Sequence[str]) -> None:
+    """Print the checkpoints of a run."""
+    if not there:
+        say(f"No checkpoints in {address}.")
+        return
+    say_table(COLUMNS, rows(there))
+    for directory in aside:
+        say_text(f"{directory}: its step was saved again; prune removes it.", rest="  ")
+    unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
+    if unverified:
+        say(f"\nnext  seatrial checkpoints verify {address}")
+
+
+def as_data(one: Checkpoint) -> dict[str, Any]:
+    """A checkpoint for `--json`."""
+    record = one.record
+    return {
+        "step": one.step,
+        "directory": one.directory,
+        "state": str(one.state),
+        "verified": one.verified,
+        "verified_at": one.verification.at if one.verification else None,
+        "pinned": one.pinned,
+        "findings": [finding.to_dict() for finding in one.findings],
+        "saved_at": record.saved_at if record else None,
+        "bytes": record.shards.size if record else None,
+        "files": record.shards.files if record else None,
+        "consumed_samples": record.consumed_samples if record else None,
+        "validation_loss": record.validation_loss if record else None,
+        "incarnation": record.incarnation if record else None,
+        "layout": str(record.setup.layout) if record else None,
+        "resumes_to": resumes_to(record.setup) if record else None,
+        "data_order": record.setup.data_order.fingerprint if record else None,
+    }
+
+
+def say_decisions(decisions: Sequence[Decision], *, done: bool) -> None:
+    """Print what prune does, or would do."""
+    words = ("removed" if done else "would go", "stays")
+    columns = (number("step"), text("what"), text("why"), number("size"))
+    table = [
+        (
+            f"{one.step:,}" if one.step >= 0 else one.directory,
+            words[one.kept],
+            one.why,
+            format_bytes(one.size) if one.size else "",
+        )
+        for one in decisions
+    ]
+    say_table((name(columns[0].header), *columns[1:]), table)
+    gone = [one for one in decisions if not one.kept]
+    size = format_bytes(sum(one.size for one in gone))
+    say(f"\n{counted(len(gone), 'checkpoint')} {words[0]}, {size}.")
+    if gone and not done:
+        say("next  the same command with --yes")
+
+
+_MEANINGS = {
+    Resume.SAFE: "The run goes on as if nothing had happened.",
+    Resume.RESHARDED: "The state is cut anew for the layout; losses agree up to rounding.",
+    Resume.DATA_CHANGES: "It can be loaded, and other samples come than would have come.",
+    Resume.IMPOSSIBLE: "The engine cannot load it into this run.",
+}
+
+
+def say_verdict(step: int, answer: Verdict) -> None:
+    """Print whether a run can go on, the answer first."""
+    say(f"step {step:,}: {answer.outcome}. {_MEANINGS[answer.outcome]}")
+    for reason in answer.reasons:
+        change = f"{reason.saved} → {reason.wanted}"
+        say_text(f"{reason.what}: {change}: {reason.meaning}", f"  {reason.outcome:<20}  ")

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A worker's arguments and a plan's flags come to the same setup."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from seatrial.checkpoints.arguments import setup_from_arguments
+from seatrial.checkpoints.setup import Versions
+
+VERSIONS = Versions("0", "engine", "torch")
+FLAGS = {
+    "num-layers": 4,
+    "hidden-size": 64,
+    "ffn-hidden-size": 256,
+    "num-attention-heads": 4,
+    "group-query-attention": True,
+    "num-query-groups": 2,
+    "kv-channels": 16,
+    "position-embedding-type": "rope",
+    "max-position-embeddings": 64,
+    "normalization": "RMSNorm",
+    "swiglu": True,
+    "disable-bias-linear": True,
+    "untie-embeddings-and-output-weights": True,
+    "padded-vocab-size": 128,
+    "num-experts": 4,
+    "moe-ffn-hidden-size": 96,
+    "moe-layer-freq": "([0]*1+[1]*3)",
+    "data-path": ("0.5", "/data/a", "0.5", "/data/b"),
+    "split": "99,1,0",
+    "train-iters": 10,
+    "global-batch-size": 4,
+    "seq-length": 64,
+    "seed": 7,
+    "bf16": True,
+    "tokenizer-type": "HuggingFaceTokenizer",
+    "tokenizer-model": "org/name",
+    "tensor-model-parallel-size": 2,
+    "num-virtual-stages-per-pipeline-rank": None,
+    "use-distributed-optimizer": True,
+    "dist-ckpt-optim-fully-reshardable": True,
+    "ckpt-format": "torch_dist",
+}
+ARGUMENTS = {
+    **{name.replace("-", "_"): value for name, value in FLAGS.items()},
+    "data_path": ["0.5", "/data/a", "0.5", "/data/b"],
+    "moe_layer_freq": [0, 1, 1, 1],
+    "add_bias_linear": False,
+    "split": "99.0,1.0,0.0",
+    "optimizer": "adam",
+    "tokenizer_model": "/cache/models--org--name/snapshots/abc123",
+    "virtual_pipeline_model_parallel_size": None,
+    "expert_tensor_parallel_size": 2,
+    "train_samples": None,
+}
+
+
+def test_both_come_to_the_same() -> None:
+    planned = setup_from_arguments(FLAGS, VERSIONS, 4)
+    running = setup_from_arguments(vars(Namespace(**ARGUMENTS)), VERSIONS, 4)
+    assert planned == running
+    assert planned.layout.dp_size == 2
+    assert planned.model.kv_heads == 2
+    assert planned.model.dense_layers == 1
+    assert planned.model.max_positions == 0
+    assert planned.data_order.train_samples == 40
+    assert planned.optimizer_sharding == "fully_reshardable"
+
+
+def test_the_blend_of_a_file_is_read(tmp_path: Path) -> None:
+    prefix = tmp_path / "a"
+    Path(f"{prefix}.bin").write_bytes(b"12345")
+    file = tmp_path / "blend.txt"
+    file.write_text(f"1 {prefix}\n")
+    given = {**FLAGS, "data-path": None, "data-args-path": str(file)}
+    order = setup_from_arguments(given, VERSIONS, 4).data_order
+    assert order.blend == ("1", str(prefix))
+    assert order.sizes == (5,)
+    elsewhere = {**given, "data-args-path": "/nowhere/blend.txt"}
+    assert setup_from_arguments(elsewhere, VERSIONS, 4).data_order.blend == ("@/nowhere/blend.txt",)
+
+
+def test_what_decides_the_order_decides_the_fingerprint() -> None:
+    one = setup_from_arguments(FLAGS, VERSIONS, 4).data_order
+    other = setup_from_arguments({**FLAGS, "seed": 8}, VERSIONS, 4).data_order
+    more = setup_from_arguments({**FLAGS, "tensor-model-parallel-size": 1}, VERSIONS, 4).data_order
+    assert one.fingerprint != other.fingerprint
+    assert one.fingerprint == more.fingerprint

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run can go on from, and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from seatrial.checkpoints.setup import Setup
+from seatrial.checkpoints.verdict import Resume, verdict
+from tests.unit.checkpoints.made import SETUP
+
+MOE = replace(SETUP, model=replace(SETUP.model, experts=4, expert_ffn_hidden_size=64))
+BUCKETS = replace(SETUP, optimizer_sharding="dp_reshardable")
+
+
+def with_layout(setup: Setup, **degrees: int) -> Setup:
+    return replace(setup, layout=replace(setup.layout, **degrees))
+
+
+def padded(setup: Setup, rows: int) -> Setup:
+    return replace(setup, model=replace(setup.model, padded_vocab_size=rows))
+
+
+def with_data(**values: object) -> Setup:
+    return replace(SETUP, data_order=replace(SETUP.data_order, **values))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "outcome", "what"),
+    [
+        (SETUP, SETUP, Resume.SAFE, ""),
+        (SETUP, with_layout(SETUP, tp_size=2, dp_size=1), Resume.RESHARDED, "layout"),
+        (SETUP, with_layout(SETUP, dp_size=4, world_size=4), Resume.RESHARDED, "layout"),
+        (BUCKETS, with_layout(BUCKETS, dp_size=4, world_size=4), Resume.RESHARDED, "layout"),
+        (BUCKETS, with_layout(BUCKETS, tp_size=2, dp_size=1), Resume.IMPOSSIBLE, "layout"),
+        (MOE, with_layout(MOE, pp_size=2, dp_size=1), Resume.RESHARDED, "layout"),
+        (MOE, with_layout(MOE, ep_size=2), Resume.IMPOSSIBLE, "layout"),
+        (SETUP, with_data(seed=1), Resume.DATA_CHANGES, "seed"),
+        (SETUP, with_data(blend=("2", "/data/a")), Resume.DATA_CHANGES, "blend"),
+        (SETUP, with_data(sequence_length=32), Resume.DATA_CHANGES, "sequence length"),
+        (SETUP, with_data(train_samples=800), Resume.DATA_CHANGES, "train samples"),
+        (SETUP, with_data(split="98,2,0"), Resume.DATA_CHANGES, "split"),
+        # Files that cannot be seen from here say nothing.
+        (SETUP, with_data(sizes=(5,)), Resume.SAFE, ""),
+        (with_data(sizes=(4,)), with_data(sizes=(5,)), Resume.DATA_CHANGES, "data"),
+        (SETUP, with_data(blend=("@/data/blend.txt",)), Resume.SAFE, ""),
+        (SETUP, replace(SETUP, tokenizer="other"), Resume.DATA_CHANGES, "tokenizer"),
+        (SETUP, replace(SETUP, precision="bf16"), Resume.IMPOSSIBLE, "precision"),
+        (SETUP, replace(SETUP, optimizer_sharding="none"), Resume.IMPOSSIBLE, "optimizer sharding"),
+        (SETUP, padded(SETUP, 256), Resume.RESHARDED, "padded vocab size"),
+        (BUCKETS, padded(BUCKETS, 256), Resume.IMPOSSIBLE, "padded vocab size"),
+        (
+            SETUP,
+            replace(SETUP, model=replace(SETUP.model, layers=3)),
+            Resume.IMPOSSIBLE,
+            "layers",
+        ),
+    ],
+)
+def test_the_answer_and_its_first_reason(
+    saved: Setup, wanted: Setup, outcome: Resume, what: str
+) -> None:
+    answer = verdict(saved, wanted)
+    assert answer.outcome is outcome
+    assert (answer.reasons[0].what if answer.reasons else "") == what
+
+
+def test_the_worst_reason_comes_first_and_all_are_told() -> None:
+    wanted = replace(with_data(seed=1), precision="bf16", layout=replace(SETUP.layout, tp_size=2))
+    answer = verdict(SETUP, wanted)
+    assert [reason.outcome for reason in answer.reasons] == [
+        Resume.IMPOSSIBLE,
+        Resume.DATA_CHANGES,
+        Resume.RESHARDED,
+    ]

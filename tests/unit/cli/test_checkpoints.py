@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial checkpoints` as a user calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seatrial.checkpoints.arguments import setup_from_arguments
+from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.setup import Versions
+from seatrial.client import plan
+from seatrial.engines.megatron.flags import engine_arguments
+from tests.unit.checkpoints.made import make_checkpoint, write_files
+from tests.unit.cli.test_commands import seatrial
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    for step in (10, 20, 30):
+        make_checkpoint(tmp_path / "run", step, validation_loss=3.25, size=500)
+    write_files(tmp_path / "run" / directory_name(40), size=500)
+    return tmp_path
+
+
+def test_list_says_what_there_is(run: Path) -> None:
+    said = seatrial("checkpoints", "list", "run", cwd=run).stdout
+    lines = said.splitlines()
+    assert lines[0].split() == [
+        *["step", "saved", "size", "files", "verified", "layout", "resumes", "to", "loss", "note"]
+    ]
+    assert lines[1].split()[0] == "40"
+    assert "torn: no record" in lines[1]
+    assert "any layout" in lines[2]
+    assert "3.25" in lines[2]
+    assert said.endswith("next  seatrial checkpoints verify run\n")
+    data = json.loads(seatrial("checkpoints", "list", "run", "--json", cwd=run).stdout)
+    assert [one["step"] for one in data["checkpoints"]] == [40, 30, 20, 10]
+    assert [one["state"] for one in data["checkpoints"]] == ["torn", *["committed"] * 3]
+
+
+def test_list_of_nothing(tmp_path: Path) -> None:
+    assert seatrial("checkpoints", "list", "x", cwd=tmp_path).stdout == "No checkpoints in x.\n"
+
+
+def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
+    file = run / "run" / directory_name(20) / "__0_i1_0.distcp"
+    data = bytearray(file.read_bytes())
+    data[7] ^= 1
+    file.write_bytes(data)
+    done = seatrial("checkpoints", "verify", "run", cwd=run, code=1)
+    assert "step 20  " in done.stdout
+    assert "ST-CHECKPOINT-007" in done.stderr
+    assert "1 error, 1 warning" in done.stderr
+    listed = json.loads(seatrial("checkpoints", "list", "run", "--json", cwd=run).stdout)
+    assert [one["state"] for one in listed["checkpoints"]] == [
+        *("torn", "committed", "damaged", "committed")
+    ]
+    assert [one["verified"] for one in listed["checkpoints"]] == [False, True, False, True]
+    # What was verified is passed by, until somebody wants it anew.
+    seatrial("checkpoints", "verify", "run", "--step", "30", cwd=run)
+
+
+def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
+    said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", cwd=run).stdout
+    assert "would go" in said
+    assert (run / "run" / directory_name(10)).exists()
+    seatrial("checkpoints", "pin", "run", "--step", "10", "--why", "paper", cwd=run)
+    seatrial("checkpoints", "prune", "run", "--keep-last", "1", "--yes", cwd=run)
+    assert (run / "run" / directory_name(10)).exists()
+    seatrial("checkpoints", "pin", "run", "--step", "10", "--off", cwd=run)
+    said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", "--yes", cwd=run).stdout
+    assert "1 checkpoint removed" in said
+    left = sorted(path.name for path in (run / "run").glob("iter_*"))
+    assert left == [directory_name(step) for step in (20, 30, 40)]
+
+
+def test_copy_and_what_it_refuses(run: Path) -> None:
+    said = seatrial("checkpoints", "copy", "run", "copy", "--step", "20", cwd=run).stdout
+    assert said.startswith("step 20 is in copy: 4 files")
+    done = seatrial("checkpoints", "copy", "run", "copy", "--step", "40", cwd=run, code=1)
+    assert "only a committed checkpoint can be copied" in done.stderr
+    done = seatrial("checkpoints", "copy", "run", "copy", "--step", "99", cwd=run, code=2)
+    assert "no checkpoint of step 99" in done.stderr
+
+
+def test_the_verdict_compares_a_spec_with_a_checkpoint(spec_file: Path) -> None:
+    home = spec_file.parent
+    planned = plan(spec_file)
+    versions = Versions("0.1.0", "megatron-core 0.19.2", "")
+    setup = setup_from_arguments(engine_arguments(planned), versions, planned.layout.world_size)
+    make_checkpoint(home / "run", 10, setup=setup, size=500)
+    words = ("checkpoints", "resume-verdict", "run.yaml")
+    said = seatrial(*words, "--from", "run", cwd=home).stdout
+    assert said == "step 10: safe. The run goes on as if nothing had happened.\n"
+    said = seatrial(*words, "training.seed=5", "--from", "run", cwd=home, code=1).stdout
+    assert said.startswith("step 10: data order changes.")
+    assert "seed: 1234 → 5" in said
+    said = seatrial(*words, "parallelism.tp_size=2", "--from", "run", cwd=home).stdout
+    assert said.startswith("step 10: safe with resharding.")
+    done = seatrial(*words, "model.preset=gpt3-2.7b", "--from", "run", cwd=home, code=1)
+    assert done.stdout.startswith("step 10: impossible.")
+    assert "hidden size: 4096 → 2560" in done.stdout
+
+
+def test_a_spec_names_the_place_and_the_policy(spec_file: Path) -> None:
+    home = spec_file.parent
+    for step in (10, 20, 30, 40):
+        make_checkpoint(home / "saved", step, size=500)
+    where = f"checkpoints.location={home / 'saved'}"
+    words = ("checkpoints", "prune", "run.yaml", where, "checkpoints.keep_last=2", "--json")
+    decisions = json.loads(seatrial(*words, cwd=home).stdout)["decisions"]
+    assert [one["step"] for one in decisions if one["kept"]] == [40, 30]
