@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A commit is whole or not at all, and what was committed before stays."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.checkpoints.commit import CommitError, commit, write_tracker
+from seatrial.checkpoints.inventory import look, newest_step, tracked_step
+from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.record import RecordError, record_from_bytes
+from seatrial.checkpoints.shard_list import ShardFile
+from seatrial.checkpoints.starts import claim
+from seatrial.checkpoints.verification import verify
+from seatrial.dataprep.stores.store import StoreError
+from tests.unit.checkpoints.made import make_checkpoint, record, write_files
+
+NAME = directory_name(20)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> LocalPlace:
+    make_checkpoint(tmp_path, 10)
+    return LocalPlace(tmp_path)
+
+
+def before_the_commit(place: LocalPlace) -> list[ShardFile]:
+    return write_files(Path(place.address, NAME))
+
+
+def test_a_file_that_is_shorter_than_written_is_refused(place: LocalPlace) -> None:
+    files = before_the_commit(place)
+    short = Path(place.address, NAME, files[0].name)
+    short.write_bytes(short.read_bytes()[:-1])
+    with pytest.raises(CommitError, match="bytes are there"):
+        commit(place, files, record(20))
+    assert newest_step(place) == 10
+
+
+def test_a_file_that_is_gone_is_refused(place: LocalPlace) -> None:
+    files = before_the_commit(place)
+    with pytest.raises(CommitError, match="No such file"):
+        commit(place, [*files, replace(files[0], name="__7_i1_0.distcp")], record(20))
+    assert newest_step(place) == 10
+
+
+@pytest.mark.parametrize("missing", [".metadata", "metadata.json"])
+def test_the_engine_s_own_files_belong_to_it(place: LocalPlace, missing: str) -> None:
+    files = before_the_commit(place)
+    Path(place.address, NAME, missing).unlink()
+    if missing == ".metadata":
+        with pytest.raises(CommitError):
+            commit(place, files, record(20))
+        return
+    # Only one of the engine's formats has this file.
+    commit(place, files, record(20))
+    assert verify(place, NAME) == []
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(
+    place: LocalPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = before_the_commit(place)
+
+    def full(path: str, data: bytes) -> bool:
+        raise StoreError("No space left on device.")
+
+    monkeypatch.setattr(place.store, "create", full)
+    with pytest.raises(StoreError):
+        commit(place, files, record(20))
+    assert look(place, NAME).record is None
+    assert newest_step(place) == 10
+    assert verify(place, directory_name(10)) == []
+
+
+def test_only_one_of_two_commits_counts(place: LocalPlace) -> None:
+    files = before_the_commit(place)
+    first = commit(place, files, record(20)).record
+    with pytest.raises(CommitError, match="another process has committed"):
+        commit(place, files, record(20))
+    assert look(place, NAME).record == first
+
+
+def test_what_a_torn_save_left_is_removed(place: LocalPlace) -> None:
+    before_the_commit(place)
+    start = claim(place, "1", 10)
+    files = write_files(Path(place.address, NAME), incarnation=start.incarnation)
+    Path(place.address, NAME, "notes.txt").write_text("mine")
+    commit(place, files, record(20, start.incarnation))
+    names = sorted(place.names(NAME))
+    assert names == [
+        *(".metadata", "__0_i2_0.distcp", "__1_i2_0.distcp", "metadata.json", "notes.txt"),
+        *(RECORD, "seatrial-shards-2.jsonl"),
+    ]
+
+
+def test_the_tracker_is_replaced_whole(place: LocalPlace) -> None:
+    write_tracker(place, "20")
+    assert tracked_step(place) == 20
+    assert [name for name in place.names("") if "tilde" in name or "~" in name] == []
+
+
+@pytest.mark.parametrize("change", [b" ", b"\n", b"x"])
+def test_a_record_with_a_byte_more_is_none(place: LocalPlace, change: bytes) -> None:
+    data = Path(place.address, directory_name(10), RECORD).read_bytes()
+    assert record_from_bytes(data).step == 10
+    with pytest.raises(RecordError):
+        record_from_bytes(data + change)
+    with pytest.raises(RecordError):
+        record_from_bytes(data.replace(b'"step":10', b'"step":11'))
