@@ -11,14 +11,24 @@ from seatrial.monitoring.diagnosis.diagnosis import diagnose
 from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, text_file
 
 FIRST = Path("tests/data/failures/first")
+SECOND = Path("tests/data/failures/second")
 LOGS = Path("tests/data/logs")
 SCORES = scores(FIRST)
 WITH_NAN = "megatron-0.18.log"
 
 
-def test_the_set_is_as_it_was_frozen() -> None:
+@pytest.mark.parametrize("directory", [FIRST, SECOND], ids=lambda path: path.name)
+def test_the_set_is_as_it_was_frozen(directory: Path) -> None:
     """Evidence that is changed after the fact scores nothing."""
-    assert frozen(FIRST)
+    assert frozen(directory)
+
+
+def test_failures_that_no_signature_was_tried_on() -> None:
+    """The second set came after the signatures: nine of ten are right, and none is claimed wrongly."""
+    second = scores(SECOND)
+    assert len(second) == 20
+    assert sum(score.is_right for score in second) >= 0.9 * len(second)
+    assert not [score.name for score in second if score.is_confident and not score.is_right]
 
 
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
