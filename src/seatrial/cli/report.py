@@ -69,6 +69,9 @@ def command(
     for chapter in chapters:
         say(_line(chapter))
     say(f"report    {target}, {target.stat().st_size / 1e6:.1f} MB")
+    for run, chapter in zip(runs, chapters, strict=True):
+        if chapter.has_failed:
+            say(f"next      seatrial diagnose {run}")
 
 
 def _chapters(histories: list[RunHistory], runs: list[str]) -> list[Chapter]:

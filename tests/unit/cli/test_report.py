@@ -29,6 +29,7 @@ from seatrial.monitoring.event_log import EventLog
 from seatrial.monitoring.series import Point
 from seatrial.runs.history_files import file_history
 from seatrial.runs.history_plan import planned
+from seatrial.runs.ledger import Outcome
 from tests.unit.monitoring.made_up_run import whole_run
 
 SPEC = """\
@@ -98,6 +99,14 @@ def test_the_timeline_adds_up_to_the_wall_time(log: Path) -> None:
     traces = timeline_figure(chapter)["data"]
     total = sum(length for trace in traces for length in trace["x"]) / 1000
     assert total == pytest.approx(chapter.spent.wall)
+
+
+@pytest.mark.parametrize("outcome", [*Outcome, None])
+def test_a_run_that_failed_is_to_be_diagnosed(log: Path, outcome: Outcome | None) -> None:
+    history = file_history(log)
+    attempts = tuple(replace(attempt, outcome=outcome) for attempt in history.attempts)
+    chapter = read_chapter(replace(history, look=lambda: attempts))
+    assert chapter.has_failed is (outcome in (Outcome.FAILED, Outcome.GONE))
 
 
 def test_two_runs_are_shown_side_by_side(log: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from seatrial.monitoring.metrics import Snapshot
 from seatrial.monitoring.prediction import PlanAgainstRun
 from seatrial.monitoring.view import RunView
 from seatrial.runs.history import Begun, Over, RunHistory
+from seatrial.runs.ledger import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ class Chapter:
     def spent(self) -> Goodput:
         """Where its time went."""
         return self.view.goodput()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its newest attempt ended badly, or nobody knows how."""
+        attempts = self.history.attempts
+        return bool(attempts) and attempts[-1].outcome in (Outcome.FAILED, Outcome.GONE)
 
     @property
     def tokens_per_step(self) -> int | None:
