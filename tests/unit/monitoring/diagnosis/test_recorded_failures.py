@@ -24,7 +24,7 @@ def test_the_set_is_as_it_was_frozen(directory: Path) -> None:
 
 
 def test_failures_that_no_signature_was_tried_on() -> None:
-    """The second set came after the signatures: nine of ten are right, and none is claimed wrongly."""
+    """The second set came after the signatures: nine of ten are right, no claim is wrong."""
     second = scores(SECOND)
     assert len(second) == 20
     assert sum(score.is_right for score in second) >= 0.9 * len(second)
