@@ -10,6 +10,8 @@ from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_doc
 from scripts.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
 from seatrial.checkpoints.codes import CheckpointCode
+from seatrial.checks.backgrounds import Background, backgrounds
+from seatrial.checks.codes import CheckCode
 from seatrial.cluster.codes import ClusterCode
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.output.codes import DatasetCode
@@ -28,6 +30,7 @@ SOURCES: dict[type[StrEnum], str] = {
     SpecCode: "Reading a spec",
     PlanCode: "Resolving a plan",
     EngineCode: "Options of the engine",
+    CheckCode: "Checking a run",
     CatalogCode: "Reading the catalog",
     InputCode: "Reading raw text",
     DatasetCode: "Verifying prepared data",
@@ -57,7 +60,11 @@ def findings_page() -> str:
         "As one line, a finding is its place, its rule and its fix:",
         fenced(_example()),
         "`seatrial validate --json` has the same parts under `findings`.",
+        "`seatrial explain CODE` tells the background of a code.",
         *[block for enum, title in SOURCES.items() for block in _codes(enum, title)],
+        "## Backgrounds",
+        "What happens where nobody checks, and who says so. `seatrial explain` prints the same.",
+        *[block for code_, found in _explained() for block in _background(code_, found)],
     )
 
 
@@ -74,6 +81,27 @@ def _codes(enum: type[StrEnum], title: str) -> list[str]:
     for _, values in groupby(docs, key=lambda value: value.rpartition("-")[0]):
         blocks.append(table(("code", "meaning"), [(code(v), docs[v]) for v in values]))
     return blocks
+
+
+def _explained() -> list[tuple[str, Background]]:
+    """The codes with a background, in the order of the tables."""
+    order = [str(member.value) for enum in SOURCES for member in enum]
+    known = backgrounds()
+    return [(code_, known[code_]) for code_ in order if code_ in known]
+
+
+def _background(code_: str, found: Background) -> list[str]:
+    """The background of one code."""
+    meaning = next(docs[code_] for enum in SOURCES if code_ in (docs := member_docs(enum)))
+    blocks = [f"### {code_}", f"**{meaning}** {found.why}"]
+    if found.do:
+        blocks.append(found.do)
+    named = [source if "`" in source else f"`{source}`" for source in found.sources]
+    words = [s.strip("`") if "://" in s else s for s in named]
+    return [
+        *blocks,
+        f"Source: {', '.join(f'<{w}>' if w.startswith('https') else w for w in words)}",
+    ]
 
 
 def _example() -> str:

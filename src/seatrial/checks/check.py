@@ -3,10 +3,11 @@
 """Every rule, applied to one run: what was found, what was looked at and what was not."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.data_facts import DataProbe
+from seatrial.checks.planned import planned
 from seatrial.checks.registry import RULES, codes_before, codes_of
 from seatrial.checks.situation import Checked, Scope, Situation
 from seatrial.engines.check import option_findings, plan_findings
@@ -14,7 +15,7 @@ from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.budget import budget_of
-from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.render import Part, render
@@ -49,6 +50,14 @@ class Verdict:
         """What was found, without the repairs."""
         return tuple(found.finding for found in self.checked)
 
+    def without(self, reason: str, rules: int) -> "Verdict":
+        """The same, with rules that were not applied for another reason."""
+        return replace(self, not_run=self.not_run | {reason: rules})
+
+    def adding(self, more: Iterable[Checked]) -> "Verdict":
+        """The same, with what one more rule found."""
+        return replace(self, checked=(*self.checked, *more), rules_run=self.rules_run + 1)
+
     @property
     def clean(self) -> bool:
         """Whether nothing speaks against the run: no error and no warning."""
@@ -82,7 +91,7 @@ def check(
         return _verdict(error.findings, codes_before("spec"), {UNREADABLE: len(rest)})
     found = option_findings(loaded)
     try:
-        run = (planner or (lambda spec: plan_run(spec, catalog)))(loaded)
+        run = (planner or (lambda spec: planned(spec, catalog)))(loaded)
     except FindingsError as error:
         rest = [*codes_before("manifests"), *codes_of(Scope.STATIC), *codes_of(Scope.DATA)]
         applied = [*codes_before("spec"), *codes_before("plan")]

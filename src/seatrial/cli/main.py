@@ -40,6 +40,7 @@ COMMANDS = {
     "init": "Write a commented run.yaml from a preset model and a cluster profile.",
     "validate": "Check specs and show what they resolve to.",
     "plan": "Find the fastest layout that fits; show its memory, time, cost, and why.",
+    "check": "Check every contract of a run before a GPU is asked for.",
     "data": "Prepare, estimate, verify and inspect the data of a run.",
     "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
     "render": "Write the Kubernetes manifests of a run, or compare them with a cluster.",
@@ -58,12 +59,13 @@ COMMANDS = {
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
+    "explain": "Tell the background of a finding, with its source.",
     "recipes": "List, show and copy the specs that come with Seatrial.",
 }
 """The commands and their summaries; a command's module is loaded when it is called."""
 
 
-NOT_YET = ("check", "explain", "doctor")
+NOT_YET = ("doctor",)
 """Commands of the journey that this version does not have; asking for one says so."""
 
 TERMINATED = 143

@@ -50,6 +50,8 @@ def loaded_by(*arguments: str, cwd: Path) -> set[str]:
         ("--version",),
         ("validate", "run.yaml"),
         ("plan", "run.yaml"),
+        ("check", "run.yaml"),
+        ("explain", "ST-BATCH-002"),
         ("schema",),
         ("recipes", "list"),
         ("catalog", "list"),

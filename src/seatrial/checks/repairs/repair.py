@@ -7,7 +7,7 @@ error that it did not have before.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from seatrial.checks.repairs.proposals import proposals
 from seatrial.checks.situation import Checked
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding, Severity
+from seatrial.planning.codes import PlanCode
 from seatrial.spec.tree import parse
 
 MOST_TRIED = 24
@@ -48,6 +49,10 @@ class Broken:
             self.text, self.file, self.catalog, given, data=self.data, planner=self.planner
         )
 
+    def with_text(self, text: str) -> "Broken":
+        """The same run after its spec was changed."""
+        return replace(self, text=text)
+
     def plain(self) -> dict[str, Any]:
         """The spec as plain data; nothing where it cannot be read."""
         try:
@@ -71,6 +76,12 @@ def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple
     """What the rule itself proposes, then what is proposed for its code."""
     if found.overrides:
         yield found.overrides
+    # A warning is its owner's to weigh: only what the rule itself proposes is offered for it,
+    # unless the layout would not fit.
+    memory = found.finding.code in (PlanCode.RISKY, PlanCode.STATE)
+    mild = found.finding.code in (PlanCode.POSITIONS, PlanCode.ACROSS_NODES)
+    if found.finding.severity is not Severity.ERROR and not (memory or mild):
+        return
     yield from proposals(found.finding, broken.plain(), before.situation, broken.catalog)
 
 

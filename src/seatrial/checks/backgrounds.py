@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The background of codes: why a rule is there, what happens without it, and who says so."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What is behind a code."""
+
+    why: str
+    """What happens where nobody checks, and when."""
+    do: str
+    """What to do about it, where the finding itself cannot say it all."""
+    sources: tuple[str, ...]
+    """Where this is stated: a thread, a document, a file at a commit."""
+
+
+@cache
+def backgrounds() -> dict[str, Background]:
+    """The backgrounds that are written, by code."""
+    text = files("seatrial.checks").joinpath("data", "backgrounds.toml").read_text("utf-8")
+    return {
+        code: Background(facts["why"], facts.get("do", ""), tuple(facts["sources"]))
+        for code, facts in tomllib.loads(text).items()
+    }

@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The probe that reads: tokenizers, prepared pairs and corpora where the spec says they are.
+
+Indexes are read whole, tokens only of a few documents: `seatrial data verify` reads them all.
+"""
+
+import json
+import struct
+from contextlib import closing, suppress
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+
+from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
+from seatrial.dataprep.documents.decompression import content_of
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.dataprep.inputs.hub import list_hub
+from seatrial.dataprep.inputs.local import list_local
+from seatrial.dataprep.inputs.objects import list_objects
+from seatrial.dataprep.inputs.selection import InputError, Listing, format_of, matches
+from seatrial.dataprep.output.blocks import ShortReadError, arrays, read_exactly
+from seatrial.dataprep.output.finished import finished_record
+from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, MAGIC
+from seatrial.dataprep.stores.access import store_at
+from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.task_list import InputFormat
+from seatrial.dataprep.tokenizers.identity import describe
+from seatrial.errors import SeatrialError
+
+HEADER = struct.Struct("<9sQBQQ")
+WIDTHS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 4, 8: 2}
+"""Bytes of a token by the code of its type (megatron.core.datasets.indexed_dataset 0.19.2)."""
+SAMPLED = 200
+"""Documents whose tokens are read, spread over the pair."""
+LONGEST = 1 << 16
+"""Tokens of a document that are read at most."""
+FIRST_LINE = 1 << 20
+"""Bytes in which the first line of a file should end."""
+
+
+class DataReader:
+    """Reads what a run names, as far as this host can see it."""
+
+    def __init__(self, tokenizer: str, mount: str = "") -> None:
+        """Read for a run with that tokenizer.
+
+        Args:
+            tokenizer: Its address; the token that ends a document is asked of it.
+            mount: Where pods see the volume; paths below it are unseen where it is not mounted.
+        """
+        self._own, self._mount = tokenizer, mount.rstrip("/")
+        self.tokenizer = cache(self._tokenizer)
+        self.pair = cache(self._pair)
+        self.corpus = cache(self._corpus)
+
+    def _hidden(self, path: str) -> bool:
+        """Whether a path lies on a volume that this host does not have."""
+        below = bool(self._mount) and f"{path}/".startswith(f"{self._mount}/")
+        return below and not Path(self._mount).is_dir()
+
+    def _tokenizer(self, address: str) -> TokenizerFacts | Unknown:
+        if self._hidden(address):
+            return Unknown.UNSEEN
+        try:
+            found, _ = describe(address)
+        except BadInputError as error:
+            if error.findings[0].code == InputCode.END_OF_DOCUMENT:
+                return TokenizerFacts(0, ends_documents=False)
+            # The hub may not answer, or may not be reached from here.
+            return Unknown.UNSEEN if address.startswith("hf://") else Unknown.ABSENT
+        except (SeatrialError, OSError):
+            return Unknown.UNSEEN
+        return TokenizerFacts(found.vocab_size, True, found.sha256)
+
+    def _pair(self, prefix: str) -> PairFacts | Unknown:
+        if self._hidden(prefix):
+            return Unknown.UNSEEN
+        parent, _, name = prefix.rpartition("/")
+        try:
+            store = store_at(parent or ".")
+            sizes = {file.path: file.size for file in store.list(deep=False)}
+        except FileNotFoundError:
+            return Unknown.ABSENT
+        except (SeatrialError, OSError):
+            return Unknown.UNSEEN
+        if f"{name}.idx" not in sizes or f"{name}.bin" not in sizes:
+            return Unknown.ABSENT
+        try:
+            return self._facts(store, name, sizes[f"{name}.bin"], sizes[f"{name}.idx"])
+        except (SeatrialError, OSError, ShortReadError):
+            return Unknown.UNSEEN
+
+    def _facts(self, store: Store, name: str, tokens_size: int, index_size: int) -> PairFacts:
+        """The facts of a pair that is there."""
+        if index_size < HEADER_BYTES:
+            return PairFacts(0, 0, 0, 2, tokens_size, index_size, f"{index_size} bytes")
+        with closing(store.open_reader(f"{name}.idx")) as stream:
+            head = read_exactly(stream, HEADER_BYTES)
+        magic, _, code, sequences, ends = HEADER.unpack(head)
+        if magic != MAGIC or code not in WIDTHS:
+            shown = head[:9].decode("latin-1").strip("\0")
+            return PairFacts(0, 0, 0, 2, tokens_size, index_size, shown)
+        width, documents = WIDTHS[code], max(0, ends - 1)
+        if index_size != HEADER_BYTES + 12 * sequences + 8 * ends:
+            # The lengths may not be there, so nothing is said of the tokens.
+            return PairFacts(
+                sequences, documents, tokens_size // width, width, tokens_size, index_size
+            )
+        tokens, wrong = _walk(store, name, sequences, width)
+        largest, ended = self._sampled(store, name, sequences, width)
+        made_with, digest = _made_with(store)
+        return PairFacts(
+            sequences, documents, tokens, width, tokens_size, index_size, "", wrong, made_with,
+            digest, largest if tokens * width == tokens_size else None, ended,
+        )  # fmt: skip
+
+    def _sampled(
+        self, store: Store, name: str, sequences: int, width: int
+    ) -> tuple[int | None, bool | None]:
+        """The largest id of a few documents, and whether they end with the token for it."""
+        end = None
+        with suppress(SeatrialError, OSError):
+            end = describe(self._own)[0].end_of_document if self._own else None
+        kind = {2: "<u2", 4: "<i4"}.get(width)
+        if kind is None or not sequences:
+            return None, None
+        largest, last = 0, list[int]()
+        for number in range(0, sequences, max(1, sequences // SAMPLED)):
+            with closing(store.open_reader(f"{name}.idx", HEADER_BYTES + 4 * number)) as stream:
+                length = int(np.frombuffer(read_exactly(stream, 4), "<i4")[0])
+            at = HEADER_BYTES + 4 * sequences + 8 * number
+            with closing(store.open_reader(f"{name}.idx", at)) as stream:
+                begin = int(np.frombuffer(read_exactly(stream, 8), "<i8")[0])
+            if length <= 0 or begin < 0:
+                continue
+            with suppress(ShortReadError):
+                first = max(0, length - LONGEST)
+                where = begin + first * width
+                with closing(store.open_reader(f"{name}.bin", where)) as stream:
+                    ids = np.frombuffer(read_exactly(stream, (length - first) * width), kind)
+                largest, last = max(largest, int(ids.max())), [*last, int(ids[-1])]
+        if not last:
+            return None, None
+        return largest, None if end is None else all(token == end for token in last)
+
+    def _corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
+        if self._hidden(address):
+            return Unknown.UNSEEN
+        try:
+            listing = _listing(address)
+        except InputError:
+            local = "://" not in address
+            return Unknown.ABSENT if local and not Path(address).exists() else Unknown.UNSEEN
+        except (SeatrialError, OSError):
+            return Unknown.UNSEEN
+        taken = [file for file in listing.files if listing.alone or _taken(file.path, pattern)]
+        fields: tuple[str, ...] = ()
+        if taken and "://" not in taken[0].address:
+            with suppress(SeatrialError, OSError, ValueError):
+                fields = _fields(taken[0].address)
+        return CorpusFacts(tuple(file.path for file in listing.files), len(taken), fields)
+
+    def pairs_near(self, prefix: str) -> list[str]:
+        """Pairs in the same directory and those beside it, the most alike first."""
+        if "://" in prefix or self._hidden(prefix):
+            return []
+        home = Path(prefix).parent
+        places = [place for place in (home, home.parent) if place.is_dir()]
+        found = {
+            str(file.with_suffix(""))
+            for place in places
+            for file in (*place.glob("*.idx"), *place.glob("*/*.idx"))
+            if file.with_suffix(".bin").is_file()
+        }
+        found.discard(prefix)
+        alike = {other: SequenceMatcher(None, other, prefix).ratio() for other in found}
+        return sorted(found, key=lambda other: alike[other], reverse=True)
+
+
+def _walk(store: Store, name: str, sequences: int, width: int) -> tuple[int, Pointer | None]:
+    """The tokens that an index counts, and its first pointer that leads elsewhere."""
+    tokens, at, wrong = 0, 0, None
+    lengths = store.open_reader(f"{name}.idx", HEADER_BYTES)
+    pointers = store.open_reader(f"{name}.idx", HEADER_BYTES + 4 * sequences)
+    with closing(lengths), closing(pointers):
+        pieces = zip(
+            arrays(lengths, sequences, "<i4", BLOCK),
+            arrays(pointers, sequences, "<i8", BLOCK),
+            strict=True,
+        )
+        for sizes, starts in pieces:
+            ends = np.cumsum(sizes, dtype=np.int64)
+            wanted = (tokens + ends - sizes) * width
+            if wrong is None and (differ := np.nonzero(starts != wanted)[0]).size:
+                first = int(differ[0])
+                wrong = Pointer(at + first, int(starts[first]))
+            tokens, at = tokens + int(ends[-1]), at + len(sizes)
+    return tokens, wrong
+
+
+def _made_with(store: Store) -> tuple[str, str]:
+    """The tokenizer of the data set that a pair belongs to, and its digest."""
+    with suppress(SeatrialError, OSError):
+        record = finished_record(store)
+        if record is not None:
+            return record.settings.tokenizer.address, record.settings.tokenizer.sha256
+    return "", ""
+
+
+def _listing(address: str) -> Listing:
+    if address.startswith("hf://"):
+        return list_hub(address)
+    return list_objects(address) if "://" in address else list_local(address)
+
+
+def _taken(path: str, pattern: str | None) -> bool:
+    """Whether a source with that pattern takes a file."""
+    return format_of(path) is not None if pattern is None else matches(pattern, path)
+
+
+def _fields(file: str) -> tuple[str, ...]:
+    """The fields of the first document of a file; none for text that has none."""
+    kind = format_of(file)
+    if kind is InputFormat.PARQUET:
+        return tuple(parquet.read_schema(file).names)
+    if kind is not InputFormat.JSONL:
+        return ()
+    buffer = bytearray(FIRST_LINE)
+    with Path(file).open("rb") as stream:
+        content, size = content_of(stream, file), 0
+        while size < FIRST_LINE - 64 and b"\n" not in buffer[:size]:
+            count = content.readinto(memoryview(buffer)[size:])
+            if not count:
+                break
+            size += count
+    line = bytes(buffer[:size]).lstrip().partition(b"\n")[0]
+    document = json.loads(line)
+    return tuple(document) if isinstance(document, dict) else ()

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine's own validation says, as a finding at the field that it speaks of."""
+
+import re
+
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.situation import Checked, Situation
+from seatrial.engines.megatron.options import MODELLED
+from seatrial.findings import Finding, Severity
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)+")
+_CALLED = {
+    "sequence-parallelism": "parallelism.sequence_parallel",
+    "world-size": "cluster.nodes",
+    "total-model-size": "cluster.nodes",
+    "pipeline-model-parallel": "parallelism.pp_size",
+    "context-parallelism": "parallelism.cp_size",
+}
+"""What the engine calls a field in its messages, where that is no option's name."""
+NOWHERE = "engine"
+
+
+def refusal(situation: Situation, reason: str) -> Checked:
+    """The finding for arguments that the engine refused."""
+    field_name = spoken_of(situation, reason)
+    said = " ".join(reason.split())
+    rule = f"Megatron refuses the arguments of this run: {said}"
+    return Checked(
+        Finding(
+            CheckCode.REFUSED,
+            Severity.ERROR,
+            situation.loaded.where(field_name),
+            rule if rule.endswith(".") else f"{rule}.",
+            "",
+            "Change what it speaks of; every argument: seatrial rehearse --arguments-only --json.",
+        )
+    )
+
+
+def unjudged(situation: Situation, reason: str) -> Checked:
+    """The note that the engine could not be asked here."""
+    return Checked(
+        Finding(
+            CheckCode.UNJUDGED,
+            Severity.NOTE,
+            situation.loaded.where("engine.name"),
+            f"the engine cannot be asked on this host: {' '.join(reason.split())}.",
+            "",
+            "Nothing needs doing; on a node with GPUs it is asked before training.",
+        )
+    )
+
+
+def spoken_of(situation: Situation, reason: str) -> str:
+    """The field that a message speaks of: an option of the spec first, then a field of its own."""
+    passed = {name.replace("_", "-"): name for name in situation.spec.engine.options}
+    words = [word.replace("_", "-").lower() for word in _WORD.findall(reason)]
+    for word in words:
+        if word in passed:
+            return f"engine.options.{passed[word]}"
+    for word in words:
+        if word in MODELLED or word in _CALLED:
+            return _CALLED.get(word) or MODELLED[word]
+    # Asserts without a message say nothing; an option that nobody else has is the likeliest.
+    return f"engine.options.{next(iter(passed.values()))}" if passed else NOWHERE

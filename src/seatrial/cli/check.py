@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial check`: every contract of a run, before a GPU is asked for."""
+
+import shlex
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.checks.check import NO_ENGINE, Verdict
+from seatrial.checks.fixing import applied
+from seatrial.checks.planned import planned
+from seatrial.checks.repairs.repair import Broken, repair_of
+from seatrial.checks.situation import Checked
+from seatrial.cli.check_data import reader_for
+from seatrial.cli.files import write_new
+from seatrial.cli.output import count_line, counted, say, say_findings, say_json, wrapped
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.errors import ExitCode, FindingsError, UsageError
+from seatrial.findings import Severity, has_errors
+from seatrial.planning.search.planner import PlannedRun
+from seatrial.runs.kept_plan import find
+from seatrial.spec.loader import LoadedSpec, load
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+MOST_ROUNDS = 20
+"""Changes that `--fix` makes at most: one may uncover the next finding."""
+
+Fix = Annotated[
+    bool, typer.Option("--fix", help="Write the changes that mend findings into the file.")
+]
+Data = Annotated[
+    bool,
+    typer.Option("--data", help="Also look at tokenizers, prepared data and corpora from here."),
+]
+Engine = Annotated[
+    bool,
+    typer.Option("--engine", help="Also ask the engine about the production arguments."),
+]
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    fix: Fix = False,
+    data: Data = False,
+    engine: Engine = False,
+    as_json: Json = False,
+) -> None:
+    """Check every contract of a run before a GPU is asked for; each finding says what to do.
+
+    Exit code 0 when nothing is wrong or there are only warnings, 1 with errors.
+    """
+    began, catalog = time.monotonic(), default_catalog()
+    if fix and overrides:
+        raise UsageError("--fix changes the file, and overrides are for this call. Give one kind.")
+    text = _text(file)
+    broken = _broken(text, file, catalog, tuple(overrides or ()), look_at_data=data)
+    verdict = broken.again()
+    changes: list[tuple[Checked, tuple[str, ...]]] = []
+    if fix:
+        broken, verdict, changes = _mended(broken, verdict)
+        if changes:
+            write_new(file, broken.text, force=True)
+    repairs = [repair_of(broken, found) for found in verdict.checked]
+    verdict = _with_engine(verdict, wanted=engine)
+    repairs += [()] * (len(verdict.checked) - len(repairs))
+    if as_json:
+        say_json(_data(verdict, repairs, changes))
+    else:
+        _say_changes(file, changes)
+        _say(verdict, repairs, time.monotonic() - began, file)
+    if has_errors(verdict.findings):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _text(file: Path) -> str:
+    """The text of a spec; a file that cannot be read as one ends the command here."""
+    with suppress(FindingsError):
+        load(file)
+    return file.read_text(encoding="utf-8-sig")
+
+
+def _broken(
+    text: str, file: Path, catalog: Catalog, overrides: tuple[str, ...], *, look_at_data: bool
+) -> Broken:
+    """The run as it is checked, with the plan that is kept beside its spec."""
+
+    def of_spec(loaded: LoadedSpec) -> PlannedRun:
+        found = find(loaded, catalog, file)
+        return planned(loaded, catalog, calibration=found.calibration, kept=found.choices)
+
+    broken = Broken(text, str(file), catalog, overrides, None, of_spec)
+    if not look_at_data:
+        return broken
+    return Broken(text, str(file), catalog, overrides, reader_for(broken), of_spec)
+
+
+def _mended(
+    broken: Broken, verdict: Verdict
+) -> tuple[Broken, Verdict, list[tuple[Checked, tuple[str, ...]]]]:
+    """The run after every change that mends something, and the changes."""
+    changes: list[tuple[Checked, tuple[str, ...]]] = []
+    for _ in range(MOST_ROUNDS):
+        for found in verdict.checked:
+            repair = repair_of(broken, found)
+            if repair:
+                break
+        else:
+            break
+        broken = broken.with_text(applied(broken.text, repair))
+        changes.append((found, repair))
+        verdict = broken.again()
+    return broken, verdict, changes
+
+
+def _with_engine(verdict: Verdict, *, wanted: bool) -> Verdict:
+    """The verdict with what the engine itself says, where it is asked."""
+    situation = verdict.situation
+    if not wanted:
+        return verdict.without(NO_ENGINE, 1) if situation is not None else verdict
+    # Loaded here because the rest of the check needs no engine.
+    from seatrial.cli.check_engine import asked, require_engine  # noqa: PLC0415
+
+    require_engine()
+    if situation is None or has_errors(verdict.findings):
+        return verdict.without("engine not asked: there are errors", 1)
+    return verdict.adding(asked(situation))
+
+
+def _say_changes(file: Path, changes: list[tuple[Checked, tuple[str, ...]]]) -> None:
+    """What `--fix` wrote, a line a change."""
+    for found, repair in changes:
+        say(f"fixed   {found.finding.code:<14} {' '.join(map(shlex.quote, repair))}")
+    if changes:
+        say(f"Wrote {file}: {counted(len(changes), 'change')}.\n")
+
+
+def _say(verdict: Verdict, repairs: list[tuple[str, ...]], seconds: float, file: Path) -> None:
+    """The verdict for a person."""
+    mendable = 0
+    for found, repair in zip(verdict.checked, repairs, strict=True):
+        say_findings([found.finding], sys.stdout)
+        if repair:
+            mendable += 1
+            change = " ".join(map(shlex.quote, repair))
+            say("\n".join(wrapped(change, 10_000, "        change: ")))
+        elif found.finding.severity is not Severity.NOTE:
+            say(f"        background: seatrial explain {found.finding.code}")
+    if verdict.checked:
+        say()
+    said = count_line(verdict.findings) or "Nothing speaks against this run"
+    # How long it took is for who waited, not for a file or a page of the documentation.
+    took = f" in {seconds:.1f} s" if sys.stdout.isatty() else ""
+    left = sum(verdict.not_run.values())
+    reasons = ", ".join(verdict.not_run)
+    rest = f", {left} not run ({reasons})" if left else ""
+    say(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.")
+    if mendable:
+        what = "the change" if mendable == 1 else f"the {mendable} changes"
+        say(f"next  seatrial check {file} --fix   writes {what} into the file")
+    elif not has_errors(verdict.findings):
+        say(f"next  seatrial rehearse {file}")
+
+
+def _data(
+    verdict: Verdict,
+    repairs: list[tuple[str, ...]],
+    changes: list[tuple[Checked, tuple[str, ...]]],
+) -> dict[str, Any]:
+    """The verdict for a program."""
+    return {
+        "findings": [
+            found.finding.to_dict() | {"overrides": list(repair)}
+            for found, repair in zip(verdict.checked, repairs, strict=True)
+        ],
+        "changes": [
+            {"code": found.finding.code, "overrides": list(repair)} for found, repair in changes
+        ],
+        "rules_run": verdict.rules_run,
+        "not_run": verdict.not_run,
+    }

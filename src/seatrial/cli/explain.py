@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial explain`: the background of a finding's code."""
+
+from typing import Annotated
+
+import typer
+
+from seatrial.checks.backgrounds import backgrounds
+from seatrial.checks.known_codes import known_codes
+from seatrial.cli.output import say, say_json, say_text
+from seatrial.cli.parameters import Json
+from seatrial.errors import UsageError
+from seatrial.naming import nearest
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+Code = Annotated[
+    str, typer.Argument(metavar="CODE", help="The code of a finding, such as ST-BATCH-002.")
+]
+
+
+@app.command()
+def command(code: Code, as_json: Json = False) -> None:
+    """Tell what a code means, what happens where nobody checks, what to do, and who says so."""
+    wanted, known = code.strip().upper(), known_codes()
+    if wanted not in known:
+        match = nearest(wanted, known)
+        hint = f"Did you mean {match}?" if match else "All codes: docs/reference/findings.md."
+        raise UsageError(f"there is no code {code}. {hint}")
+    found, background = known[wanted], backgrounds().get(wanted)
+    if as_json:
+        say_json(
+            {
+                "code": found.code,
+                "meaning": found.meaning,
+                "part": found.part,
+                "why": background.why if background else "",
+                "do": background.do if background else "",
+                "sources": list(background.sources) if background else [],
+            }
+        )
+        return
+    say_text(found.meaning, f"{found.code}  ")
+    if background is not None:
+        say()
+        say_text(background.why)
+        if background.do:
+            say()
+            say_text(background.do, "do      ")
+        say()
+        for source in background.sources:
+            say_text(source, "source  ")

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reader of data: pairs that are whole, cut short, of another format or not to be seen."""
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
+from seatrial.checks.data_reader import DataReader
+
+TOKENIZER = {
+    "version": "1.0",
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<|endoftext|>": 2}, "merges": []},
+    "added_tokens": [{"id": 2, "content": "<|endoftext|>", "special": True}],
+}
+
+
+def write_pair(prefix: Path, lengths: list[int], *, end: int = 2, wrong: int | None = None) -> None:
+    sizes = np.array(lengths, "<i4")
+    starts = ((np.cumsum(sizes) - sizes) * 2).astype("<i8")
+    if wrong is not None:
+        starts[wrong] = -5
+    documents = np.arange(len(lengths) + 1, dtype="<i8")
+    head = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, len(lengths), len(documents))
+    parts = (sizes.tobytes(), starts.tobytes(), documents.tobytes())
+    prefix.with_name(f"{prefix.name}.idx").write_bytes(head + b"".join(parts))
+    tokens = np.concatenate([[*[1] * (n - 1), end] for n in lengths]).astype("<u2")
+    prefix.with_name(f"{prefix.name}.bin").write_bytes(tokens.tobytes())
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> str:
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(TOKENIZER))
+    return str(file)
+
+
+def test_a_whole_pair(tmp_path: Path, tokenizer: str) -> None:
+    write_pair(tmp_path / "web", [5, 7, 3])
+    facts = DataReader(tokenizer).pair(str(tmp_path / "web"))
+    assert isinstance(facts, PairFacts)
+    assert (facts.sequences, facts.documents, facts.tokens, facts.token_bytes) == (3, 3, 15, 2)
+    assert (facts.largest_id, facts.ends_documents, facts.wrong_pointer) == (2, True, None)
+    assert (facts.bin_bytes, facts.idx_bytes) == (30, 34 + 36 + 32)
+
+
+def test_documents_without_their_end(tmp_path: Path, tokenizer: str) -> None:
+    write_pair(tmp_path / "web", [5, 7], end=1)
+    facts = DataReader(tokenizer).pair(str(tmp_path / "web"))
+    assert isinstance(facts, PairFacts)
+    assert facts.ends_documents is False
+
+
+def test_a_wrong_pointer_and_a_short_file(tmp_path: Path, tokenizer: str) -> None:
+    write_pair(tmp_path / "web", [5, 7, 3], wrong=1)
+    reader = DataReader(tokenizer)
+    facts = reader.pair(str(tmp_path / "web"))
+    assert isinstance(facts, PairFacts)
+    assert facts.wrong_pointer == Pointer(1, -5)
+    write_pair(tmp_path / "cut", [5, 7, 3])
+    index = tmp_path / "cut.idx"
+    index.write_bytes(index.read_bytes()[:50])
+    facts = reader.pair(str(tmp_path / "cut"))
+    assert isinstance(facts, PairFacts)
+    assert facts.idx_bytes == 50
+
+
+def test_an_index_of_another_format(tmp_path: Path, tokenizer: str) -> None:
+    write_pair(tmp_path / "web", [5])
+    index = tmp_path / "web.idx"
+    index.write_bytes(b"TNTIDX\0\0" + index.read_bytes()[8:])
+    facts = DataReader(tokenizer).pair(str(tmp_path / "web"))
+    assert isinstance(facts, PairFacts)
+    assert facts.begins_with.startswith("TNTIDX")
+
+
+def test_what_is_absent_and_what_cannot_be_seen(tmp_path: Path, tokenizer: str) -> None:
+    reader = DataReader(tokenizer, mount="/no/such/volume")
+    assert reader.pair(str(tmp_path / "web")) is Unknown.ABSENT
+    assert reader.pair("/no/such/volume/web") is Unknown.UNSEEN
+    assert reader.corpus("/no/such/volume/raw", None) is Unknown.UNSEEN
+    assert reader.corpus(str(tmp_path / "raw"), None) is Unknown.ABSENT
+    assert reader.tokenizer(str(tmp_path / "absent.json")) is Unknown.ABSENT
+
+
+def test_a_pair_nearby_is_found(tmp_path: Path, tokenizer: str) -> None:
+    write_pair(tmp_path / "web_text_document", [5])
+    near = DataReader(tokenizer).pairs_near(str(tmp_path / "web"))
+    assert near[0] == str(tmp_path / "web_text_document")
+
+
+def test_a_tokenizer_and_a_corpus(tmp_path: Path, tokenizer: str) -> None:
+    reader = DataReader(tokenizer)
+    facts = reader.tokenizer(tokenizer)
+    assert isinstance(facts, TokenizerFacts)
+    assert (facts.entries, facts.ends_documents, len(facts.fingerprint)) == (3, True, 64)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    with gzip.open(raw / "a.jsonl.gz", "wt") as stream:
+        stream.write(json.dumps({"content": "x", "repo": "y"}) + "\n")
+    found = reader.corpus(str(raw), "*.gz")
+    assert found == CorpusFacts(("a.jsonl.gz",), 1, ("content", "repo"))
+    assert reader.corpus(str(raw), "*.parquet") == CorpusFacts(("a.jsonl.gz",), 0, ())

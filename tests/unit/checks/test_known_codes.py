@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every code can be explained, and backgrounds are of codes that exist."""
+
+import re
+from pathlib import Path
+
+from scripts.reference.findings_page import SOURCES
+from seatrial.checks.backgrounds import backgrounds
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.known_codes import known_codes
+from seatrial.checks.registry import RULES
+from seatrial.checks.situation import Scope
+from seatrial.planning.codes import PlanCode
+
+SOURCE = re.compile(
+    r"https://\S+|arXiv \d{4}\.\d{5}|pypi:[\w.-]+==[\d.]+ \S"
+    r"|[\w.-]+/[\w.-]+[@ ]\S|docs: \S|J\. T\. "
+)
+
+
+def test_all_codes_of_the_documentation_are_known() -> None:
+    documented = {str(code) for enum in SOURCES for code in enum}
+    assert documented <= set(known_codes())
+
+
+def test_a_code_is_known_with_its_meaning_and_its_part() -> None:
+    found = known_codes()[PlanCode.BATCH]
+    assert (found.meaning, found.part) == (
+        "The global batch cannot be split evenly.",
+        "planning",
+    )
+
+
+def test_every_code_of_the_check_has_a_background() -> None:
+    reported = {code for rule in RULES for code in rule.codes} | set(CheckCode)
+    assert reported - {"ST-DATASET-016"} <= set(backgrounds())
+
+
+def test_backgrounds_are_of_known_codes_and_say_who_says_so() -> None:
+    for code, background in backgrounds().items():
+        assert code in known_codes()
+        assert background.why.endswith(".")
+        assert background.sources
+        for source in background.sources:
+            assert SOURCE.match(source), source
+            assert not re.search(r"/(root|tmp|work)/", source)
+
+
+def test_rules_of_data_are_kept_apart_from_the_data_libraries() -> None:
+    folder = Path(__file__).parents[3] / "src" / "seatrial" / "checks" / "rules"
+    texts = [file.read_text() for file in folder.glob("*.py")]
+    assert any(rule.scope is Scope.DATA for rule in RULES)
+    assert not [text for text in texts if re.search(r"^(import|from) (numpy|pyarrow)", text, re.M)]

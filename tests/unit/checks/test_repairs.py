@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Repairs are tried before they are proposed, and a warning is not mended against its owner."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import check
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.repairs.repair import Broken, repair_of
+from seatrial.findings import has_errors
+from seatrial.planning.codes import PlanCode
+from seatrial.spec.codes import SpecCode
+from tests.unit.checks.examples import BASE
+
+
+def repaired(overrides: tuple[str, ...], code: str, catalog: Catalog) -> tuple[str, ...]:
+    broken = Broken(BASE, "run.yaml", catalog, overrides)
+    found = [each for each in broken.again().checked if each.finding.code == code]
+    assert found, broken.again().findings
+    return repair_of(broken, found[0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code"),
+    [
+        (("training.global_batch_size=130",), PlanCode.BATCH),
+        (("cluster.nodes=3", "parallelism.pp_size=4"), PlanCode.WORLD),
+        (("parallelism.tp_size=5",), PlanCode.HEADS),
+        (("parallelism.pp_size=5", "cluster.nodes=5"), PlanCode.STAGES),
+        (("training.sequence_length=2047",), PlanCode.SEQUENCE_PARALLEL),
+        (("name=7b_test",), SpecCode.CONTRADICTION),
+        (("training.micro_batch_size=32", "parallelism.recompute=none"), PlanCode.NO_FIT),
+        (("data.split=[0, 0, 0]",), SpecCode.CONTRADICTION),
+    ],
+)
+def test_a_repair_leaves_no_error(overrides: tuple[str, ...], code: str, catalog: Catalog) -> None:
+    repair = repaired(overrides, code, catalog)
+    assert repair
+    after = check(BASE, "run.yaml", catalog, (*overrides, *repair))
+    assert not has_errors(after.findings)
+
+
+def test_an_image_that_moves_is_not_replaced_by_another(catalog: Catalog) -> None:
+    moving = ("cluster.image=example.com/team/megatron:main",)
+    assert repaired(moving, CheckCode.MOVING_IMAGE, catalog) == ()
+
+
+def test_other_variables_stay_when_one_is_removed(catalog: Catalog) -> None:
+    env = ('cluster.env={NCCL_SHM_DISABLE: "1", NCCL_DEBUG: INFO}',)
+    assert repaired(env, CheckCode.SLOWING, catalog) == ('cluster.env={"NCCL_DEBUG": "INFO"}',)

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every rule fires where it should, is silent where it should be, and its change mends the run."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import Verdict, check
+from seatrial.checks.registry import RULES
+from seatrial.checks.repairs.repair import Broken, mends
+from tests.unit.checks.described import Described
+from tests.unit.checks.examples import BASE, EXAMPLES, healthy
+
+
+def verdict(overrides: tuple[str, ...], data: Described | None, catalog: Catalog) -> Verdict:
+    return check(BASE, "run.yaml", catalog, overrides, data=data or healthy())
+
+
+def test_every_rule_has_an_example() -> None:
+    assert {code for rule in RULES for code in rule.codes} == set(EXAMPLES)
+
+
+def test_the_base_of_the_examples_is_clean(catalog: Catalog) -> None:
+    assert verdict((), None, catalog).findings == ()
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_rule_fires_at_its_field_and_its_change_mends_it(code: str, catalog: Catalog) -> None:
+    example = EXAMPLES[code]
+    before = verdict(example.fires, example.data, catalog)
+    found = [each for each in before.checked if each.finding.code == code]
+    assert found, before.findings
+    finding = found[0].finding
+    assert finding.where.field == example.field
+    assert finding.rule[-1] == "."
+    assert finding.fix[-1] == "." or finding.fix.endswith("...")
+    if found[0].overrides:
+        data = example.data or healthy()
+        broken = Broken(BASE, "run.yaml", catalog, example.fires, data)
+        after = broken.again(found[0].overrides)
+        assert mends(before, after, finding), after.findings
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_rule_is_silent_where_nothing_is_wrong(code: str, catalog: Catalog) -> None:
+    example = EXAMPLES[code]
+    after = verdict(example.silent, example.silent_data, catalog)
+    assert code not in {finding.code for finding in after.findings}
+    assert after.situation is not None, after.findings
