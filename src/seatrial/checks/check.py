@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.planned import planned
 from seatrial.checks.registry import RULES, codes_before, codes_of
@@ -38,8 +39,8 @@ class Verdict:
 
     checked: tuple[Checked, ...]
     """What was found, errors first."""
-    rules_run: int
-    """Rules that were applied."""
+    applied: frozenset[str]
+    """The codes of the rules that were applied."""
     not_run: dict[str, int]
     """Rules that were not, by the reason."""
     situation: Situation | None = None
@@ -56,7 +57,13 @@ class Verdict:
 
     def adding(self, more: Iterable[Checked]) -> "Verdict":
         """The same, with what one more rule found."""
-        return replace(self, checked=(*self.checked, *more), rules_run=self.rules_run + 1)
+        applied = self.applied | {CheckCode.REFUSED}
+        return replace(self, checked=(*self.checked, *more), applied=applied)
+
+    @property
+    def rules_run(self) -> int:
+        """How many rules were applied."""
+        return len(self.applied)
 
     @property
     def clean(self) -> bool:
@@ -149,4 +156,4 @@ def _verdict(
     """What was found, errors first and each in the order of the file."""
     every = [*(Checked(finding) for finding in findings), *checked]
     every.sort(key=lambda found: (_WEIGHT[found.finding.severity], found.finding.where.line))
-    return Verdict(tuple(every), len(set(applied)), left_out, situation)
+    return Verdict(tuple(every), frozenset(map(str, applied)), left_out, situation)

@@ -49,6 +49,13 @@ def _set(root: Any, path: list[str | int], value: Any) -> None:
         if isinstance(node, dict):
             node.pop(last, None)
         return
+    there = node.get(last) if isinstance(node, dict) else None
+    if isinstance(there, dict) and isinstance(value, dict) and set(value) & set(there):
+        # A section that stays in part keeps its lines and their comments.
+        for gone in set(there) - set(value):
+            del there[gone]
+        there.update({key: _in_one_line(v) for key, v in value.items() if there.get(key) != v})
+        return
     node[last] = _in_one_line(value)
 
 

@@ -19,7 +19,7 @@ from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.checks.situation import Checked
 from seatrial.cli.check_data import reader_for
 from seatrial.cli.files import write_new
-from seatrial.cli.output import count_line, counted, say, say_findings, say_json, wrapped
+from seatrial.cli.output import count_line, counted, say, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.errors import ExitCode, FindingsError, UsageError
 from seatrial.findings import Severity, has_errors
@@ -76,7 +76,7 @@ def command(
         say_json(_data(verdict, repairs, changes))
     else:
         _say_changes(file, changes)
-        _say(verdict, repairs, time.monotonic() - began, file)
+        _say(verdict, repairs, time.monotonic() - began, file, overridden=bool(overrides))
     if has_errors(verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -143,7 +143,14 @@ def _say_changes(file: Path, changes: list[tuple[Checked, tuple[str, ...]]]) -> 
         say(f"Wrote {file}: {counted(len(changes), 'change')}.\n")
 
 
-def _say(verdict: Verdict, repairs: list[tuple[str, ...]], seconds: float, file: Path) -> None:
+def _say(
+    verdict: Verdict,
+    repairs: list[tuple[str, ...]],
+    seconds: float,
+    file: Path,
+    *,
+    overridden: bool,
+) -> None:
     """The verdict for a person."""
     mendable = 0
     for found, repair in zip(verdict.checked, repairs, strict=True):
@@ -151,7 +158,7 @@ def _say(verdict: Verdict, repairs: list[tuple[str, ...]], seconds: float, file:
         if repair:
             mendable += 1
             change = " ".join(map(shlex.quote, repair))
-            say("\n".join(wrapped(change, 10_000, "        change: ")))
+            say(f"        change: {change}")
         elif found.finding.severity is not Severity.NOTE:
             say(f"        background: seatrial explain {found.finding.code}")
     if verdict.checked:
@@ -163,10 +170,10 @@ def _say(verdict: Verdict, repairs: list[tuple[str, ...]], seconds: float, file:
     reasons = ", ".join(verdict.not_run)
     rest = f", {left} not run ({reasons})" if left else ""
     say(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.")
-    if mendable:
+    if mendable and not overridden:
         what = "the change" if mendable == 1 else f"the {mendable} changes"
         say(f"next  seatrial check {file} --fix   writes {what} into the file")
-    elif not has_errors(verdict.findings):
+    elif not mendable and not has_errors(verdict.findings):
         say(f"next  seatrial rehearse {file}")
 
 

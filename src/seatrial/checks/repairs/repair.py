@@ -86,14 +86,21 @@ def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple
 
 
 def mends(before: Verdict, after: Verdict, finding: Finding) -> bool:
-    """Whether a finding is gone, and no error is new."""
-    gone = _key(finding) not in {_key(other) for other in after.findings}
-    return gone and _errors(after) <= _errors(before) - {_key(finding)}
+    """Whether a finding is gone, and no error is new.
+
+    An error of a rule that could not be applied before, for want of a plan, is not new.
+    """
+    key = _key(finding)
+    fewer = sum(_key(f) == key for f in after.findings) < sum(
+        _key(f) == key for f in before.findings
+    )
+    return fewer and not _errors(after, before.applied) - _errors(before, before.applied)
 
 
 def _key(finding: Finding) -> tuple[str, str]:
     return finding.code, finding.where.field
 
 
-def _errors(verdict: Verdict) -> set[tuple[str, str]]:
-    return {_key(f) for f in verdict.findings if f.severity is Severity.ERROR}
+def _errors(verdict: Verdict, codes: frozenset[str]) -> set[tuple[str, str]]:
+    errors = (f for f in verdict.findings if f.severity is Severity.ERROR)
+    return {_key(finding) for finding in errors if finding.code in codes}

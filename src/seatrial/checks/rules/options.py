@@ -14,6 +14,7 @@ from math import prod
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation, static
 from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.megatron.options import MODELLED
 from seatrial.planning.plan import Plan
 from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import Recompute, Sharding
@@ -302,7 +303,8 @@ def of_experts(situation: Situation) -> Iterator[Checked]:
     if situation.plan.model.architecture.is_moe:
         return
     for name in situation.spec.engine.options:
-        if name.replace("_", "-").startswith("moe-"):
+        option = name.replace("_", "-")
+        if option.startswith("moe-") and option not in MODELLED:
             yield situation.warning(
                 CheckCode.OPTION_AGAINST,
                 f"engine.options.{name}",

@@ -65,7 +65,7 @@ def warmup_beyond(situation: Situation) -> Iterator[Checked]:
             CheckCode.WARMUP_BEYOND,
             "training.learning_rate.warmup",
             f"the warm-up takes {schedule.warmup_samples // size:,} steps and the run has "
-            f"{length.steps:,}: the rate reaches {share:.0%} of its peak.",
+            f"{length.steps:,}: the rate reaches {100 * share:.0f} % of its peak.",
             "Make the warm-up shorter, or the run longer.",
             schedule.warmup_samples // size,
             "training.learning_rate.warmup={fraction: 0.01}",

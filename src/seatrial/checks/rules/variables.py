@@ -55,7 +55,7 @@ def harmful(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             _CODES[known.kind],
             f"cluster.env.{known.name}",
-            f"with {known.name}={value}, {known.why}.",
+            f"{known.name}={value}: {known.why}.",
             "Remove the line.",
             value,
             without_variable(situation, known.name),

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial check` and `seatrial explain` as a user calls them."""
+
+import json
+from pathlib import Path
+
+from tests.unit.checks.examples import BASE
+from tests.unit.cli.test_commands import seatrial
+
+CLEAN = BASE.replace("        - {prepared: /data/prepared/web_text_document}\n", "").replace(
+    "  sources:\n  tokenizer: hf://gpt2\n", "  mock: true\n"
+)
+
+
+def spec(directory: Path, text: str = CLEAN) -> Path:
+    file = directory / "run.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_a_run_that_nothing_speaks_against(tmp_path: Path) -> None:
+    spec(tmp_path)
+    done = seatrial("check", "run.yaml", cwd=tmp_path)
+    assert done.stdout.startswith("Nothing speaks against this run: ")
+    assert "data not looked at: --data, engine not asked: --engine" in done.stdout
+    assert done.stdout.endswith("next  seatrial rehearse run.yaml\n")
+
+
+def test_an_error_with_its_change(tmp_path: Path) -> None:
+    spec(tmp_path)
+    done = seatrial("check", "run.yaml", "training.global_batch_size=130", cwd=tmp_path, code=1)
+    assert "error   ST-BATCH-002   override training.global_batch_size" in done.stdout
+    assert "change: training.global_batch_size=128" in done.stdout
+    assert "1 error: " in done.stdout
+
+
+def test_a_warning_alone_ends_well(tmp_path: Path) -> None:
+    spec(tmp_path)
+    done = seatrial("check", "run.yaml", "cluster.image=example.com/a/b:main", cwd=tmp_path)
+    assert "warning ST-IMAGE-001" in done.stdout
+    assert "background: seatrial explain ST-IMAGE-001" in done.stdout
+
+
+def test_fix_writes_the_changes_and_keeps_comments(tmp_path: Path) -> None:
+    text = CLEAN.replace("size: 128", "size: 130  # odd")
+    file = spec(tmp_path, text)
+    done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path)
+    assert "fixed   ST-BATCH-002   training.global_batch_size=128" in done.stdout
+    assert file.read_text() == CLEAN.replace("size: 128", "size: 128  # odd")
+
+
+def test_fix_and_overrides_exclude_each_other(tmp_path: Path) -> None:
+    file = spec(tmp_path)
+    done = seatrial("check", "run.yaml", "cluster.nodes=4", "--fix", cwd=tmp_path, code=2)
+    assert "overrides are for this call" in done.stderr
+    assert file.read_text() == CLEAN
+
+
+def test_json_has_findings_and_their_changes(tmp_path: Path) -> None:
+    spec(tmp_path)
+    arguments = ("check", "run.yaml", "training.global_batch_size=130", "--json")
+    found = json.loads(seatrial(*arguments, cwd=tmp_path, code=1).stdout)
+    assert found["findings"][0]["code"] == "ST-BATCH-002"
+    assert found["findings"][0]["overrides"] == ["training.global_batch_size=128"]
+    assert found["rules_run"] > 50
+
+
+def test_data_are_looked_at_when_asked_for(tmp_path: Path) -> None:
+    prefix = tmp_path / "web_text_document"
+    local = "cluster: {profile: local, node_type: local, nodes: 1, processes_per_node: 4}\n"
+    text = BASE.replace("/data/prepared/web_text_document", str(prefix))
+    start, end = text.index("cluster:"), text.index("checkpoints:")
+    spec(tmp_path, text[:start] + local + text[end:])
+    done = seatrial("check", "run.yaml", "--data", cwd=tmp_path, code=1)
+    assert "ST-DATASET-010" in done.stdout
+    assert f"there is no {prefix}.bin" in done.stdout.replace("\n        ", " ")
+
+
+def test_a_code_is_explained_with_its_source(tmp_path: Path) -> None:
+    done = seatrial("explain", "st-fabric-002", cwd=tmp_path)
+    assert done.stdout.startswith("ST-FABRIC-002  Nobody reads a variable of this name.")
+    assert "source  NVIDIA/nccl@" in done.stdout
+    found = json.loads(seatrial("explain", "ST-RUN-010", "--json", cwd=tmp_path).stdout)
+    assert (found["part"], found["sources"]) == ("runs", [])
