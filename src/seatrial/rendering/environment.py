@@ -75,6 +75,8 @@ def run_environment(scene: Scene) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
         "PYTHONUNBUFFERED": "1",
         "SEATRIAL_EVENTS": f"{scene.home}/events.jsonl",
+        # So that the worker notices when NCCL takes another one.
+        "SEATRIAL_FABRIC": scene.plan.machines.fabric,
     }
     if not scene.image.brings_worker:
         values["PYTHONPATH"] = SITE
