@@ -12,9 +12,10 @@ from seatrial.rendering.environment import logger_environment
 from tests.engine.toy import DENSE
 from tests.unit.rendering.scenes import scene
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(6000)]
 
-TIMEOUT = 800.0
+TIMEOUT = 2400.0
+"""A busy machine takes its time."""
 ASKED = ("monitoring.wandb={project: seatrial-test, mode: offline}", "monitoring.tensorboard=false")
 LOGGERS = ("tensorboard-dir", "wandb-project", "wandb-exp-name", "wandb-entity")
 
