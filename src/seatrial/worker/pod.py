@@ -10,6 +10,8 @@ was not exits, and gets a code here that makes the operator start it again.
 
 import sys
 
+from seatrial.worker.lasting_managers import shield_managers
+
 UNFINISHED = 75
 """EX_TEMPFAIL of sysexits.h: saved and ended before the last step."""
 WANTED_ENDS = ("--exit-interval", "--exit-duration-in-mins")
@@ -20,6 +22,7 @@ def main() -> None:
     """Train; an early end is no success."""
     from seatrial.worker.run import main as train  # noqa: PLC0415  (see seatrial.worker.__main__)
 
+    shield_managers()
     try:
         train()
     except SystemExit as end:

@@ -133,7 +133,8 @@ def test_logs_of_one_rank_and_the_list_of_runs(scene: Scene) -> None:
 
 def test_stop_saves_and_launch_goes_on_and_delete_keeps_the_volume(scene: Scene) -> None:
     seatrial, namespace = scene.seatrial, scene.namespace
-    long = seatrial.write_spec("long", scene.operator, 100_000, 100_000)
+    # It has saved before, so that what the engine keeps for saving is there when it is stopped.
+    long = seatrial.write_spec("long", scene.operator, 100_000, 2)
     seatrial.run("launch", long)
     until(lambda: newest_step(scene, "long") >= 5, "training")
     assert seatrial.json("status", "long", "-n", namespace)["running"] == 2
