@@ -6,17 +6,19 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
-from seatrial.engines.megatron.flags import Arguments
-from seatrial.rehearsal.worker_process import Outcome, Training, train
+from seatrial.engines.megatron.flags import Arguments, command_line
+from seatrial.monitoring.event_log import read_events
+from seatrial.rehearsal.worker_process import Outcome, python_path, worker_python
 from tests.engine.toy import DENSE, SHARDED
 
 STEPS, EVERY = 8, 2
 NEWEST, OLDER, OLDEST = 6, 4, 2
-TIMEOUT = 900.0
 TINY: Arguments = {
     **DENSE,
     **SHARDED,
@@ -51,24 +53,62 @@ def record(suite: str, **values: object) -> None:
         stream.write(json.dumps({"suite": suite, **values}) + "\n")
 
 
-def run(
-    directory: Path,
-    saved: Path,
-    processes: int = 1,
-    more: Arguments | None = None,
-    environment: dict[str, str] | None = None,
-) -> tuple[Outcome, str]:
-    """One start of the real engine on a run's checkpoints, and what it printed."""
-    arguments = {**TINY, **(more or {}), "save": str(saved), "load": str(saved)}
-    training = Training("run", arguments, processes, directory, environment=environment or {})
-    outcome = train(training, TIMEOUT)
-    return outcome, training.log.read_text(errors="replace")
+class Engine:
+    """The real engine, loaded once; every start is a process of its own."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join((python_path(), str(Path(__file__).parents[2])))
+        wanted = {
+            "PYTHONPATH": path,
+            "PYTHONWARNINGS": "ignore",
+            "SEATRIAL_DEVICE": "cpu",
+            "OMP_NUM_THREADS": "1",
+            "TORCHDYNAMO_DISABLE": "1",
+            "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
+        self._process = subprocess.Popen(
+            [worker_python(), "-m", "tests.faults.warm_worker"],
+            env=os.environ | wanted,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(timeout=60)
+
+    def start(
+        self,
+        directory: Path,
+        saved: Path,
+        more: Arguments | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> tuple[Outcome, str]:
+        """One start on a run's checkpoints, and what it printed."""
+        arguments = {**TINY, **(more or {}), "save": str(saved), "load": str(saved)}
+        log, events = directory / "run.log", directory / "run.events.jsonl"
+        told = {"SEATRIAL_EVENTS": str(events), **(environment or {})}
+        case = {"words": command_line(arguments), "log": str(log), "environment": told}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        began = time.monotonic()
+        self._process.stdin.write(json.dumps(case) + "\n")
+        self._process.stdin.flush()
+        code = json.loads(self._process.stdout.readline())["code"]
+        found = tuple(read_events(events)) if events.exists() else ()
+        return Outcome(code, time.monotonic() - began, found), log.read_text(errors="replace")
 
 
-def whole_run(directory: Path, processes: int = 1, more: Arguments | None = None) -> Outcome:
+def whole_run(engine: Engine, directory: Path, more: Arguments | None = None) -> Outcome:
     """A run that was never disturbed, of whose checkpoints the last is then taken away."""
     saved = directory / "saved"
-    outcome, printed = run(directory, saved, processes, more)
+    outcome, printed = engine.start(directory, saved, more)
     assert outcome.code == 0, printed[-3000:]
     shutil.rmtree(saved / directory_name(STEPS))
     (saved / TRACKER).write_text(str(NEWEST))

@@ -10,15 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.rehearsal.worker_process import worker_python
-from tests.faults.checkpoint_starts import (
-    STEPS,
-    cases,
-    figures,
-    record,
-    run,
-    whole_run,
-)
+from tests.faults.checkpoint_starts import STEPS, Engine, cases, figures, record, whole_run
 
 pytestmark = [pytest.mark.faults, pytest.mark.engine, pytest.mark.timeout(7200)]
 
@@ -26,11 +18,11 @@ CASES = 40
 
 
 def test_damaged_runs_start_from_the_newest_good_checkpoint(tmp_path: Path) -> None:
-    worker_python()
-    straight = figures(whole_run(tmp_path / "whole"))
+    engine = Engine()
+    straight = figures(whole_run(engine, tmp_path / "whole"))
     failed = []
     for seed, what, expected, saved in cases(tmp_path / "whole" / "saved", tmp_path, CASES):
-        outcome, printed = run(saved.parent, saved)
+        outcome, printed = engine.start(saved.parent, saved)
         mine = figures(outcome)
         right = (
             outcome.code == 0
@@ -39,7 +31,11 @@ def test_damaged_runs_start_from_the_newest_good_checkpoint(tmp_path: Path) -> N
         )
         first = min(mine, default=0)
         record("starts", seed=seed, what=what, code=outcome.code, first_step=first, right=right)
-        print(f"START | {seed} | {what} | from {expected} | {'right' if right else 'WRONG'} |")  # noqa: T201
+        print(  # noqa: T201
+            f"START | {seed} | {what} | from {expected} | {'right' if right else 'WRONG'} |",
+            flush=True,
+        )
         if not right:
             failed.append((seed, what, outcome.code, first, printed[-500:]))
+    engine.close()
     assert not failed

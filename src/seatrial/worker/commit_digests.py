@@ -8,90 +8,19 @@ installed (`commit_process`), and the digests come back with the engine's own re
 """
 
 import builtins
-import hashlib
-import threading
-from collections.abc import Buffer, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from megatron.core.dist_checkpointing.strategies import filesystem_async as writing
 from torch.distributed.checkpoint.api import _wrap_exception
 from torch.distributed.checkpoint.filesystem import _StoragePrefix
 
+from seatrial.checkpoints.digesting import DigestingFile, Digests
 from seatrial.checkpoints.shard_list import ShardFile
 from seatrial.errors import SeatrialError
 
 Wrapped = Callable[..., Any]
-
-
-class Digests:
-    """Files that were written and whose digest nobody has asked for yet, by path."""
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._files: dict[str, ShardFile] = {}
-        self._lock = threading.Lock()
-
-    def put(self, path: str, file: ShardFile) -> None:
-        """A file is written."""
-        with self._lock:
-            self._files[path] = file
-
-    def take(self, path: str) -> ShardFile | None:
-        """The digest of a file, once."""
-        with self._lock:
-            return self._files.pop(path, None)
-
-
-class DigestingFile:
-    """A new file whose bytes are hashed on their way."""
-
-    def __init__(self, path: str, digests: Digests) -> None:
-        """Open the file for writing."""
-        self._path = path
-        self._digests = digests
-        self._file: IO[bytes] = builtins.open(path, "wb")  # noqa: SIM115  (closed by __exit__)
-        self._hasher = hashlib.sha256()
-        self._size = 0
-
-    def write(self, data: Buffer) -> int:
-        """Write and hash."""
-        view = memoryview(data).cast("B")
-        self._hasher.update(view)
-        self._size += len(view)
-        return self._file.write(view)
-
-    def tell(self) -> int:
-        """Bytes so far."""
-        return self._size
-
-    def flush(self) -> None:
-        """Hand over what is buffered."""
-        self._file.flush()
-
-    def fileno(self) -> int:
-        """The number of the open file, with everything in it: the engine syncs it."""
-        self._file.flush()
-        return self._file.fileno()
-
-    def close(self) -> None:
-        """End the file; from here on its digest is known."""
-        if not self._file.closed:
-            self._file.close()
-            name = Path(self._path).name
-            self._digests.put(self._path, ShardFile(name, self._size, self._hasher.hexdigest()))
-
-    def __enter__(self) -> "DigestingFile":
-        """The file itself."""
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        """Close the file; one that was left by an error has no digest."""
-        if kind is None:
-            self.close()
-        else:
-            self._file.close()
 
 
 def opening(digests: Digests) -> Callable[..., Any]:
