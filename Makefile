@@ -58,7 +58,7 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+engine engine-short faults: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about 40 minutes)
@@ -103,7 +103,7 @@ image-test: $(ENV) worker-env cluster-programs ## Build the images, look into th
 		tests/cluster/test_image_in_pod.py tests/cluster/test_install.py
 
 .PHONY: faults
-faults: $(ENV) ## Kill data preparation 200 times, and feed it 5,000 broken inputs (about 40 minutes)
+faults: $(ENV) worker-env ## Kill data preparation 200 times, feed it 5,000 broken inputs, damage 1,000 checkpoints (about 60 minutes)
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults
 
 .PHONY: corpus
