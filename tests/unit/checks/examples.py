@@ -88,6 +88,10 @@ def env(name: str, value: str) -> tuple[str]:
     return (f'cluster.env={{{name}: "{value}"}}',)
 
 
+SLOW_VOLUME = (
+    "cluster={profile: eks, node_type: p5.48xlarge, nodes: 2, "
+    "storage: {tier: fsx-lustre-125, capacity: 1200Gi}}"
+)
 DIGEST = "example.com/team/megatron@sha256:" + "5b" * 32
 
 EXAMPLES: dict[str, Example] = {
@@ -148,6 +152,16 @@ EXAMPLES: dict[str, Example] = {
             "checkpoints={every_steps: 5, keep_last: 3}",
         ),
         field="cluster.storage.capacity",
+    ),
+    CheckCode.SHORT_PATIENCE: Example(
+        (SLOW_VOLUME, "engine.options.distributed-timeout-minutes=10"),
+        (SLOW_VOLUME, "engine.options.distributed-timeout-minutes=60"),
+        field="engine.options.distributed-timeout-minutes",
+    ),
+    CheckCode.OTHER_WEIGHTS: Example(
+        ("initial_weights={huggingface: hf://EleutherAI/gpt-neox-20b}",),
+        ("initial_weights={huggingface: hf://EleutherAI/gpt-j-6b}",),
+        field="initial_weights.huggingface",
     ),
     CheckCode.DEBUGGING: Example(
         env("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about where pods find what the spec names, and about room on the volume."""
 
+import re
 from collections.abc import Iterator
 
 from seatrial.checks.codes import CheckCode
@@ -12,6 +13,13 @@ from seatrial.planning.search.saves import saves_of
 ENDINGS = (".bin", ".idx")
 TIB = 1 << 40
 GIB = 1 << 30
+MINUTE = 60
+TIME_LIMIT = "distributed-timeout-minutes"
+"""Megatron's option for how long ranks wait for each other."""
+SIZE = re.compile(r"(?<![\dxX.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])")
+"""The size in the name of a model, such as 7b of Llama-2-7b-hf."""
+NAMED_WITHIN = 1.5
+"""How far a name may be from the parameters: Gemma 7B has 8.5 B."""
 
 
 def mount_of(situation: Situation) -> str:
@@ -136,6 +144,48 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
     )
 
 
+def short_patience(situation: Situation) -> Iterator[Checked]:
+    """A time limit of the engine that a save takes longer than."""
+    chosen, options = situation.run.chosen, situation.spec.engine.options
+    name = next((key for key in options if key.replace("_", "-") == TIME_LIMIT), None)
+    limit = options[name] if name else None
+    if chosen is None or not isinstance(limit, int) or situation.spec.checkpoints.asynchronous:
+        return
+    write = saves_of(situation.plan, chosen, situation.catalog).budget.write_seconds
+    if write is not None and write > MINUTE * limit:
+        wanted = int(2 * write / MINUTE) + 1
+        yield situation.warning(
+            CheckCode.SHORT_PATIENCE,
+            f"engine.options.{name}",
+            f"a save takes about {write / MINUTE:,.0f} min, and ranks that wait for it give up "
+            f"after {limit}.",
+            f"Use {wanted} or more, or leave it out.",
+            limit,
+            f"engine.options.{name}={wanted}",
+        )
+
+
+def other_weights(situation: Situation) -> Iterator[Checked]:
+    """Weights whose name says another size than the model's."""
+    weights = situation.spec.initial_weights
+    name = (weights.huggingface or "").rpartition("/")[2] if weights else ""
+    sizes = SIZE.findall(name)
+    parameters = situation.plan.model.parameters
+    # A mixture is named by its experts (8x7B), which say little of the whole.
+    if len(sizes) != 1 or situation.plan.model.architecture.is_moe:
+        return
+    stated = float(sizes[0]) * 1e9
+    if not parameters / NAMED_WITHIN <= stated <= parameters * NAMED_WITHIN:
+        yield situation.warning(
+            CheckCode.OTHER_WEIGHTS,
+            "initial_weights.huggingface",
+            f"{name} has {sizes[0]} B parameters by its name, and the model "
+            f"{parameters / 1e9:.1f} B: the weights would not fit its layers.",
+            "Use the weights of this model, or the model of these weights.",
+            name,
+        )
+
+
 def _size(count: int) -> str:
     """Bytes as a size that a spec can have, rounded up."""
     unit, name = (TIB, "Ti") if count >= 10 * TIB else (GIB, "Gi")
@@ -148,4 +198,6 @@ RULES = (
     static(CheckCode.DATA_PLACE, look=data_place),
     static(CheckCode.ENDING, look=ending),
     static(CheckCode.FULL_VOLUME, look=full_volume),
+    static(CheckCode.SHORT_PATIENCE, look=short_patience),
+    static(CheckCode.OTHER_WEIGHTS, look=other_weights),
 )

@@ -62,6 +62,21 @@ def harmful(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def unfused(situation: Situation) -> Iterator[Checked]:
+    """Both fused attentions of Transformer Engine switched off."""
+    names = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN")
+    if all(situation.spec.cluster.env.get(name) == "0" for name in names):
+        yield situation.warning(
+            CheckCode.SLOWING,
+            f"cluster.env.{names[0]}",
+            "with both NVTE_FLASH_ATTN and NVTE_FUSED_ATTN off, attention keeps its scores: memory "
+            "that grows with the square of the sequence, and much slower.",
+            "Remove both lines.",
+            "0",
+            without_variable(situation, *names),
+        )
+
+
 def unread(situation: Situation) -> Iterator[Checked]:
     """Variables that look like NCCL's and that it does not read."""
     fabric = situation.catalog.fabric(situation.plan.machines.fabric)
@@ -190,6 +205,7 @@ def offline(situation: Situation) -> Iterator[Checked]:
 
 RULES = (
     static(CheckCode.DEBUGGING, CheckCode.SLOWING, CheckCode.DEVICES, look=harmful),
+    static(CheckCode.SLOWING, look=unfused),
     static(CheckCode.UNREAD, look=unread),
     static(CheckCode.INTERFACES, look=interfaces),
     static(CheckCode.CONNECTIONS, look=connections),
