@@ -131,6 +131,15 @@ def test_logs_of_one_rank_and_the_list_of_runs(scene: Scene) -> None:
     assert found == {"calm": "succeeded", "hit": "succeeded"}
 
 
+@pytest.fixture
+def _no_run_stays(scene: Scene) -> Iterator[None]:
+    """A run that nothing has ended would take the machine from all tests that come."""
+    yield
+    left = ("delete", scene.operator, "long", "--ignore-not-found", "--wait=false")
+    scene.cluster.kubectl(*left, "-n", scene.namespace)
+
+
+@pytest.mark.usefixtures("_no_run_stays")
 def test_stop_saves_and_launch_goes_on_and_delete_keeps_the_volume(scene: Scene) -> None:
     seatrial, namespace = scene.seatrial, scene.namespace
     # It has saved before, so that what the engine keeps for saving is there when it is stopped.
