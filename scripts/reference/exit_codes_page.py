@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, page, table
-from seatrial import dataprep
+from seatrial import checkpoints, dataprep, runs
 from seatrial.errors import ExitCode, SeatrialError
 
 ERRORS = "seatrial.errors"
@@ -37,9 +37,10 @@ def exit_codes_page() -> str:
     """The text of the page."""
     docs = docs_of(ExitCode, [member.name for member in ExitCode])
     rows = [(code(member.value), member.name, docs[member.name]) for member in ExitCode]
-    for module in walk_packages(dataprep.__path__, f"{dataprep.__name__}."):
-        # What nobody has imported yet has no exceptions.
-        import_module(module.name)
+    for package in (checkpoints, dataprep, runs):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            # What nobody has imported yet has no exceptions.
+            import_module(module.name)
     errors = list(_tree(SeatrialError))
     return page(
         "# Exit codes",
@@ -64,7 +65,12 @@ def exit_codes_page() -> str:
 def _tree(error: type[SeatrialError], depth: int = 0) -> Iterator[tuple[str, type[SeatrialError]]]:
     """An exception and those derived from it, each with its indentation."""
     yield "    " * depth, error
-    own = [e for e in error.__subclasses__() if e.__module__.startswith("seatrial.")]
+    # What the worker raises ends one of its own processes, and nobody imports it.
+    own = [
+        e
+        for e in error.__subclasses__()
+        if e.__module__.startswith("seatrial.") and not e.__module__.startswith("seatrial.worker.")
+    ]
     # Those of the base in the order in which they stand there; the others as a dictionary has them.
     for below in sorted(own, key=lambda e: "" if e.__module__ == ERRORS else e.__name__):
         yield from _tree(below, depth + 1)

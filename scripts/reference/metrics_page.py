@@ -42,5 +42,5 @@ def _alert(rule: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"### {rule['alert']}",
         f"{rule['labels']['severity'].capitalize()}{lasting}. {told}",
-        fenced(rule["expr"], "promql"),
+        fenced(rule["expr"]),
     )

@@ -104,9 +104,9 @@ def test_the_verdict_compares_a_spec_with_a_checkpoint(spec_file: Path) -> None:
     assert "seed: 1234 → 5" in said
     said = seatrial(*words, "parallelism.tp_size=2", "--from", "run", cwd=home).stdout
     assert said.startswith("step 10: safe with resharding.")
-    done = seatrial(*words, "model.preset=gpt3-2.7b", "--from", "run", cwd=home, code=1)
+    done = seatrial(*words, "model.preset=gpt3-1.7b", "--from", "run", cwd=home, code=1)
     assert done.stdout.startswith("step 10: impossible.")
-    assert "hidden size: 4096 → 2560" in done.stdout
+    assert "hidden size: 4096 → 2304" in done.stdout
 
 
 def test_a_spec_names_the_place_and_the_policy(spec_file: Path) -> None:

@@ -61,6 +61,7 @@ class WatchApp(App[None]):
         Binding("q", "quit", "quit"),
         Binding("space", "pause", "hold still"),
     ]
+    """What keys do."""
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
