@@ -194,40 +194,64 @@ def _texts(directory: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A file that tells of steps."""
+    """A file that tells of a training."""
 
     path: Path
     """The file."""
     begins: float
     """When its first event was."""
+    starts: bool
+    """Whether it tells that training began, which Megatron-LM prints on the first rank."""
+    steps: bool
+    """Whether it tells of steps, which Megatron-LM prints on the last rank."""
 
 
 def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
-    """Logs of any names: whoever tells of steps is an attempt, in the order of time."""
+    """Logs of any names: whoever tells of a training is an attempt, in the order of time."""
     telling = [text for text in map(_telling, texts) if text is not None]
-    telling.sort(key=lambda text: (text.begins, text.path))
-    logs = tuple(map(_log, texts))
+    paths = [text.path for text in telling]
+    # The other files may be of any attempt: ranks that tell of no training, the kernel's log.
+    others = [path for path in texts if path not in paths]
+    name = directory.resolve().name
     if not telling:
+        logs = tuple(map(_log, texts))
         silent = AttemptHistory(1, FileSource(texts[0]), logs=logs, name=texts[0].name)
-        return RunHistory(directory.resolve().name, str(directory), lambda: (silent,))
+        return RunHistory(name, str(directory), lambda: (silent,))
     attempts = tuple(
         AttemptHistory(
-            number, FileSource(text.path), logs=logs if number == 1 else (), name=text.path.name
+            number,
+            FileSource(files[-1]),
+            logs=tuple(map(_log, [*files, *others])),
+            name=files[-1].name,
         )
-        for number, text in enumerate(telling, start=1)
+        for number, files in enumerate(_attempts(telling), start=1)
     )
-    paths = [text.path for text in telling]
-    name = directory.resolve().name
     return RunHistory(name, str(directory), lambda: attempts, is_live=lambda: _grows(paths))
 
 
+def _attempts(telling: list[_Text]) -> list[list[Path]]:
+    """The files of each attempt, the one with its steps last.
+
+    Of several nodes the first tells of the start, and the last of the steps.
+    """
+    found: list[list[Path]] = []
+    waiting = False
+    for text in sorted(telling, key=lambda text: (text.begins, text.path)):
+        if waiting and text.steps and not text.starts:
+            found[-1].append(text.path)
+        else:
+            found.append([text.path])
+        waiting = not text.steps
+    return found
+
+
 def _telling(path: Path) -> _Text | None:
-    """The file as one that tells of steps; nothing where its first events do not."""
+    """The file as one that tells of a training; nothing where its first events do not."""
     try:
         with path.open("rb") as stream:
             first = list(itertools.islice(read_stream(stream), _FIRST_EVENTS))
     except OSError:
         return None
-    if any(event.kind in (EventKind.STEP, EventKind.START) for event in first):
-        return _Text(path, first[0].time)
-    return None
+    kinds = {event.kind for event in first}
+    starts, steps = EventKind.START in kinds, EventKind.STEP in kinds
+    return _Text(path, first[0].time, starts, steps) if starts or steps else None

@@ -12,7 +12,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.errors import UsageError
 from seatrial.monitoring.diagnosis.diagnosis import diagnose
 from seatrial.monitoring.diagnosis.evidence import Evidence
-from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.event_log import Event, EventKind, encoded
 from seatrial.runs.diagnose import cluster_lines, event_lines, evidence_of, pod_lines
 from seatrial.runs.find_history import Places, find_history
 from seatrial.runs.history import RunHistory
@@ -35,6 +35,19 @@ def test_a_directory_of_logs_and_dumps(tmp_path: Path) -> None:
     assert [name for name, _ in evidence.dumps] == ["nccl_trace_rank_0.json"]
     (cause,) = diagnose(evidence).causes
     assert (cause.key, cause.proofs[0].file) == ("open-files-limit", "node-0/ranks.log")
+
+
+def test_each_log_of_a_directory_is_of_its_own_attempt(tmp_path: Path) -> None:
+    """What ended the first attempt is no cause of the end of the second."""
+    for number, said in ((1, "OSError: [Errno 24] Too many open files"), (2, "well")):
+        step = Event(EventKind.STEP, number, 100.0 * number, {"seconds": 1.0})
+        text = f"{encoded(step).decode()}[rank1]: {said}\n"
+        (tmp_path / f"start-{number}.log").write_text(text)
+    seen = history(str(tmp_path), tmp_path)
+    attempt, evidence = evidence_of(seen, directory=tmp_path)
+    assert (attempt.number, diagnose(evidence).causes) == (2, ())
+    _, before = evidence_of(seen, 1, directory=tmp_path)
+    assert [cause.key for cause in diagnose(before).causes] == ["open-files-limit"]
 
 
 def test_an_attempt_that_is_not_there(tmp_path: Path) -> None:

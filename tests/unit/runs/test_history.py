@@ -173,7 +173,25 @@ def test_logs_of_several_starts_in_a_directory_are_attempts_in_order(tmp_path: P
     (tmp_path / "notes.txt").write_text("nothing of an engine\n")
     history = find_history(str(tmp_path), places(tmp_path))
     assert shape(history) == ["begin 1", "1", "2", "over 1", "begin 2", "2", "3", "over 2"]
-    assert len(history.attempts[0].logs) == 3
+    names = [[Path(log.name).name for log in attempt.logs] for attempt in history.attempts]
+    assert names == [["b.jsonl", "notes.txt"], ["a.jsonl", "notes.txt"]]
+
+
+def test_logs_of_two_nodes_in_a_directory_are_one_attempt(tmp_path: Path) -> None:
+    """Megatron-LM tells of the start on the first rank, and of steps on the last."""
+    for attempt in (1, 2):
+        first = tmp_path / f"{attempt}-node-0.log"
+        when = f"2026-11-15 0{attempt}:10:00"
+        first.write_text(f"[before the start of training step] datetime: {when} \n")
+        (tmp_path / f"{attempt}-node-1.log").write_text(
+            f" [2026-11-15 0{attempt}:11:00] iteration        {attempt}/      40 | consumed "
+            "samples:         1024 | elapsed time per iteration (ms): 2210.5 | learning rate: "
+            "3.0E-06 | global batch size:  1024 | lm loss: 1.082391E+01 | loss scale: 1.0 |\n"
+        )
+    history = find_history(str(tmp_path), places(tmp_path))
+    assert shape(history) == ["begin 1", "1", "over 1", "begin 2", "2", "over 2"]
+    names = [Path(log.name).name for log in history.attempts[1].logs]
+    assert names == ["2-node-0.log", "2-node-1.log"]
 
 
 def test_a_file_that_has_not_grown_is_not_live(tmp_path: Path) -> None:
