@@ -2,21 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial diagnose`: why a run stopped, hangs or is slow."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
+from seatrial.cli.history_options import standard_input
 from seatrial.cli.output import columns, counted, say, say_error, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.client import connect
 from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, FoundCause, Proof, diagnose
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN
-from seatrial.monitoring.logs.reading import ByteStream
 from seatrial.runs.diagnose import evidence_of
 from seatrial.runs.find_history import Places, find_history
 from seatrial.runs.observe import Observed, observe
@@ -69,7 +68,7 @@ def command(
 
     places = Places(
         default_catalog(),
-        cast("ByteStream", sys.stdin.buffer),
+        standard_input(run),
         site,
         only_cluster=bool(namespace or kubeconfig or context),
     )

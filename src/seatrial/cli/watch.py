@@ -4,6 +4,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from seatrial.cli.history_options import History, history_of
 from seatrial.cli.output import say, say_error
 from seatrial.errors import ExitCode
 from seatrial.monitoring.event_log import Event, encoded
+from seatrial.monitoring.logs.reading import ByteStream
+from seatrial.runs.find_history import STDIN
 from seatrial.runs.history import RunHistory
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -38,13 +41,15 @@ def command(
     the watch extra for the view; lines need nothing.
     """
     on_terminal = _draws() and not once and not as_json
-    history = history_of(run, namespace, kubeconfig, context, live=not once)
+    drawn = on_terminal and find_spec("textual") is not None
+    piped = _piped() if drawn and run == STDIN else None
+    history = history_of(run, namespace, kubeconfig, context, live=not once, stdin=piped)
     if as_json:
         _say_events(history, follow=not once)
-    elif on_terminal and find_spec("textual") is not None:
+    elif drawn and (run != STDIN or piped is not None):
         _draw(history)
     else:
-        if on_terminal:
+        if on_terminal and not drawn:
             say_error("The view needs textual: pip install 'seatrial[watch]'. In lines meanwhile:")
         # Loaded here because a terminal does not need it.
         from seatrial.cli.live.lines import say_lines  # noqa: PLC0415
@@ -55,6 +60,23 @@ def command(
 def _draws() -> bool:
     """Whether the output is a terminal that can be drawn on."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _piped() -> ByteStream | None:
+    """The log that comes through standard input, which from now on is the terminal with its keys.
+
+    Nothing where there is no such terminal, or where the log is typed into it.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    with suppress(OSError):
+        # Textual reads keys from file 0, whatever that is.
+        terminal = os.open("/dev/tty", os.O_RDWR)
+        log = os.fdopen(os.dup(0), "rb")
+        os.dup2(terminal, 0)
+        os.close(terminal)
+        return log
+    return None
 
 
 def _say_events(history: RunHistory, *, follow: bool) -> None:

@@ -80,8 +80,14 @@ def find_history(run: str, places: Places) -> RunHistory:
 def _of_stream(stream: ByteStream, *, live: bool) -> RunHistory:
     """Standard input; unless it is watched, it is put aside so that it can be read twice."""
     if live:
-        attempt = AttemptHistory(1, StreamSource(stream), name="standard input")
-        return RunHistory("standard input", "a pipe", lambda: (attempt,))
+        source = StreamSource(stream)
+        attempt = AttemptHistory(1, source, name="standard input")
+        return RunHistory(
+            "standard input",
+            "a pipe",
+            lambda: (attempt,),
+            is_live=lambda: not source.over.is_set(),
+        )
     kept = PutAside(stream)
     log = RankLog("standard input", kept.lines)
     attempt = AttemptHistory(1, kept, logs=(log,), name="standard input")

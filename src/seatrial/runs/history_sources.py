@@ -67,6 +67,8 @@ class StreamSource:
 
     stream: ByteStream
     """Standard input, for one."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set once its end was read."""
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
         """The events as they come, to the end of the pipe."""
@@ -74,18 +76,7 @@ class StreamSource:
             yield from read_stream(self.stream)
             return
         # A pipe cannot be asked whether there is more: a thread waits for it.
-        arrived: queue.Queue[Event | None] = queue.Queue(100_000)
-        done = threading.Event()
-
-        def pump() -> None:
-            try:
-                for event in read_stream(self.stream):
-                    arrived.put(event)
-            finally:
-                done.set()
-
-        threading.Thread(target=pump, daemon=True).start()
-        yield from _until_done(arrived, done)
+        yield from _pumped(lambda: read_stream(self.stream), self.over)
 
 
 class PutAside:
@@ -169,10 +160,12 @@ class VolumeSource:
                 self.trouble[:] = [*self.trouble[-20:], item]
 
 
-def _pumped(read: Callable[[], Iterator[Event]]) -> Iterator[Event | None]:
+def _pumped(
+    read: Callable[[], Iterator[Event]], over: threading.Event | None = None
+) -> Iterator[Event | None]:
     """Events from a thread, with nothing in between when none has come."""
     arrived: queue.Queue[Event | SeatrialError] = queue.Queue(100_000)
-    done = threading.Event()
+    done = over or threading.Event()
 
     def pump() -> None:
         try:
@@ -188,8 +181,8 @@ def _pumped(read: Callable[[], Iterator[Event]]) -> Iterator[Event | None]:
     yield from _until_done(arrived, done)
 
 
-def _until_done[T: Event | SeatrialError | None](
-    arrived: "queue.Queue[T]", done: threading.Event
+def _until_done(
+    arrived: "queue.Queue[Event | SeatrialError]", done: threading.Event
 ) -> Iterator[Event | None]:
     while True:
         finished = done.is_set()

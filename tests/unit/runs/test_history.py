@@ -5,6 +5,7 @@
 import io
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -165,6 +166,29 @@ def test_a_file_of_an_engine_and_a_pipe_are_told_alike(tmp_path: Path) -> None:
     assert shape(piped) == told
     assert list(piped.attempts[0].logs[0].lines()) == ENGINE_LOG.read_bytes().splitlines()
     assert shape(watched, follow=True) == told
+
+
+def test_a_pipe_is_followed_through_silence(tmp_path: Path) -> None:
+    write_steps(tmp_path / "events.jsonl", 1, 2, NOON)
+    *lines, last = (tmp_path / "events.jsonl").read_bytes().splitlines(keepends=True)
+    goes_on = threading.Event()
+
+    class Pipe(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            if lines:
+                return lines.pop(0)
+            # Until the story was quiet three times, nothing comes.
+            goes_on.wait()
+            return super().read1(size)
+
+    asked = Places(Catalog(), Pipe(last), directory=tmp_path, live=True)
+    told, quiet = [], 0
+    for one in find_history("-", asked).story(follow=True):
+        quiet += isinstance(one, Quiet)
+        if quiet == 3:
+            goes_on.set()
+        told += [one.kind] if isinstance(one, Event) else []
+    assert told == [EventKind.START, EventKind.STEP, EventKind.STEP, EventKind.EXIT]
 
 
 def test_logs_of_several_starts_in_a_directory_are_attempts_in_order(tmp_path: Path) -> None:
