@@ -7,9 +7,10 @@ What it remembers is bounded: a run of any length and any number of ranks takes 
 
 import math
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from seatrial.monitoring.anomalies.detector import Phase
+from seatrial.monitoring.anomalies.detector import Notice, Phase
 from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
 from seatrial.monitoring.credible import credible
 from seatrial.monitoring.event_log import Event, EventKind
@@ -74,6 +75,7 @@ class RunView:
         self.findings: deque[Event] = deque(maxlen=MOST_FINDINGS)
         self.found: Counter[str] = Counter()
         self.events: deque[Event] = deque(maxlen=LAST_EVENTS)
+        self.notable = 0
         self.first_time: float | None = None
         self.last_time: float | None = None
         self.steps = 0
@@ -132,12 +134,27 @@ class RunView:
             case _:
                 pass
         if event.kind in NOTABLE:
-            self.events.append(event)
+            self._keep(event)
         if self._keeper is not None:
-            for notice in self._keeper.observe(event):
-                found = notice.event(event.time)
-                self._noticed(found)
-                self.events.append(found)
+            self._announce(self._keeper.observe(event), event.time)
+
+    def pass_time(self, seconds: float) -> None:
+        """For so many seconds since the newest event nothing has come."""
+        if self._keeper is not None and self.last_time is not None:
+            now = self.last_time + seconds
+            self._announce(self._keeper.pass_time(now), now)
+
+    def _announce(self, notices: Iterable[Notice], when: float) -> None:
+        """What the detectors found."""
+        for notice in notices:
+            found = notice.event(when)
+            self._noticed(found)
+            self._keep(found)
+
+    def _keep(self, event: Event) -> None:
+        """Something notable has happened."""
+        self.notable += 1
+        self.events.append(event)
 
     def _noticed(self, event: Event) -> None:
         """Something was found, or is over, which is told and not counted again."""

@@ -132,6 +132,8 @@ class RunHistory:
     """Whether more may come."""
     sleep: Callable[[float], None] = time.sleep
     """Waits, where a source has ended and the run has not."""
+    only_words: bool = False
+    """Whether nobody but the log itself knows that it is over: silence alone is no end."""
 
     @property
     def attempts(self) -> tuple[AttemptHistory, ...]:
@@ -158,6 +160,7 @@ class RunHistory:
     ) -> Generator[Told, None, int]:
         """The story of attempts that share a source, and how many there were."""
         waiting, now, count, last = deque(shared[1:]), shared[0], 1, False
+        lasting = _Lasting()
         yield Begun(now)
         for event in now.source.events(follow=follow):
             if event is None or (follow and event.kind in _FIRST_WORDS):
@@ -168,8 +171,9 @@ class RunHistory:
                 # Looked at before the last read, so that what came in between is not lost.
                 if last or (waiting and waiting[-1].source != now.source):
                     break
-                last = not self.is_live()
+                last = not self.is_live() and not (self.only_words and lasting.goes_on)
                 continue
+            lasting.take(event)
             while waiting and not now.holds(event):
                 yield Over(now)
                 now = waiting.popleft()
@@ -193,6 +197,27 @@ class RunHistory:
         """The attempts as the account of time takes them."""
         for attempt in self.attempts:
             yield Attempt(attempt.events(), attempt.submitted, attempt.ended)
+
+
+@dataclass(slots=True)
+class _Lasting:
+    """Whether a log has said by itself that training is over."""
+
+    goes_on: bool = False
+    """Whether training has begun, and neither an end nor the last step was told."""
+    _total: float | None = None
+
+    def take(self, event: Event) -> None:
+        """Take in one event."""
+        total = event.values.get("total_steps")
+        self._total = total if isinstance(total, (int, float)) else self._total
+        match event.kind:
+            case EventKind.START | EventKind.STEP:
+                self.goes_on = self._total is None or event.step < self._total
+            case EventKind.EXIT:
+                self.goes_on = False
+            case _:
+                pass
 
 
 def _sharing(attempts: Sequence[AttemptHistory]) -> list[AttemptHistory]:

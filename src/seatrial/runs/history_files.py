@@ -5,7 +5,7 @@
 import itertools
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
@@ -24,7 +24,7 @@ EVENT_LOGS = ".events.jsonl"
 TEXT_LOGS = (".log", ".out", ".err", ".txt", ".jsonl")
 """How files end that are looked into for what an engine printed."""
 STALE_SECONDS = 120.0
-"""A file that has not grown for so long is not expected to grow: five slow steps, or one save."""
+"""A log that has told of its end and has not grown for so long is not expected to grow."""
 MOST_FILES = 100_000
 _FIRST_EVENTS = 200
 _CHAIN = ("killed", "resumed")
@@ -83,7 +83,9 @@ def file_history(path: Path) -> RunHistory:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     attempt = AttemptHistory(1, FileSource(path), logs=_beside(path), name=path.name)
-    return RunHistory(_stem(path), str(path), lambda: (attempt,), is_live=lambda: _grows([path]))
+    return RunHistory(
+        _stem(path), str(path), lambda: (attempt,), is_live=lambda: _grows([path]), only_words=True
+    )
 
 
 def _beside(events: Path) -> tuple[RankLog, ...]:
@@ -124,7 +126,7 @@ def directory_history(directory: Path, catalog: Catalog) -> RunHistory:
         (attempt,) = found.attempts
         logs = tuple(_log(path) for path in _texts(directory) if path.name != EVENT_LOG)
         whole = AttemptHistory(1, attempt.source, logs=logs, name=EVENT_LOG)
-        return RunHistory(found.name, str(directory), lambda: (whole,), is_live=found.is_live)
+        return replace(found, place=str(directory), look=lambda: (whole,))
     runs = sorted(path.name for path in (directory / WORK).glob("*") if path.is_dir())
     if len(runs) == 1:
         return directory_history(directory / WORK / runs[0], catalog)
@@ -226,7 +228,9 @@ def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
         )
         for number, files in enumerate(_attempts(telling), start=1)
     )
-    return RunHistory(name, str(directory), lambda: attempts, is_live=lambda: _grows(paths))
+    return RunHistory(
+        name, str(directory), lambda: attempts, is_live=lambda: _grows(paths), only_words=True
+    )
 
 
 def _attempts(telling: list[_Text]) -> list[list[Path]]:

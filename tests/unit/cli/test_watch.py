@@ -4,6 +4,9 @@
 
 import asyncio
 import json
+import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,15 @@ from typer.testing import CliRunner
 from seatrial.cli.live import panels
 from seatrial.cli.live.app import Panel, WatchApp
 from seatrial.cli.live.braille import plot
+from seatrial.cli.live.lines import say_lines
 from seatrial.cli.live.reading import Reading
 from seatrial.cli.watch import app
 from seatrial.errors import UsageError
+from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.event_log import EventLog
 from seatrial.monitoring.series import Point
 from seatrial.monitoring.view import RunView
+from seatrial.runs.history import AttemptHistory, Quiet, RunHistory, Told
 from seatrial.runs.history_files import file_history
 from tests.unit.monitoring.made_up_run import NOON, seen, spike, started, steps, whole_run
 
@@ -150,6 +156,44 @@ def test_off_a_terminal_it_is_said_in_lines(log: Path) -> None:
     assert "step 40 of 40 · loss 0.25 · 2.00 s a step · 512 tokens/s · goodput" in said
     assert "time " in said
     assert "done in" not in said
+
+
+def test_a_log_that_is_over_is_said_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = time.time() - 1000
+    os.utime(log, (old, old))
+    say_lines(file_history(log), follow=True)
+    said = capsys.readouterr().out
+    assert said.count("step 40 of 40 · loss") == 1
+    assert said.count("time  ") == 1
+
+
+def test_a_foreign_log_that_stalls_is_told_as_stalled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the clock of whoever watches: the log's own may be of another zone."""
+    clock = [0.0]
+    told: list[Told] = [*steps(1, 10, NOON), Quiet(), Quiet(), Quiet(), Quiet()]
+
+    def story(_: RunHistory, **__: bool) -> Iterator[Told]:
+        for one in told:
+            clock[0] += 100.0 if isinstance(one, Quiet) else 0.0
+            yield one
+
+    monkeypatch.setattr(RunHistory, "story", story)
+    say_lines(RunHistory("r", "here", lambda: ()), follow=True, now=lambda: clock[0])
+    said = capsys.readouterr().out
+    assert said.count(f"{AnomalyCode.STALLED}  step 10: Nothing has happened for 200 s") == 1
+    assert "quiet for" in said
+
+
+def test_whatever_ends_the_reading_is_told() -> None:
+    def broken() -> tuple[AttemptHistory, ...]:
+        raise ValueError("no such thing")
+
+    reading = Reading(RunHistory("r", "here", broken), follow=True)
+    reading.run()
+    assert reading.done
+    assert "ValueError: no such thing" in reading.trouble
 
 
 def test_what_an_engine_printed_is_said_too() -> None:

@@ -14,6 +14,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
+from seatrial.runs import history_sources
 from seatrial.runs.find_history import Places, find_history
 from seatrial.runs.history import (
     AttemptHistory,
@@ -226,6 +227,22 @@ def test_a_file_that_has_not_grown_is_not_live(tmp_path: Path) -> None:
     old = time.time() - 1000
     os.utime(file, (old, old))
     assert not history.is_live()
+
+
+def test_silence_is_no_end_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its own last word is, and then some time without another."""
+    monkeypatch.setattr(history_sources, "PAUSE_SECONDS", 0.0)
+    file, old = tmp_path / "run.events.jsonl", time.time() - 1000
+    write_steps(file, 1, 2, NOON, end=None)
+    os.utime(file, (old, old))
+    quiet, steps = 0, 0
+    for told in find_history(str(file), places(tmp_path)).story(follow=True):
+        quiet += isinstance(told, Quiet)
+        steps += isinstance(told, Event) and told.kind is EventKind.STEP
+        if isinstance(told, Quiet) and quiet == 10:
+            write_steps(file, 3, 3, NOON + 900)
+            os.utime(file, (old, old))
+    assert (quiet >= 10, steps) == (True, 3)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from seatrial.cli.output import say
 from seatrial.cli.run_words import clock, event_words, goodput_words, span
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import Event
-from seatrial.monitoring.view import NOTABLE
+from seatrial.monitoring.view import RunView
 from seatrial.runs.history import RunHistory
 
 EVERY_SECONDS = 30.0
@@ -25,24 +25,35 @@ def say_lines(
     history: RunHistory, *, follow: bool, now: Callable[[], float] = time.monotonic
 ) -> None:
     """Say how a run is, then what happens; every half minute how far it is."""
-    reading = Reading(history, follow=follow)
-    said, told_before = 0.0, False
+    reading = Reading(history, follow=follow, now=now)
+    view = reading.view
+    said, told_before, known, news = 0.0, False, 0, False
     for told in history.story(follow=follow):
         reading.take(told)
         if reading.caught_up and not told_before:
             told_before = True
             _say_before(reading)
             said = now()
-        elif told_before and isinstance(told, Event) and told.kind in NOTABLE:
-            say(f"{clock(told.time)}  {event_words(told)}")
+        elif told_before:
+            new = view.notable - known
+            for event in list(view.events)[-new:] if new else ():
+                say(f"{clock(event.time)}  {event_words(event)}")
+            news = news or bool(new) or isinstance(told, Event)
+        known = view.notable
         if told_before and now() - said >= EVERY_SECONDS:
             said = now()
-            say(f"{clock(time.time())}  {panels.status_line(reading.view)}")
+            say(f"{clock(time.time())}  {panels.status_line(view)}{_quiet(view)}")
             sys.stdout.flush()
     if not told_before:
         _say_before(reading)
-    else:
+    elif news:
         _say_end(reading)
+
+
+def _quiet(view: RunView) -> str:
+    """How long nothing has been told, where that is long."""
+    words = panels.quiet_words(view, time.time())
+    return f" · {words}" if words else ""
 
 
 def _say_before(reading: Reading) -> None:

@@ -89,8 +89,13 @@ def _state(view: RunView, about: Heading, now: float) -> str:
         return "reading"
     if not about.live:
         return "over"
+    return quiet_words(view, now) or "running"
+
+
+def quiet_words(view: RunView, now: float) -> str:
+    """How long nothing has been told; empty where that is not long."""
     quiet = now - view.last_time if view.last_time is not None else 0.0
-    return f"quiet for {span(quiet)}" if quiet > 30 else "running"
+    return f"quiet for {span(quiet)}" if quiet > 30 else ""
 
 
 def _numbers(view: RunView, width: int) -> Text:

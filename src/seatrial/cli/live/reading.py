@@ -3,6 +3,7 @@
 """A run's story taken into what is shown of it, while somebody looks."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from seatrial.errors import SeatrialError
@@ -14,7 +15,13 @@ from seatrial.runs.history import Begun, Over, Quiet, RunHistory, Told
 class Reading:
     """Takes a story into a view; whoever shows the view holds the lock meanwhile."""
 
-    def __init__(self, history: RunHistory, *, follow: bool) -> None:
+    def __init__(
+        self,
+        history: RunHistory,
+        *,
+        follow: bool,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Begin before the first word."""
         self.history = history
         basis = history.forecast.basis if history.forecast else None
@@ -25,11 +32,14 @@ class Reading:
         self.done = False
         self.trouble = ""
         self._follow = follow
+        self._now = now
+        self._came = now()
 
     def take(self, told: Told) -> None:
         """Take in one part of the story."""
         if isinstance(told, Event):
             self.view.take(told)
+            self._came = self._now()
         elif isinstance(told, Begun):
             self.attempt = told.attempt.number
             self.view.begin(told.attempt.number, told.attempt.submitted)
@@ -37,6 +47,8 @@ class Reading:
             self.view.end(told.attempt.ended, told.attempt.ending)
         else:
             self.caught_up = True
+            # By our own clock: that of a log from elsewhere may be of another zone.
+            self.view.pass_time(self._now() - self._came)
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Take in all, until the story ends or somebody stops."""
@@ -49,6 +61,8 @@ class Reading:
                     return
         except SeatrialError as error:
             self.trouble = str(error)
+        except Exception as error:
+            self.trouble = f"reading ended with {type(error).__name__}: {error}"
         finally:
             self.caught_up = self.done = True
 
