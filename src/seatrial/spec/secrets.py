@@ -20,6 +20,10 @@ _SECRETS = re.compile(
     """,
     re.VERBOSE,
 )
+# Elsewhere a name before @ is common and harmless, as in ssh://git@host.
+_USERS = re.compile(r"://[^/?#\s'\"]*@")
+_ADDRESS_NAME = "tracking_uri"
+"""The key of the spec whose address may hold a token where a user's name stands."""
 # An older key of Weights & Biases looks like the commit of a repository: the name decides.
 _HEX_KEY = re.compile(r"[0-9a-f]{40}")
 _COMMIT_NAME = re.compile(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$", re.IGNORECASE)
@@ -58,7 +62,14 @@ def looks_secret(text: object, name: str = "") -> bool:
         return False
     if _HEX_KEY.fullmatch(text):
         return _COMMIT_NAME.search(name) is None
+    if name == _ADDRESS_NAME and _USERS.search(text):
+        return True
     return _SECRETS.search(text) is not None
+
+
+def without_users(text: str) -> str:
+    """The text with what stands before the @ of addresses taken out: users, passwords, tokens."""
+    return _USERS.sub("://", text)
 
 
 def names_secret(name: str) -> bool:

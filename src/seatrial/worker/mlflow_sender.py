@@ -18,6 +18,7 @@ from mlflow.exceptions import MlflowException
 
 from seatrial.monitoring.event_log import decoded
 from seatrial.monitoring.mlflow_export import MlflowRun
+from seatrial.spec.secrets import without_users
 from seatrial.worker.settings import MLFLOW_URI
 from seatrial.worker.tail import Tail
 
@@ -51,7 +52,9 @@ class Sender:
         except (MlflowException, OSError) as error:
             self._run = None
             if not self._complained:
-                sys.stderr.write(f"seatrial: MLflow does not take events now: {error}\n")
+                # It names the address, and logs are read by more people than secrets are.
+                said = without_users(str(error))
+                sys.stderr.write(f"seatrial: MLflow does not take events now: {said}\n")
             self._complained = True
             return False
         return True

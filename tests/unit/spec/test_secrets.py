@@ -5,7 +5,7 @@
 import pytest
 
 from seatrial.spec.fields import all_fields
-from seatrial.spec.secrets import looks_secret, names_secret
+from seatrial.spec.secrets import looks_secret, names_secret, without_users
 
 HEX_40 = "0123456789abcdef0123456789abcdef01234567"
 
@@ -69,3 +69,14 @@ def test_forty_digits_are_a_commit_where_the_name_says_so() -> None:
     assert not looks_secret(HEX_40, "GIT_COMMIT")
     assert not looks_secret(HEX_40, "model-revision")
     assert not looks_secret(f"hf://datasets/owner/name@{HEX_40}")
+
+
+def test_a_token_for_a_user_is_a_secret_in_the_address_of_a_tracking_server() -> None:
+    assert looks_secret("https://dapi123@tracking.example/api", "tracking_uri")
+    assert not looks_secret("https://tracking.example/a@b", "tracking_uri")
+    assert not looks_secret("ssh://git@host/repository", "remote")
+
+
+def test_users_are_taken_out_of_a_message() -> None:
+    said = "HEAD https://me:pass@one.example/x failed; http://token@two.example, a@b stays"
+    assert without_users(said) == "HEAD https://one.example/x failed; http://two.example, a@b stays"

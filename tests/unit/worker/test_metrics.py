@@ -256,5 +256,19 @@ def test_a_server_that_is_away_is_asked_again(
     assert export(read_events(events), "small", store, "trial").points == 0
 
 
+def test_the_log_does_not_tell_who_logs_in_to_mlflow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise MlflowException("https://me:hidden@tracking.example/api does not answer")
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", refuse)
+    sender = Sender("small", (tmp_path / "store").as_uri(), "trial", tmp_path / "events.jsonl")
+    assert not sender.look()
+    said = capsys.readouterr().err
+    assert "https://tracking.example/api does not answer" in said
+    assert "hidden" not in said
+
+
 def _refuse(*args: object, **kwargs: object) -> None:
     raise MlflowException("the server is away")
