@@ -4,6 +4,7 @@
 
 import json
 import re
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from seatrial.cli.page.page import report_page
 from seatrial.cli.page.sections import plan_section
 from seatrial.cli.report import app
 from seatrial.errors import MissingExtraError, UsageError
-from seatrial.monitoring.event_log import EventLog
+from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.monitoring.series import Point
 from seatrial.runs.history_files import file_history
 from seatrial.runs.history_plan import planned
@@ -107,6 +108,19 @@ def test_a_run_that_failed_is_to_be_diagnosed(log: Path, outcome: Outcome | None
     attempts = tuple(replace(attempt, outcome=outcome) for attempt in history.attempts)
     chapter = read_chapter(replace(history, look=lambda: attempts))
     assert chapter.has_failed is (outcome in (Outcome.FAILED, Outcome.GONE))
+
+
+@pytest.mark.parametrize(("end", "failed"), [({"code": 1}, True), ({"code": 0}, False)])
+def test_a_log_that_ends_with_an_error_is_to_be_diagnosed(
+    tmp_path: Path, end: dict[str, int], failed: bool
+) -> None:
+    """Without a ledger the last event tells."""
+    path = tmp_path / "events.jsonl"
+    with closing(EventLog(path)) as log:
+        log.write(EventKind.START, 0, world_size=1)
+        log.write(EventKind.STEP, 1, seconds=1.0, loss=2.0)
+        log.write(EventKind.EXIT, 1, **end)
+    assert read_chapter(file_history(path)).has_failed is failed
 
 
 def test_two_runs_are_shown_side_by_side(log: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.errors import UsageError
-from seatrial.monitoring.event_log import Event
+from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Goodput
 from seatrial.monitoring.metrics import Snapshot
 from seatrial.monitoring.prediction import PlanAgainstRun
@@ -27,6 +27,8 @@ class Chapter:
     """What is shown of it."""
     attempts: int
     """Its attempts."""
+    exit_failed: bool = False
+    """Whether the last that its events tell is an end with an error."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -42,7 +44,9 @@ class Chapter:
     def has_failed(self) -> bool:
         """Whether its newest attempt ended badly, or nobody knows how."""
         attempts = self.history.attempts
-        return bool(attempts) and attempts[-1].outcome in (Outcome.FAILED, Outcome.GONE)
+        outcome = attempts[-1].outcome if attempts else None
+        # Without a ledger only the events tell.
+        return self.exit_failed if outcome is None else outcome in (Outcome.FAILED, Outcome.GONE)
 
     @property
     def tokens_per_step(self) -> int | None:
@@ -82,10 +86,12 @@ class Chapter:
 def read_chapter(history: RunHistory, name: str = "") -> Chapter:
     """Read a run from its first event to its last; raises where nothing is told of it."""
     basis = history.forecast.basis if history.forecast else None
-    view, attempts = RunView(basis), 0
+    view, attempts, exit_failed = RunView(basis), 0, False
     for told in history.story():
         if isinstance(told, Event):
             view.take(told)
+            if told.kind in (EventKind.START, EventKind.STEP, EventKind.EXIT):
+                exit_failed = bool(told.values.get("error") or told.values.get("code"))
         elif isinstance(told, Begun):
             attempts += 1
             view.begin(told.attempt.number, told.attempt.submitted)
@@ -97,4 +103,4 @@ def read_chapter(history: RunHistory, name: str = "") -> Chapter:
             "event log is events.jsonl in the run's own directory; what Megatron-LM and Composer "
             "print is read too."
         )
-    return Chapter(name or history.name, history, view, attempts)
+    return Chapter(name or history.name, history, view, attempts, exit_failed)
