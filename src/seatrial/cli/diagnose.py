@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial diagnose`: why a run stopped, hangs or is slow."""
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,8 +17,10 @@ from seatrial.cli.parameters import Json
 from seatrial.client import connect
 from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, FoundCause, Proof, diagnose
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN
+from seatrial.naming import is_dns_label
 from seatrial.runs.diagnose import evidence_of
 from seatrial.runs.find_history import Places, find_history
+from seatrial.runs.local_ledger import local_runs
 from seatrial.runs.observe import Observed, observe
 from seatrial.runs.site import Site
 
@@ -26,6 +29,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 MOST_CAUSES = 3
 """Causes that are shown; more is no answer."""
 _WIDTH = 100
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]")
+"""What a log may send to a terminal beside text: it would move the cursor, or set the title."""
 _SHOWN_RANKS = 4
 _UNEXPLAINED = "No known cause explains what was said at the end."
 _SILENT = "Nothing here tells of a failure."
@@ -77,8 +82,12 @@ def command(
     if seen and history.place.startswith(f"in {seen[-1].namespace}"):
         observed = observe(seen[-1].api, seen[-1].namespace, history.name)
     path = Path(run)
-    directory = path if path.is_dir() else path.parent if path.is_file() else None
-    chosen, evidence = evidence_of(history, attempt, observed=observed, directory=directory)
+    named = is_dns_label(run) and run in local_runs(Path())
+    directory = path if path.is_dir() and not named else None
+    beside = path.parent if path.is_file() else None
+    chosen, evidence = evidence_of(
+        history, attempt, observed=observed, directory=directory, names_from=beside
+    )
     found = diagnose(evidence)
     if as_json:
         say_json({"run": history.name, "attempt": chosen.number, **asdict(found)})
@@ -135,7 +144,7 @@ def _say_proof(proof: Proof) -> None:
     """A line with where it stands, cut to the width."""
     place = f"{proof.file}:{proof.line}" if proof.line else proof.file
     width = columns() or 2 * _WIDTH
-    text = f"   {place}  {' '.join(proof.text.split())}"
+    text = f"   {place}  {' '.join(_CONTROLS.sub(' ', proof.text).split())}"
     say(text if len(text) <= width else f"{text[: width - 1]}…")
 
 

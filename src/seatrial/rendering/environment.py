@@ -15,6 +15,11 @@ SCRATCH = "/scratch"
 """Where local disk is mounted, for what need not outlive the pod."""
 SITE = "/opt/seatrial/site"
 """Where an init container installs the worker when the image lacks it."""
+DUMP = "nccl_trace_attempt_"
+"""How the dumps of torch's flight recorder begin in the run's own directory: then come the attempt
+and the rank."""
+DUMP_ENTRIES = 2000
+"""Collectives that each rank keeps for a dump."""
 
 RESERVED = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"),
@@ -129,8 +134,21 @@ def _torch_environment(scene: Scene) -> dict[str, str]:
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),
     }
     if scene.on_cpu:
-        values |= {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
-    return values
+        return values | {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
+    return values | recorder_environment(scene)
+
+
+def recorder_environment(scene: Scene) -> dict[str, str]:
+    """Let torch write down what each rank did when a collective runs out of time.
+
+    The names are those of torch 2.13's FlightRecorder.hpp and ProcessGroupNCCL.hpp. Of the file the
+    older name is taken, which earlier versions read as well.
+    """
+    return {
+        "TORCH_FR_BUFFER_SIZE": str(DUMP_ENTRIES),
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{scene.home}/{DUMP}{scene.attempt.number}_rank_",
+    }
 
 
 def identity() -> list[Manifest]:

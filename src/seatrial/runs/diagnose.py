@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evidence of a run's failure, gathered from wherever the run is."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from seatrial.monitoring.diagnosis.evidence import (
     kind_of,
 )
 from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.rendering.environment import DUMP
 from seatrial.runs.history import AttemptHistory, RankLog, RunHistory
+from seatrial.runs.history_sources import FileSource
 from seatrial.runs.ledger import Outcome
 from seatrial.runs.observe import Observed
 from seatrial.runs.pod_reasons import container_statuses, pod_name
@@ -27,6 +30,7 @@ DUMPS = ("*nccl_trace*", "*flight*recorder*", "*fr_trace*", "*trace_rank*")
 """How dumps of torch's flight recorder are called."""
 LARGEST_DUMP = 64 * 2**20
 """Bytes of a dump; a larger one is none."""
+_ATTEMPT = re.compile(rf"{DUMP}(\d+)_")
 _STATES = ("state", "lastState")
 
 
@@ -36,10 +40,15 @@ def evidence_of(
     *,
     observed: Observed | None = None,
     directory: Path | None = None,
+    names_from: Path | None = None,
 ) -> tuple[AttemptHistory, Evidence]:
-    """The attempt that is diagnosed, and all that is known of it."""
+    """The attempt that is diagnosed, and all that is known of it.
+
+    `directory` is what was asked for where that is one: dumps are looked for below it, and names of
+    files are told from there on, or from `names_from`. Dumps beside a file may be another run's.
+    """
     attempt = _chosen(history, number)
-    files = [_log(log, directory) for log in attempt.logs]
+    files = [_log(log, names_from or directory) for log in attempt.logs]
     files.append(_told("events", EvidenceKind.LOG, lambda: event_lines(attempt.events())))
     if attempt.reason and attempt.outcome is not Outcome.SUCCEEDED:
         words = f"attempt {attempt.number} {attempt.outcome or 'ended'}: {attempt.reason}"
@@ -49,8 +58,7 @@ def evidence_of(
         files.append(
             _told("pod events", EvidenceKind.POD_EVENTS, lambda: cluster_lines(observed.events))
         )
-    dumps = tuple(_dumps(directory)) if directory is not None and directory.is_dir() else ()
-    return attempt, Evidence(tuple(files), planned_of(history), dumps)
+    return attempt, Evidence(tuple(files), planned_of(history), tuple(_dumps(attempt, directory)))
 
 
 def _chosen(history: RunHistory, number: int | None) -> AttemptHistory:
@@ -106,12 +114,22 @@ def event_lines(events: Iterable[Event]) -> Iterator[str]:
             code = str(value.get("code"))
             if value.get("phase", Phase.BEGAN) == Phase.BEGAN:
                 lines.append((code, f"{code} {value.get('severity')}", str(value.get("rule"))))
-        elif event.kind is EventKind.EXIT and event.values.get("error"):
-            lines.append(("exit", "exit", str(event.values["error"])))
+        elif event.kind is EventKind.EXIT:
+            yield from _exit_lines(event)
         for code, head, rule in lines:
             if (code, event.step) not in told:
                 told.add((code, event.step))
                 yield f"{head} step {event.step}: {rule}"
+
+
+def _exit_lines(event: Event) -> Iterator[str]:
+    """How an attempt ended; nothing where it ended well."""
+    error, code = str(event.values.get("error") or ""), event.values.get("code")
+    if not error and not code:
+        return
+    yield f"exit at step {event.step}" + (f", exit code: {code}" if code else "")
+    # Alone on its lines, as the process itself would have printed it.
+    yield from error.splitlines()
 
 
 def pod_lines(pods: Iterable[Json]) -> Iterator[str]:
@@ -148,12 +166,25 @@ def cluster_lines(events: Iterable[Json]) -> Iterator[str]:
         yield f"{event.get('type')} {event.get('reason')} {about.get('name')}: {said}"
 
 
-def _dumps(directory: Path) -> Iterator[tuple[str, bytes]]:
-    """The dumps of the flight recorder in a directory."""
-    paths = {path for pattern in DUMPS for path in directory.rglob(pattern) if path.is_file()}
+def _dumps(attempt: AttemptHistory, directory: Path | None) -> Iterator[tuple[str, bytes]]:
+    """The dumps of the flight recorder: in the run's own directory, or in the one asked for."""
+    paths: set[Path] = set()
+    in_ledger = attempt.submitted is not None
+    if in_ledger and isinstance(attempt.source, FileSource):
+        paths |= set(attempt.source.path.parent.glob(f"{DUMP}*"))
+    if directory is not None:
+        paths |= {path for pattern in DUMPS for path in directory.rglob(pattern)}
+    attempts = {path: int(found[1]) for path in paths if (found := _ATTEMPT.match(path.name))}
+    began = attempt.submitted or 0.0
+    # Without a ledger nobody says which attempt this is, and the newest is asked for.
+    wanted = attempt.number if in_ledger else max(attempts.values(), default=0)
     for path in sorted(paths):
         try:
-            if path.stat().st_size <= LARGEST_DUMP:
+            if not path.is_file() or attempts.get(path, wanted) != wanted:
+                continue
+            # Attempts are counted anew when a run was deleted, and its files stay.
+            is_old = path in attempts and path.stat().st_mtime < began
+            if not is_old and path.stat().st_size <= LARGEST_DUMP:
                 yield path.name, path.read_bytes()
         except OSError:
             continue

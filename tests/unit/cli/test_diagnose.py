@@ -55,6 +55,26 @@ def test_standard_input_and_no_failure() -> None:
     assert said("-", given="all is well\n") == "unknown  Nothing here tells of a failure.\n"
 
 
+def test_a_log_does_not_steer_the_terminal() -> None:
+    """Titles, colours and moves of the cursor stay in the log."""
+    given = "[rank0]: \x1b]0;owned\x07OSError: [Errno 24] Too many\x9b2J open \x1b[31mfiles\r\n"
+    out = said("-", given=given)
+    assert "Too many" in out
+    assert "files" in out
+    assert [one for one in out if not one.isprintable() and one != "\n"] == []
+
+
+def test_dumps_beside_a_log_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    """A file is one run's, the directory it lies in may be many runs'."""
+    (tmp_path / "x.log").write_text("well\n")
+    for rank in range(3):
+        last = {"collective_seq_id": 1 if rank == 0 else 9, "process_group": ["0", "default"]}
+        entries = json.dumps({"entries": [last]})
+        (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(entries)
+    assert "Nothing here tells of a failure" in said(tmp_path / "x.log")
+    assert "Rank 0 did not come to collective 9" in said(tmp_path)
+
+
 def test_json_has_all_of_it() -> None:
     """A program gets keys, certainty and places."""
     found = json.loads(said(FIRST / "engine-port-in-use", "--json"))

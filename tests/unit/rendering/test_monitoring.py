@@ -9,7 +9,7 @@ import pytest
 from seatrial.cluster.kinds import kind_of
 from seatrial.errors import FindingsError
 from seatrial.rendering.access import launcher_rules
-from seatrial.rendering.environment import logger_environment
+from seatrial.rendering.environment import DUMP, logger_environment, recorder_environment
 from seatrial.rendering.manifest import Manifest
 from tests.unit.rendering.scenes import environment, manifests, pod, pod_templates, scene
 
@@ -108,3 +108,14 @@ def test_wandb_has_one_id_for_all_restarts_and_no_key() -> None:
 def test_a_label_that_kubernetes_would_refuse_is_refused_here() -> None:
     with pytest.raises(FindingsError, match="release"):
         manifests("monitoring.prometheus.pod_monitor={labels: {release: 'not a label'}}")
+
+
+def test_ranks_on_gpus_dump_their_collectives_into_the_directory_of_the_run() -> None:
+    made = scene()
+    recorder = recorder_environment(made)
+    assert recorder["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == (
+        f"{made.home}/{DUMP}{made.attempt.number}_rank_"
+    )
+    assert recorder["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
+    assert int(recorder["TORCH_FR_BUFFER_SIZE"]) > 0
+    assert recorder.items() <= environment(pod()["containers"][0]).items()

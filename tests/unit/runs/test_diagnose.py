@@ -4,6 +4,9 @@
 
 import io
 import json
+import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.errors import UsageError
 from seatrial.monitoring.diagnosis.diagnosis import diagnose
 from seatrial.monitoring.diagnosis.evidence import Evidence
-from seatrial.monitoring.event_log import Event, EventKind, encoded
+from seatrial.monitoring.event_log import Event, EventKind, EventLog, encoded
 from seatrial.runs.diagnose import cluster_lines, event_lines, evidence_of, pod_lines
 from seatrial.runs.find_history import Places, find_history
 from seatrial.runs.history import RunHistory
@@ -67,7 +70,73 @@ def test_events_tell_of_anomalies_and_of_the_end() -> None:
         Event(EventKind.EXIT, 1, 2.0, {"code": 1, "error": "CUDA out of memory."}),
     ]
     lines = list(event_lines(events))
-    assert [line.split()[0] for line in lines] == ["ST-WATCH-001", "exit"]
+    assert [line.split()[0] for line in lines] == ["ST-WATCH-001", "exit", "CUDA"]
+
+
+def written(directory: Path, **end: str | int) -> Path:
+    """An event log that ends in a way."""
+    with closing(EventLog(directory / "events.jsonl")) as log:
+        log.write(EventKind.START, 0, world_size=2)
+        log.write(EventKind.STEP, 1, seconds=1.0, loss=2.0)
+        log.write(EventKind.EXIT, 1, **end)
+    return directory / "events.jsonl"
+
+
+def test_an_error_in_an_event_log_is_said_where_nothing_explains_it(tmp_path: Path) -> None:
+    """The words of the exception stand alone, as in a traceback."""
+    log = written(tmp_path, code=1, error="NobodyKnowsThisError: the widget is bent")
+    _, evidence = evidence_of(history(str(log), tmp_path))
+    words = [proof.text for proof in diagnose(evidence).last_words]
+    assert "NobodyKnowsThisError: the widget is bent" in words
+
+
+def test_an_exit_code_alone_is_evidence(tmp_path: Path) -> None:
+    """137 is a kill, whoever has noted it; what tells nothing is still no success."""
+    _, evidence = evidence_of(history(str(written(tmp_path, code=137)), tmp_path))
+    assert diagnose(evidence).first == "rank-killed"
+    (tmp_path / "two").mkdir()
+    _, evidence = evidence_of(history(str(written(tmp_path / "two", code=3)), tmp_path))
+    (proof,) = diagnose(evidence).last_words
+    assert proof.text == "exit at step 1, exit code: 3"
+    (tmp_path / "well").mkdir()
+    _, evidence = evidence_of(history(str(written(tmp_path / "well", code=0)), tmp_path))
+    assert diagnose(evidence).last_words == ()
+
+
+def dump(path: Path) -> None:
+    """A dump with one collective."""
+    entries = {"entries": [{"collective_seq_id": 1, "process_group": ["0", "default"]}]}
+    path.write_text(json.dumps(entries))
+
+
+def test_dumps_of_other_runs_are_none_of_a_file(tmp_path: Path) -> None:
+    """Beside a log, and below, others may have written theirs."""
+    (tmp_path / "other").mkdir()
+    dump(tmp_path / "nccl_trace_rank_0")
+    dump(tmp_path / "other" / "nccl_trace_rank_1")
+    (tmp_path / "x.log").write_text("well\n")
+    _, evidence = evidence_of(history(str(tmp_path / "x.log"), tmp_path), names_from=tmp_path)
+    assert evidence.dumps == ()
+    assert [file.name for file in evidence.files] == ["x.log", "events"]
+
+
+def test_dumps_of_a_run_are_those_of_the_attempt(tmp_path: Path) -> None:
+    """By the ledger's number and time; without a ledger those of the newest attempt."""
+    log = written(tmp_path, code=1)
+    for number in (1, 2, 10):
+        dump(tmp_path / f"nccl_trace_attempt_{number}_rank_0")
+
+    def names(directory: Path | None, submitted: float | None = None) -> list[str]:
+        found = history(str(log), tmp_path)
+        (attempt,) = found.attempts
+        one = replace(attempt, number=2, submitted=submitted)
+        _, evidence = evidence_of(replace(found, look=lambda: (one,)), directory=directory)
+        return [name for name, _ in evidence.dumps]
+
+    assert names(None, submitted=1.0) == ["nccl_trace_attempt_2_rank_0"]
+    assert names(None, submitted=time.time() + 60) == []
+    assert names(None) == []
+    assert names(tmp_path) == ["nccl_trace_attempt_10_rank_0"]
 
 
 def test_pods_and_their_events_as_lines() -> None:

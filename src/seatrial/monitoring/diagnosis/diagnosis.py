@@ -20,6 +20,7 @@ MOST_PROOFS = 3
 """Lines that are shown for one cause."""
 _LAST_WORDS = re.compile(
     r"^\W*(?:\[?\w*\d+\]?:\s*)*(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?::|$)"
+    r"|^exit at step \d+, exit code: "
 )
 _OUTSIDE = (
     EvidenceKind.KERNEL_LOG,
