@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where events are read from: files that may grow, a pipe, the logs of pods, a run's volume."""
 
+import os
 import queue
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -40,25 +42,40 @@ class FileSource:
                     with self.path.open("rb") as stream:
                         yield from read_stream(stream)
                 return
-            while not self.path.exists():
-                yield None
-                self.sleep(PAUSE_SECONDS)
-            with self.path.open("rb") as stream:
-                yield from self._followed(stream)
+            while True:
+                while not self.path.exists():
+                    yield None
+                    self.sleep(PAUSE_SECONDS)
+                with self.path.open("rb") as stream:
+                    yield from self._followed(stream)
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}.") from None
 
-    def _followed(self, stream: ByteStream) -> Iterator[Event | None]:
+    def _followed(self, stream: BufferedReader) -> Iterator[Event | None]:
+        """The events until the file is cut or another one has its name."""
         reader, rest = LogReader(), b""
         while True:
             piece = stream.read1(_CHUNK)
             if not piece:
+                if self._is_another(stream):
+                    return
                 yield None
                 self.sleep(PAUSE_SECONDS)
                 continue
             lines, _, rest = (rest + piece).rpartition(b"\n")
             if lines:
                 yield from reader.feed_lines(lines + b"\n")
+
+    def _is_another(self, stream: BufferedReader) -> bool:
+        """Whether a file that was read to its end has been cut, or replaced as logrotate does."""
+        try:
+            there = self.path.stat()
+        except OSError:
+            # Between two files, or gone for good: what is open can still grow.
+            return False
+        known = os.fstat(stream.fileno())
+        same = (there.st_dev, there.st_ino) == (known.st_dev, known.st_ino)
+        return not same or there.st_size < stream.tell()
 
 
 @dataclass(frozen=True, slots=True)

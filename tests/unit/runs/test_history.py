@@ -141,6 +141,29 @@ def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
     assert shape(history, follow=True) == ["begin 1", "1", "2", "over 1"]
 
 
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_file_that_is_replaced_or_cut_is_read_again(tmp_path: Path, replaced: bool) -> None:
+    file, other = tmp_path / "run.events.jsonl", tmp_path / "other"
+    write_steps(file, 1, 3, NOON, end=None)
+    write_steps(other, 4, 4, NOON + 10)
+    naps = []
+
+    def nap(_: float) -> None:
+        naps.append(0)
+        if len(naps) == 2 and replaced:
+            file.rename(tmp_path / "run.events.jsonl.1")
+        elif len(naps) == 2:
+            file.write_bytes(b"")
+        elif len(naps) == 4 and replaced:
+            other.rename(file)
+        elif len(naps) == 4:
+            file.write_bytes(other.read_bytes())
+
+    attempt = AttemptHistory(1, FileSource(file, nap))
+    history = RunHistory("r", "here", lambda: (attempt,), is_live=lambda: len(naps) < 6)
+    assert shape(history, follow=True) == ["begin 1", "1", "2", "3", "4", "over 1"]
+
+
 def test_a_rehearsal_is_told_as_the_run_that_was_killed_and_resumed(tmp_path: Path) -> None:
     twin = tmp_path / ".seatrial" / "slim-7b" / "rehearsal-2026-11-15T03-10-00" / "twin-1"
     write_steps(twin / "straight.events.jsonl", 1, 3, NOON)
