@@ -32,6 +32,7 @@ from seatrial.runs.history_sources import (
 from seatrial.runs.local_ledger import WORK, local_runs
 from seatrial.runs.logs import Asked, RankLine, read_logs
 from seatrial.runs.observe import observe
+from seatrial.runs.only_text import OnlyText
 from seatrial.runs.reader import read_inside
 from seatrial.runs.site import Site
 from seatrial.runs.status import status
@@ -79,8 +80,9 @@ def find_history(run: str, places: Places) -> RunHistory:
 
 def _of_stream(stream: ByteStream, *, live: bool) -> RunHistory:
     """Standard input; unless it is watched, it is put aside so that it can be read twice."""
+    text = OnlyText(stream, "standard input")
     if live:
-        source = StreamSource(stream)
+        source = StreamSource(text)
         attempt = AttemptHistory(1, source, name="standard input")
         return RunHistory(
             "standard input",
@@ -88,7 +90,7 @@ def _of_stream(stream: ByteStream, *, live: bool) -> RunHistory:
             lambda: (attempt,),
             is_live=lambda: not source.over.is_set(),
         )
-    kept = PutAside(stream)
+    kept = PutAside(text)
     log = RankLog("standard input", kept.lines)
     attempt = AttemptHistory(1, kept, logs=(log,), name="standard input")
     return RunHistory("standard input", "a pipe", lambda: (attempt,))

@@ -16,6 +16,7 @@ from seatrial.runs.history import AttemptHistory, RankLog, RunHistory, attempts_
 from seatrial.runs.history_plan import planned
 from seatrial.runs.history_sources import FileSource, file_lines
 from seatrial.runs.local_ledger import ATTEMPTS, WORK, LocalRun
+from seatrial.runs.only_text import BEGINNING, refuse_no_text
 
 EVENT_LOG = "events.jsonl"
 """How the event log of a run is called in its own directory."""
@@ -78,8 +79,8 @@ def _log(path: Path) -> RankLog:
 def file_history(path: Path) -> RunHistory:
     """One file: an event log, or what an engine printed."""
     try:
-        with path.open("rb"):
-            pass
+        with path.open("rb") as stream:
+            refuse_no_text(str(path), stream.read(BEGINNING))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     attempt = AttemptHistory(1, FileSource(path), logs=_beside(path), name=path.name)
