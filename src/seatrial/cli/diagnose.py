@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial diagnose`: why a run stopped, hangs or is slow."""
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -29,8 +28,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 MOST_CAUSES = 3
 """Causes that are shown; more is no answer."""
 _WIDTH = 100
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]")
-"""What a log may send to a terminal beside text: it would move the cursor, or set the title."""
 _SHOWN_RANKS = 4
 _UNEXPLAINED = "No known cause explains what was said at the end."
 _SILENT = "Nothing here tells of a failure."
@@ -144,7 +141,7 @@ def _say_proof(proof: Proof) -> None:
     """A line with where it stands, cut to the width."""
     place = f"{proof.file}:{proof.line}" if proof.line else proof.file
     width = columns() or 2 * _WIDTH
-    text = f"   {place}  {' '.join(_CONTROLS.sub(' ', proof.text).split())}"
+    text = f"   {place}  {' '.join(proof.text.split())}"
     say(text if len(text) <= width else f"{text[: width - 1]}…")
 
 

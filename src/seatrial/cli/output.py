@@ -5,6 +5,7 @@
 import codecs
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Buffer, Iterable, Iterator, Sequence
@@ -19,6 +20,12 @@ _PLAIN = {"×": "x", "·": "|", "→": "->", "−": "-", "–": "-", "…": "...
 """What stands in for a character that a stream's encoding does not have."""
 _WIDEST_TEXT = 120
 """Longer lines are hard to read, however wide the terminal is."""
+_CONTROLS = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements of the cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, clipboards, links
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+"""What controls a terminal; the ends of lines and tabulators do no harm."""
 
 
 class OutputLostError(OSError):
@@ -92,9 +99,14 @@ def columns(stream: IO[str] | None = None) -> int | None:
         return None
 
 
+def harmless(text: str) -> str:
+    """The text without what controls a terminal: a log may hold anything."""
+    return _CONTROLS.sub("", text)
+
+
 def say(text: str = "") -> None:
     """Print a line of a command's answer."""
-    print(text)  # noqa: T201
+    print(harmless(text))  # noqa: T201
 
 
 def say_text(text: str, first: str = "", rest: str | None = None) -> None:
@@ -119,12 +131,14 @@ def say_error(text: str) -> None:
     """Print a line beside the answer, where pipes do not catch it."""
     # There is nowhere to complain that complaining failed.
     with suppress(OSError):
-        print(text, file=sys.stderr)  # noqa: T201
+        print(harmless(text), file=sys.stderr)  # noqa: T201
 
 
 def say_json(data: Any) -> None:
     """Print data for a program."""
-    say(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    # JSON spells out the others itself; data is not to be changed.
+    say(re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def wants_json() -> bool:

@@ -55,13 +55,15 @@ def test_standard_input_and_no_failure() -> None:
     assert said("-", given="all is well\n") == "unknown  Nothing here tells of a failure.\n"
 
 
-def test_a_log_does_not_steer_the_terminal() -> None:
-    """Titles, colours and moves of the cursor stay in the log."""
-    given = "[rank0]: \x1b]0;owned\x07OSError: [Errno 24] Too many\x9b2J open \x1b[31mfiles\r\n"
-    out = said("-", given=given)
-    assert "Too many" in out
-    assert "files" in out
-    assert [one for one in out if not one.isprintable() and one != "\n"] == []
+def test_a_line_that_is_quoted_does_not_control_the_terminal() -> None:
+    """Neither colours nor titles nor the single characters of C1; a program gets it spelt out."""
+    line = "[rank0]: OSError: [Errno 24] Too many open files \x1b]0;x\x07\x1b[2J\x9b2J\x08\x7fend\n"
+    shown = said("-", given=line)
+    assert "Too many open files end" in shown
+    assert not [c for c in shown if c != "\n" and (c < " " or "\x7f" <= c < "\xa0")]
+    told = said("-", "--json", given=line)
+    assert not {"\x9b", "\x7f"} & set(told)
+    assert "\x9b2J\x08\x7fend" in json.loads(told)["causes"][0]["proofs"][0]["text"]
 
 
 def test_dumps_beside_a_log_are_not_taken_for_its_own(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from seatrial.cli.live.reading import Reading
 from seatrial.cli.watch import app
 from seatrial.errors import UsageError
 from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.event_log import EventLog
+from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.monitoring.series import Point
 from seatrial.monitoring.view import RunView
 from seatrial.runs.history import AttemptHistory, Quiet, RunHistory, Told
@@ -216,6 +216,15 @@ def test_a_file_without_a_run_says_what_is_read(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(file), "--once"])
     assert history.name == "words"
     assert isinstance(result.exception, UsageError) or "nothing is written yet" in result.output
+
+
+def test_what_a_log_says_does_not_control_the_terminal() -> None:
+    values = {"code": 1, "error": "\x1b]0;title\x07\x1b[2Jlost\x08 \x9b31mhere"}
+    view = seen([started(0, NOON), Event(EventKind.EXIT, 0, NOON + 1, values)])
+    shown = panels.events(view, 78, 4).plain
+    assert "failed in step 0: lost here" in shown
+    about = panels.Heading("\x1b[31mr", "here", 1, live=True)
+    assert panels.heading(view, about, 78, NOON).plain.startswith("r  attempt 1")
 
 
 def test_nothing_at_all_is_drawn_too() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from seatrial.cli.live.braille import plot
-from seatrial.cli.output import counted
+from seatrial.cli.output import counted, harmless
 from seatrial.cli.plan_words import duration, three
 from seatrial.cli.run_words import (
     BUCKET_COLOURS,
@@ -61,7 +61,7 @@ def heading(view: RunView, about: Heading, width: int, now: float) -> Text:
     """Two lines: who and how far, then the numbers that matter."""
     snapshot = view.snapshot()
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(about.name, style=STRONG)
+    text.append(harmless(about.name), style=STRONG)
     text.append(f"  attempt {about.attempt}", style=DIM)
     text.append(_steps(snapshot.step, snapshot.total_steps))
     state = _state(view, about, now)
@@ -280,7 +280,7 @@ def events(view: RunView, width: int, height: int) -> Text:
         bad = event.kind is EventKind.FINDING or bool(event.values.get("error"))
         text.append("\n" if place else "")
         text.append(f"{clock(event.time)} ", style=DIM)
-        words = shortened(event_words(event), max(10, width - 9))
+        words = shortened(harmless(event_words(event)), max(10, width - 9))
         text.append(words, style=TROUBLE if bad else "")
     return text if shown else Text("Nothing has happened yet.", style=DIM)
 
