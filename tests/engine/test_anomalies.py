@@ -218,5 +218,7 @@ def test_healthy_steps_are_left_alone(tmp_path: Path, figure: Figure) -> None:
     false = begun(outcome.events)
     print(f"{len(false)} false alarms in {steps:,} healthy steps of the real engine")
     figure("healthy", "steps of the tiny twin", f"{steps:,}", f"{len(false)}")
-    assert outcome.code == 0 or outcome.timed_out
+    assert outcome.code == 0
+    # Where it was cut short, it does not show what it is to show.
+    assert steps >= HEALTHY_STEPS
     assert [event.values["rule"] for event in false] == []
