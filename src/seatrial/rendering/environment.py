@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from seatrial.catalog.fabrics import Fabric, VariableToAvoid
 from seatrial.engines.megatron.environment import engine_environment
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.resources import grace_seconds
+from seatrial.rendering.resources import grace_seconds, planned_save_seconds
 from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import SecretRef
 
@@ -83,6 +83,10 @@ def run_environment(scene: Scene) -> dict[str, str]:
         # So that the worker notices when NCCL takes another one.
         "SEATRIAL_FABRIC": scene.plan.machines.fabric,
     }
+    seconds = planned_save_seconds(scene)
+    if seconds is not None:
+        # So that it notices when saves take longer.
+        values["SEATRIAL_SAVE_SECONDS"] = f"{seconds:.3g}"
     if not scene.image.brings_worker:
         values["PYTHONPATH"] = SITE
     return values | logger_environment(scene)

@@ -6,8 +6,13 @@ from math import ceil, floor
 
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.plan import Plan
+from seatrial.planning.saving.budget import save_seconds
 from seatrial.planning.saving.retention import kept_checkpoints, volume_bytes
-from seatrial.planning.saving.writing import checkpoint_bytes, file_system_bandwidth
+from seatrial.planning.saving.writing import (
+    checkpoint_bytes,
+    file_system_bandwidth,
+    node_bandwidth,
+)
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.scene import Scene
 
@@ -65,6 +70,16 @@ def small_resources(cpu: str, memory: str) -> Manifest:
 def saved_bytes(plan: Plan) -> int:
     """One checkpoint."""
     return checkpoint_bytes(plan.model.parameters, plan.spec.training.precision)
+
+
+def planned_save_seconds(scene: Scene) -> float | None:
+    """The time of one save as `seatrial plan` states it; None where no tier is known."""
+    if scene.tier is None:
+        return None
+    spec = scene.plan.spec
+    writers = (scene.plan.machines.nodes, node_bandwidth(scene.node))
+    kept, volume = spec.checkpoints.keep_last, spec.cluster.storage.capacity
+    return save_seconds(saved_bytes(scene.plan), writers, kept, scene.tier, volume)
 
 
 def capacity_bytes(plan: Plan, tier: StorageTier) -> int:

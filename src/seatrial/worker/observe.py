@@ -22,12 +22,12 @@ from megatron.training import get_args
 from megatron.training import training as engine
 
 from seatrial.monitoring.anomalies.detector import Notice
-from seatrial.monitoring.anomalies.expectations import FABRIC_TRANSPORTS, Expectations
 from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.worker import nccl_log
+from seatrial.worker.expected import expected
 from seatrial.worker.heartbeat import Heartbeat
-from seatrial.worker.settings import FABRIC, Device, settings
+from seatrial.worker.settings import Device, settings
 from seatrial.worker.step_parts import StepParts
 
 Wrapped = Callable[..., Any]
@@ -154,8 +154,8 @@ class Observer:
             self._step = int(settings.iteration)
             self._started = True
             self._shares = self._parts.agree(self._shares)
-            self._keeper = Watchkeeper(_expected(settings))
-            self._heartbeat.start(_expected(settings))
+            self._keeper = Watchkeeper(expected(settings))
+            self._heartbeat.start(expected(settings))
             self._write(EventKind.START, began=process_began(), **_ran_with(settings))
             self._last = time.perf_counter()
             try:
@@ -329,16 +329,6 @@ def _ran_with(settings: Any) -> dict[str, Any]:
         "recompute": getattr(settings, "recompute_granularity", None) or "none",
     }
     return {ours: getattr(settings, theirs, None) for ours, theirs in names.items()} | usual
-
-
-def _expected(settings: Any) -> Expectations:
-    """What silence and slowness are judged by, as the engine itself has it."""
-    return Expectations(
-        transport=FABRIC_TRANSPORTS.get(os.environ.get(FABRIC, "")),
-        clip_grad_norm=settings.clip_grad,
-        save_every_steps=(settings.save_interval or 0) if settings.save else 0,
-        evaluate_every_steps=(settings.eval_interval or 0) if settings.eval_iters else 0,
-    )
 
 
 def _number(value: Any) -> float | None:

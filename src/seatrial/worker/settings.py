@@ -5,6 +5,7 @@
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 
 DEVICE = "SEATRIAL_DEVICE"
@@ -28,6 +29,8 @@ MLFLOW_URI = "MLFLOW_TRACKING_URI"
 LOOPBACK = "127.0.0.1"
 FABRIC = "SEATRIAL_FABRIC"
 """The fabric of the plan, by its name in the catalog; NCCL's choice is not judged without it."""
+SAVE_SECONDS = "SEATRIAL_SAVE_SECONDS"
+"""The plan's time of one save; saves are judged by those before without it."""
 FAULT = "SEATRIAL_DRILL_FAULT"
 """A name of `worker/faults.py`, or a trouble of `worker/troubles.py`; only tests set it."""
 ATTEMPT = "SEATRIAL_ATTEMPT"
@@ -132,6 +135,15 @@ def settings() -> Settings:
         int(os.environ.get(FRUITLESS) or 0),
         _mlflow(),
     )
+
+
+def planned_save_seconds() -> float | None:
+    """The plan's time of one save; what is no such number is none, which must not end a run."""
+    try:
+        seconds = float(os.environ.get(SAVE_SECONDS, ""))
+    except ValueError:
+        return None
+    return seconds if isfinite(seconds) and seconds > 0 else None
 
 
 def _endpoint() -> Endpoint | None:

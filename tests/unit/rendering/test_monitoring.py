@@ -8,11 +8,14 @@ import pytest
 
 from seatrial.cluster.kinds import kind_of
 from seatrial.errors import FindingsError
+from seatrial.planning.saving.writing import file_system_bandwidth
 from seatrial.rendering.access import launcher_rules
 from seatrial.rendering.environment import DUMP, logger_environment, recorder_environment
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.resources import capacity_bytes, saved_bytes
 from tests.unit.rendering.scenes import environment, manifests, pod, pod_templates, scene
 
+SAVE_SECONDS = "SEATRIAL_SAVE_SECONDS"
 MONITOR = "monitoring.prometheus.pod_monitor={labels: {release: prometheus}}"
 OFF = "monitoring.prometheus.enabled=false"
 
@@ -119,3 +122,15 @@ def test_ranks_on_gpus_dump_their_collectives_into_the_directory_of_the_run() ->
     assert recorder["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
     assert int(recorder["TORCH_FR_BUFFER_SIZE"]) > 0
     assert recorder.items() <= environment(pod()["containers"][0]).items()
+
+
+def test_the_worker_is_told_what_a_save_should_take() -> None:
+    made = scene()
+    assert made.tier is not None
+    seconds = float(environment(pod()["containers"][0])[SAVE_SECONDS])
+    rate = file_system_bandwidth(made.tier, capacity_bytes(made.plan, made.tier))
+    assert rate is not None
+    # As the plan states it: the smallest volume is no faster than the one that is made.
+    assert seconds >= 0.99 * saved_bytes(made.plan) / rate
+    claimed = environment(pod("cluster.storage={claim: ours}")["containers"][0])
+    assert SAVE_SECONDS not in claimed

@@ -17,6 +17,8 @@ OWN_SAVES = 3
 """Saves that tell what is usual."""
 LEAST = 2.0
 """Seconds more than usual below which nothing is said."""
+PLANNED_LEAST = 10.0
+"""Seconds more than planned below which nothing is said."""
 IN_A_ROW = 2
 """Saves."""
 
@@ -24,13 +26,14 @@ RULE = Rule(
     AnomalyCode.SLOW_SAVE,
     "Slow save",
     Severity.WARNING,
-    f"A save takes more than {PLANNED:.0f} times what the plan says; without a plan, more than "
-    f"{OWN:.0f} times the median of the run's own saves ({OWN_SAVES} at least); and in either "
-    f"case {LEAST:.0f} s more.",
+    f"A save takes more than {PLANNED:.0f} times what the plan says, and {PLANNED_LEAST:.0f} s "
+    f"more; without a plan, more than {OWN:.0f} times the median of the run's own saves "
+    f"({OWN_SAVES} at least), and {LEAST:.0f} s more.",
     f"{IN_A_ROW} saves in a row.",
     "The plan's time is the published bandwidth of the storage, which others share: twice as long "
     "is still within what one sees. One slow save is a neighbour's burst; two, an interval apart, "
-    f"are a state. Below {LEAST:.0f} s nothing is lost that is worth a word.",
+    "are a state. The plan does not count what a save takes whatever its size, to agree and to "
+    f"open files: seconds. Below {LEAST:.0f} s nothing is lost that is worth a word.",
     "Look at the storage: its throughput limit and burst credits, other runs that write to it, a "
     "node whose network is slow. Save less often or asynchronously until it is mended "
     "(checkpoints.every_steps, checkpoints.asynchronous).",
@@ -70,7 +73,7 @@ class SlowSave:
     def _limit(self) -> tuple[float, float | None]:
         """What a save should take, and from where on it is slow, where that is known."""
         if self._planned is not None:
-            return self._planned, max(PLANNED * self._planned, self._planned + LEAST)
+            return self._planned, max(PLANNED * self._planned, self._planned + PLANNED_LEAST)
         if len(self._own) < OWN_SAVES:
             return 0.0, None
         usual = self._own.median()

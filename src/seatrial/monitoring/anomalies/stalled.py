@@ -28,7 +28,8 @@ RULE = Rule(
     f"No step for more than {HANG_FACTOR:.0f} times the median of recent steps, and at least "
     f"{HANG_FLOOR:.0f} s; while a save or an evaluation may be going on, {PAUSE_FACTOR:.0f} times "
     f"the longest so far; before the first step, save or evaluation and after the last step, "
-    f"{UNKNOWN_PAUSE:.0f} s; in a log of which it is not known when saves and evaluations are due, "
+    f"{UNKNOWN_PAUSE:.0f} s (the first save: {PAUSE_FACTOR:.0f} times what the plan says, where "
+    f"that is longer); in a log of which it is not known when saves and evaluations are due, "
     f"at least {UNKNOWN_DUE:.0f} s.",
     "No step at all: it is told as soon as the time is over, and the worker looks every second. "
     "The worker names the ranks that do not answer, which takes it 5 to 15 s more.",
@@ -56,9 +57,12 @@ class Stalled:
             EventKind.EVALUATION: expected.evaluate_every_steps,
         }
         self._longest: dict[EventKind, float | None] = {
-            EventKind.SAVE: expected.save_seconds,
+            EventKind.SAVE: None,
             EventKind.EVALUATION: None,
         }
+        # A plan knows the storage's bandwidth, not what else the first save takes.
+        first_save = max(UNKNOWN_PAUSE, PAUSE_FACTOR * (expected.save_seconds or 0.0))
+        self._first = {EventKind.SAVE: first_save, EventKind.EVALUATION: UNKNOWN_PAUSE}
         self._met: dict[EventKind, int] = {}
         self._last: Event | None = None
         self._running = False
@@ -102,13 +106,17 @@ class Stalled:
         if not len(self._seconds) or self._last is None:
             return UNKNOWN_PAUSE
         usual = max(HANG_FLOOR, HANG_FACTOR * self._seconds.median())
-        due = [self._longest[kind] for kind in self._every if self._due(kind)]
-        pauses = [UNKNOWN_PAUSE if taken is None else PAUSE_FACTOR * taken for taken in due]
+        pauses = [self._pause(kind) for kind in self._every if self._due(kind)]
         if self._total is not None and self._last.step >= self._total:
             pauses.append(UNKNOWN_PAUSE)
         if None in self._every.values():
             pauses.append(UNKNOWN_DUE)
         return max([usual, *pauses])
+
+    def _pause(self, kind: EventKind) -> float:
+        """Seconds that a save or an evaluation may take."""
+        longest = self._longest[kind]
+        return self._first[kind] if longest is None else PAUSE_FACTOR * longest
 
     def _due(self, kind: EventKind) -> bool:
         """Whether a save or an evaluation may follow the newest event."""

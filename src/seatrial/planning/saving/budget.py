@@ -94,8 +94,8 @@ def save_budget(
     """
     size = checkpoint_bytes(run.parameters, run.precision)
     chosen = None if checkpoints.every_steps == AUTO else int(checkpoints.every_steps)
-    room = volume if volume is not None else volume_bytes(size * (checkpoints.keep_last + 1), tier)
-    save = write_seconds(size, run.nodes, run.node_bandwidth, file_system_bandwidth(tier, room))
+    writers = (run.nodes, run.node_bandwidth)
+    save = save_seconds(size, writers, checkpoints.keep_last, tier, volume)
     best = None
     if save is not None:
         best = steps_between_saves(
@@ -122,6 +122,22 @@ def save_budget(
         available=not too_large(capacity, tier),
         usd_per_month=usd_per_month(needed, tier),
     )
+
+
+def save_seconds(
+    size: int,
+    writers: tuple[int, float | None],
+    keep_last: int,
+    tier: StorageTier,
+    volume: int | None = None,
+) -> float | None:
+    """The time of one save of so many bytes; without a volume, on the smallest that holds it all.
+
+    `writers` is how many nodes there are, and what each sends. None where the storage's bandwidth
+    is not published.
+    """
+    room = volume if volume is not None else volume_bytes(size * (keep_last + 1), tier)
+    return write_seconds(size, *writers, file_system_bandwidth(tier, room))
 
 
 def budgets(

@@ -256,6 +256,10 @@ def test_saves_slower_than_planned_are_told_by_the_second() -> None:
     assert ended(found) == [(AnomalyCode.SLOW_SAVE, 800)]
 
 
+def test_small_saves_may_take_the_seconds_that_no_plan_counts() -> None:
+    assert notices(saves([5, 6, 5, 6]), Expectations(save_seconds=0.5)) == []
+
+
 def test_without_a_plan_saves_are_compared_with_each_other() -> None:
     assert began(notices(saves([20, 22, 18, 40, 70, 80]))) == [(AnomalyCode.SLOW_SAVE, 600)]
     assert notices(saves([0.1, 0.1, 0.1, 1.5, 1.5, 1.5])) == []

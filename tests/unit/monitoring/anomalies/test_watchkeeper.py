@@ -43,9 +43,15 @@ def test_silence_is_told_once_and_ends_with_the_next_step() -> None:
 
 
 def test_a_save_that_is_due_may_take_its_time() -> None:
-    keeper, last = followed(100, replace(NO_PAUSES, save_every_steps=50, save_seconds=20.0))
-    assert keeper.pass_time(last + 199) == ()
-    assert keeper.pass_time(last + 201) != ()
+    keeper, last = followed(100, replace(NO_PAUSES, save_every_steps=50, save_seconds=200.0))
+    assert keeper.pass_time(last + 1999) == ()
+    assert keeper.pass_time(last + 2001) != ()
+
+
+def test_a_plan_of_a_short_save_makes_nobody_impatient_with_the_first() -> None:
+    keeper, last = followed(100, replace(NO_PAUSES, save_every_steps=50, save_seconds=0.5))
+    assert keeper.pass_time(last + 599) == ()
+    assert keeper.pass_time(last + 601) != ()
 
 
 def test_the_first_save_may_take_as_long_as_nccl_waits() -> None:
