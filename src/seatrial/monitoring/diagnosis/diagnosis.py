@@ -5,6 +5,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from seatrial.monitoring.diagnosis.collectives import collective_sightings
 from seatrial.monitoring.diagnosis.deaths import death_sightings
@@ -118,6 +119,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     groups = _grouped(one for one in seen if not one.is_over)
     roots, explained = _separated(groups, known.causes)
     roots.sort(key=lambda key: _rank(known.causes[key], groups[key], order))
+    roots = order.by_time(roots, known.causes, groups)
     causes = tuple(_found(known.causes[key], groups[key], order, evidence.planned) for key in roots)
     followed = [_consequence(known.causes[key].says, groups[key]) for key in explained]
     followed += [_consequence(group[0].says, group) for group in _by_name(symptoms)]
@@ -130,15 +132,39 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 class _Order:
-    """Which of two lines was first: by time where both tell it, else as the files stand."""
+    """Which of two lines was first: as the files stand, those from outside the processes first."""
 
     def __init__(self, excerpts: Sequence[Excerpt]) -> None:
         outside = [excerpt.name for excerpt in excerpts if excerpt.kind in _OUTSIDE]
         inside = [excerpt.name for excerpt in excerpts if excerpt.kind not in _OUTSIDE]
         self._places = {name: place for place, name in enumerate(outside + inside)}
+        # The kernel's dates are of the node's own zone, which they do not tell.
+        self._untimed = {e.name for e in excerpts if e.kind is EvidenceKind.KERNEL_LOG}
 
     def __call__(self, one: Sighting) -> tuple[int, int]:
         return self._places.get(one.file, -1), one.line
+
+    def by_time(
+        self,
+        roots: Sequence[str],
+        causes: dict[str, Cause],
+        groups: dict[str, list[Sighting]],
+    ) -> list[str]:
+        """Ranked causes; those that are equally certain by time, where all of them tell it."""
+        ordered: list[str] = []
+        for _, same in groupby(roots, lambda key: _weight(causes[key], groups[key])):
+            keys = list(same)
+            times = {key: self._time(groups[key]) for key in keys}
+            known = {key: time for key, time in times.items() if time is not None}
+            ordered += sorted(keys, key=known.__getitem__) if len(known) == len(keys) else keys
+        return ordered
+
+    def _time(self, group: Sequence[Sighting]) -> float | None:
+        """When a cause was first told of; nothing where no line says, or by a clock of its own."""
+        times = [one.time for one in group if one.time is not None]
+        if not times or any(one.file in self._untimed for one in group):
+            return None
+        return min(times)
 
 
 def _grouped(seen: Iterable[Sighting]) -> dict[str, list[Sighting]]:
@@ -188,7 +214,12 @@ def _separated(
 
 def _rank(cause: Cause, group: Sequence[Sighting], order: _Order) -> tuple[object, ...]:
     """The place of a cause among the roots: what ends a run, is certain and came first."""
-    return cause.slows, _certainty(group).order, min(order(one) for one in group)
+    return *_weight(cause, group), min(order(one) for one in group)
+
+
+def _weight(cause: Cause, group: Sequence[Sighting]) -> tuple[bool, int]:
+    """What counts before which came first: what ends a run, and what is certain."""
+    return cause.slows, _certainty(group).order
 
 
 def _found(

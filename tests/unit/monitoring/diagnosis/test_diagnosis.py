@@ -141,3 +141,20 @@ def test_cut_and_mixed_lines_never_raise() -> None:
         lines.append(one[: chance.randrange(len(one) + 1)] + other[chance.randrange(len(other)) :])
     found = diagnose(Evidence((text_file("run.log", "\n".join(lines), EvidenceKind.LOG),)))
     assert found.causes
+
+
+def first_of(*files: tuple[str, str]) -> list[str]:
+    """The causes that files tell, in order."""
+    found = diagnose(Evidence(tuple(text_file(name, text) for name, text in files)))
+    return [cause.key for cause in found.causes]
+
+
+def test_of_equally_certain_causes_the_earlier_is_first() -> None:
+    """Whatever the names of the files are; where a line has no time, as the files stand."""
+    full = "[rank0]: OSError: [Errno 28] No space left on device"
+    files = "[rank1]: OSError: [Errno 24] Too many open files"
+    early, late = "2026-11-15T05:29:57Z ", "2026-11-15T05:31:00Z "
+    by_name = ["disk-full", "open-files-limit"]
+    assert first_of(("a.log", early + full), ("b.log", late + files)) == by_name
+    assert first_of(("a.log", late + full), ("b.log", early + files)) == by_name[::-1]
+    assert first_of(("a.log", late + full), ("b.log", files)) == by_name
