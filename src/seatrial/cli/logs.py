@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial logs`: what the processes of a run print."""
 
-import json
 import sys
 from dataclasses import asdict
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
-from seatrial.cli.output import say
+from seatrial.cli.output import say, say_json
 from seatrial.cli.parameters import Json
 from seatrial.runs.local_launch import lines_here
 from seatrial.runs.logs import Asked, RankLine, read_logs
@@ -53,7 +52,7 @@ def command(
         lines = read_logs(chosen.site, chosen.name, asked)
     for line in lines:
         if as_json:
-            say(json.dumps(asdict(line), ensure_ascii=False))
+            say_json(asdict(line), indent=None)
         else:
             say(_shown(line))
         if follow:

@@ -134,9 +134,9 @@ def say_error(text: str) -> None:
         print(harmless(text), file=sys.stderr)  # noqa: T201
 
 
-def say_json(data: Any) -> None:
-    """Print data for a program."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+def say_json(data: Any, indent: int | None = 2) -> None:
+    """Print data for a program; in a line where there is no indent."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
     # JSON spells out the others itself; data is not to be changed.
     say(re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
