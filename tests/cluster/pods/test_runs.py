@@ -111,8 +111,9 @@ def test_a_run_trains_and_one_that_loses_a_pod_computes_the_same(scene: Scene) -
     again = starts(scene.volume, "hit")
     assert again[0] == 0
     assert len(again) > 1
-    assert again[-1] > 0
-    assert again[-1] % SAVE_EVERY == 0
+    # From a save of the interval, or from that of the pod that was told to end.
+    assert again[-1] >= DELETE_AT - SAVE_EVERY
+    assert (scene.volume / f"hit/checkpoints/iter_{again[-1]:07}").is_dir()
     assert losses(scene.volume, "hit") == undisturbed
     lines = [json.loads(line) for line in out.splitlines()]
     assert {line["rank"] for line in lines} >= {0, 1, 2, 3}
@@ -124,9 +125,11 @@ def test_a_run_trains_and_one_that_loses_a_pod_computes_the_same(scene: Scene) -
 
 def test_logs_of_one_rank_and_the_list_of_runs(scene: Scene) -> None:
     seatrial = scene.seatrial
-    text = seatrial.run("logs", "calm", "-n", scene.namespace, "--rank", 3)
-    assert re.search(rf"iteration +{STEPS}/ +{STEPS} \|", text), text[-2000:]
-    assert all(" rank 3 " in line for line in text.splitlines())
+    # Of the first pod: the Training Operator deletes others that it still takes for running when
+    # that one has succeeded. The engine prints its steps on the last rank.
+    text = seatrial.run("logs", "calm", "-n", scene.namespace, "--rank", 1)
+    assert "saving checkpoint" in text or "(after 1 iterations)" in text, text[-2000:]
+    assert all(" rank 1 " in line for line in text.splitlines())
     found = {line["run"]: line["state"] for line in seatrial.json("list", "-n", scene.namespace)}
     assert found == {"calm": "succeeded", "hit": "succeeded"}
 
