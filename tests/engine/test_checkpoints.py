@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The commit protocol and the choice at a start, with the real engine."""
+
+import os
+import pickle
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.checkpoints.inventory import State, checkpoints, tracked_step
+from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name
+from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.starts import claim, read_starts
+from seatrial.checkpoints.stopping import StopCode
+from seatrial.checkpoints.verification import verify
+from seatrial.rehearsal.worker_process import Outcome, python_path, worker_python
+from tests.engine.toy import start
+from tests.faults.checkpoint_starts import (
+    ASYNCHRONOUS,
+    NEWEST,
+    OLDER,
+    STEPS,
+    TINY,
+    Engine,
+    figures,
+    whole_run,
+)
+from tests.unit.checkpoints.made import archive, make_checkpoint
+from tests.unit.checkpoints.test_pickles import Trap
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2700)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    loaded = Engine()
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="module")
+def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    directory = tmp_path_factory.mktemp("whole")
+    return directory / "saved", whole_run(engine, directory)
+
+
+@pytest.fixture
+def saved(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    shutil.copytree(whole[0], tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_every_save_is_committed_and_good(saved: Path) -> None:
+    place = LocalPlace(saved)
+    there = list(checkpoints(place))
+    assert [(one.step, one.state) for one in there] == [
+        (step, State.COMMITTED) for step in (6, 4, 2)
+    ]
+    for one in there:
+        assert verify(place, one.directory) == []
+        assert one.record is not None
+        assert one.record.consumed_samples == one.step * 4
+        assert one.record.setup.data_order.train_samples == STEPS * 4
+        assert one.record.incarnation == 1
+    (only,) = read_starts(place, 5)
+    assert (only.incarnation, only.newest_step) == (1, 0)
+
+
+def test_a_start_goes_on_to_the_last_bit(
+    engine: Engine, whole: tuple[Path, Outcome], saved: Path
+) -> None:
+    outcome, printed = engine.start(saved.parent, saved)
+    assert outcome.code == 0, printed[-2000:]
+    assert "step 6 is verified" in printed
+    mine, straight = figures(outcome), figures(whole[1])
+    assert mine == {step: straight[step] for step in (7, 8)}
+    assert tracked_step(LocalPlace(saved)) == STEPS
+
+
+@pytest.mark.parametrize("crafted", ["item", "list"])
+def test_a_crafted_checkpoint_runs_nothing(
+    engine: Engine, whole: tuple[Path, Outcome], saved: Path, tmp_path: Path, crafted: str
+) -> None:
+    """Whoever can write there makes the record for it as well; it is refused all the same."""
+    shutil.rmtree(saved / directory_name(NEWEST))
+    sprung = tmp_path / "sprung"
+    with pytest.MonkeyPatch.context() as patch:
+        item = None
+        if crafted == "item":
+            item = archive(pickle.dumps({"x": Trap(sprung)}, protocol=2))
+        else:
+            trap = pickle.dumps(Trap(sprung))
+            patch.setattr("tests.unit.checkpoints.made.metadata", lambda places: trap)
+        make_checkpoint(saved, NEWEST, item=item)
+    outcome, printed = engine.start(tmp_path, saved)
+    assert outcome.code == 0, printed[-2000:]
+    assert "ST-CHECKPOINT-009" in printed
+    assert min(outcome.steps()) == OLDER + 1
+    assert not sprung.exists()
+
+
+LOADING = """
+import sys, pickle
+from seatrial.worker import resume_pickles
+resume_pickles.install()
+import torch
+from torch.distributed.checkpoint import FileSystemReader
+for load in (
+    lambda: FileSystemReader(sys.argv[1]).read_metadata(),
+    lambda: torch.load(sys.argv[1] + "/item", weights_only=False),
+):
+    try:
+        load()
+    except pickle.UnpicklingError as error:
+        print("refused")
+"""
+
+
+def test_what_reaches_the_loader_unverified_runs_nothing_either(tmp_path: Path) -> None:
+    sprung = tmp_path / "sprung"
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(Trap(sprung)))
+    (tmp_path / "item").write_bytes(pickle.dumps(Trap(sprung), protocol=2))
+    done = subprocess.run(
+        [worker_python(), "-c", LOADING, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["refused", "refused"], done.stderr
+    assert not sprung.exists()
+
+
+def test_with_nothing_good_the_start_ends_with_a_reason(engine: Engine, saved: Path) -> None:
+    for step in (2, 4, 6):
+        (saved / directory_name(step) / "__0_i1_0.distcp").write_bytes(b"")
+    outcome, printed = engine.start(saved.parent, saved)
+    assert outcome.code == StopCode.NO_CHECKPOINT
+    assert "none of 3 checkpoints can be used" in printed
+    assert outcome.steps() == {}
+
+
+def test_checkpoints_without_records_are_not_passed_over(engine: Engine, saved: Path) -> None:
+    for step in (2, 4, 6):
+        (saved / directory_name(step) / RECORD).unlink()
+    outcome, printed = engine.start(saved.parent, saved)
+    assert outcome.code == StopCode.NO_CHECKPOINT
+    assert "without a record" in printed
+    (saved / TRACKER).unlink()
+    outcome, printed = engine.start(saved.parent, saved)
+    assert outcome.code == 0
+    assert min(outcome.steps()) == 1
+
+
+def test_starts_that_come_to_nothing_stop(engine: Engine, saved: Path) -> None:
+    for _ in range(3):
+        claim(LocalPlace(saved), "7", NEWEST)
+    settings = {"SEATRIAL_ATTEMPT": "7", "SEATRIAL_FRUITLESS_STARTS": "3"}
+    outcome, printed = engine.start(saved.parent, saved, environment=settings)
+    assert outcome.code == StopCode.NO_PROGRESS
+    assert "ST-CHECKPOINT-012" in printed
+    # A new attempt: somebody has looked at it.
+    settings["SEATRIAL_ATTEMPT"] = "8"
+    outcome, printed = engine.start(saved.parent, saved, environment=settings)
+    assert outcome.code == 0, printed[-2000:]
+
+
+@pytest.mark.slow
+def test_saves_beside_the_training_of_two_ranks(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    arguments = {**TINY, **ASYNCHRONOUS, "save": str(saved), "load": str(saved)}
+    straight = start(tmp_path, "straight", arguments, 2)
+    place = LocalPlace(saved)
+    assert [one.step for one in checkpoints(place)] == [8, 6, 4, 2]
+    for one in checkpoints(place):
+        assert verify(place, one.directory) == []
+    # The newest is damaged by a bit, and the tracker is garbage.
+    file = saved / directory_name(8) / "__1_i1_0.distcp"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    (saved / TRACKER).write_text("garbage")
+    resumed = start(tmp_path, "resumed", arguments, 2)
+    assert figures(resumed) == {step: figures(straight)[step] for step in (7, 8)}
+    assert verify(place, directory_name(8)) == []
