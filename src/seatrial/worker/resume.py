@@ -32,6 +32,8 @@ from seatrial.worker.settings import Settings
 from seatrial.worker.together import first_rank, gathered, rank, world_size
 
 Wrapped = Callable[..., Any]
+COMMITTED_FORMAT = "torch_dist"
+"""The engine's format whose saves get a record; a start must not look for one of others."""
 _THREADS = 2
 """Files that a rank reads at a time; a node has several ranks."""
 
@@ -51,6 +53,11 @@ class Resumption:
     def _watch_setup(self, original: Wrapped) -> Wrapped:
         def setup_model_and_optimizer(*args: Any, **kwargs: Any) -> Any:
             told = get_args()
+            if told.ckpt_format != COMMITTED_FORMAT:
+                self._say(
+                    f"saves as {told.ckpt_format} have no record: the engine chooses by itself"
+                )
+                return original(*args, **kwargs)
             asked = told.ckpt_step
             if told.save is not None:
                 self._keeper.incarnation = self._begin_start(told)
