@@ -15,9 +15,10 @@ SCRATCH = "/scratch"
 """Where local disk is mounted, for what need not outlive the pod."""
 SITE = "/opt/seatrial/site"
 """Where an init container installs the worker when the image lacks it."""
-DUMP = "nccl_trace_attempt_"
-"""How the dumps of torch's flight recorder begin in the run's own directory: then come the attempt
-and the rank."""
+DUMP = "nccl_trace_rank_"
+"""How the dumps of torch's flight recorder begin in the run's own directory; then comes the rank.
+
+The attempt is no part of it: what a runtime holds is the same for all attempts."""
 DUMP_ENTRIES = 2000
 """Collectives that each rank keeps for a dump."""
 
@@ -151,7 +152,7 @@ def recorder_environment(scene: Scene) -> dict[str, str]:
     return {
         "TORCH_FR_BUFFER_SIZE": str(DUMP_ENTRIES),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{scene.home}/{DUMP}{scene.attempt.number}_rank_",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{scene.home}/{DUMP}",
     }
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evidence of a run's failure, gathered from wherever the run is."""
 
-import re
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ DUMPS = ("*nccl_trace*", "*flight*recorder*", "*fr_trace*", "*trace_rank*")
 """How dumps of torch's flight recorder are called."""
 LARGEST_DUMP = 64 * 2**20
 """Bytes of a dump; a larger one is none."""
-_ATTEMPT = re.compile(rf"{DUMP}(\d+)_")
 _STATES = ("state", "lastState")
 
 
@@ -169,22 +168,16 @@ def cluster_lines(events: Iterable[Json]) -> Iterator[str]:
 def _dumps(attempt: AttemptHistory, directory: Path | None) -> Iterator[tuple[str, bytes]]:
     """The dumps of the flight recorder: in the run's own directory, or in the one asked for."""
     paths: set[Path] = set()
-    in_ledger = attempt.submitted is not None
-    if in_ledger and isinstance(attempt.source, FileSource):
+    if attempt.submitted is not None and isinstance(attempt.source, FileSource):
         paths |= set(attempt.source.path.parent.glob(f"{DUMP}*"))
     if directory is not None:
         paths |= {path for pattern in DUMPS for path in directory.rglob(pattern)}
-    attempts = {path: int(found[1]) for path in paths if (found := _ATTEMPT.match(path.name))}
-    began = attempt.submitted or 0.0
-    # Without a ledger nobody says which attempt this is, and the newest is asked for.
-    wanted = attempt.number if in_ledger else max(attempts.values(), default=0)
+    began, until = attempt.submitted or 0.0, attempt.until or math.inf
     for path in sorted(paths):
         try:
-            if not path.is_file() or attempts.get(path, wanted) != wanted:
-                continue
-            # Attempts are counted anew when a run was deleted, and its files stay.
-            is_old = path in attempts and path.stat().st_mtime < began
-            if not is_old and path.stat().st_size <= LARGEST_DUMP:
+            # A later attempt writes over the dumps of an earlier one, where it comes to that.
+            is_own = path.is_file() and began <= path.stat().st_mtime < until
+            if is_own and path.stat().st_size <= LARGEST_DUMP:
                 yield path.name, path.read_bytes()
         except OSError:
             continue

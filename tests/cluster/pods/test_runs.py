@@ -7,7 +7,6 @@ deleted in the middle; the losses must be those of a run that nobody has disturb
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection

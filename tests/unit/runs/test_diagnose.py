@@ -121,22 +121,25 @@ def test_dumps_of_other_runs_are_none_of_a_file(tmp_path: Path) -> None:
 
 
 def test_dumps_of_a_run_are_those_of_the_attempt(tmp_path: Path) -> None:
-    """By the ledger's number and time; without a ledger those of the newest attempt."""
+    """Those that were written in its time; all of a directory where nobody knows the time."""
     log = written(tmp_path, code=1)
-    for number in (1, 2, 10):
-        dump(tmp_path / f"nccl_trace_attempt_{number}_rank_0")
+    dump(tmp_path / "nccl_trace_rank_0")
+    now = time.time()
 
-    def names(directory: Path | None, submitted: float | None = None) -> list[str]:
+    def names(
+        directory: Path | None, submitted: float | None = None, until: float | None = None
+    ) -> list[str]:
         found = history(str(log), tmp_path)
         (attempt,) = found.attempts
-        one = replace(attempt, number=2, submitted=submitted)
+        one = replace(attempt, number=2, submitted=submitted, until=until)
         _, evidence = evidence_of(replace(found, look=lambda: (one,)), directory=directory)
         return [name for name, _ in evidence.dumps]
 
-    assert names(None, submitted=1.0) == ["nccl_trace_attempt_2_rank_0"]
-    assert names(None, submitted=time.time() + 60) == []
+    assert names(None, submitted=1.0) == ["nccl_trace_rank_0"]
+    assert names(None, submitted=1.0, until=now - 60) == []
+    assert names(None, submitted=now + 60) == []
     assert names(None) == []
-    assert names(tmp_path) == ["nccl_trace_attempt_10_rank_0"]
+    assert names(tmp_path) == ["nccl_trace_rank_0"]
 
 
 def test_pods_and_their_events_as_lines() -> None:
