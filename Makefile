@@ -131,6 +131,11 @@ reference-check: $(ENV) ## Check that the reference documentation is up to date
 console: $(ENV) ## Run the commands that the documentation shows and write down their output
 	$(PYTHON) -m scripts.refresh_console
 
+.PHONY: pictures
+pictures: $(ENV) worker-env ## Make the pictures of watch and report from a real run (minutes; needs chromium)
+	SEATRIAL_WORKER_PYTHON="$$(scripts/environment.sh path worker)/bin/python" \
+	    $(PYTHON) -m scripts.make_pictures
+
 .PHONY: docs
 docs: $(ENV) ## Build the documentation into build/docs; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs

@@ -2,23 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure what reading logs costs: lines a second, memory over a long stream, bytes of events.
 
-    python -m scripts.measure_log_parser [--lines N] [--gigabytes G] [--ranks R] [--steps S]
+    python -m scripts.measure_log_parser [--write] [--lines N] [--gigabytes G] [--ranks R]
+        [--steps S]
 
 One line in five of the log is a step's; the others are what NCCL, the data loader and Python's
 warnings print. The long stream is made up while it is read, so that no disk is needed. The events
-are those that a run of so many ranks writes for so many steps. Ends with 1 when a bar is missed.
+are those that a run of so many ranks writes for so many steps. `--write` puts the figures into
+docs/guides/watch.md. Ends with 1 when a bar is missed.
 """
 
 import argparse
 import itertools
 import random
+import re
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.monitoring.diagnosis.evidence import EvidenceFile, EvidenceKind
+from seatrial.monitoring.diagnosis.excerpt import read_excerpt
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.monitoring.logs.reading import read_stream
 from seatrial.monitoring.rank_times import sum_up
@@ -27,6 +33,8 @@ LINES_A_SECOND = 200_000
 MEMORY_GROWTH = 2**20
 """Bytes that the peak may grow by after a tenth of the stream: none, but for what malloc rounds."""
 EVENT_BYTES = 200e6
+PAGE = Path(__file__).parents[1] / "docs/guides/watch.md"
+PLACE = re.compile(r"(<!-- reading -->\n).*?(<!-- end -->)", re.DOTALL)
 
 NOISE = (
     "slim-7b-worker-0:412:1733 [3] NCCL INFO Channel 07/0 : 3[3] -> 2[2] via P2P/CUMEM",
@@ -85,7 +93,26 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def measure_speed(lines: int, repeats: int = 5) -> bool:
+@dataclass(frozen=True)
+class Figure:
+    """One thing that was measured."""
+
+    what: str
+    """What."""
+    measured: str
+    """How much."""
+    bar: str
+    """What was asked for; empty where nothing was."""
+    met: bool = True
+    """Whether it is met."""
+
+    def line(self) -> str:
+        """How it is printed."""
+        verdict = f" (bar: {self.bar}) {'ok' if self.met else 'MISSED'}" if self.bar else ""
+        return f"{self.what}: {self.measured}{verdict}"
+
+
+def measure_speed(lines: int, repeats: int = 5) -> Figure:
     """Lines a second of one core, from a file; the best of a few, as others use the machine."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "log"
@@ -96,13 +123,24 @@ def measure_speed(lines: int, repeats: int = 5) -> bool:
             with file.open("rb") as stream:
                 steps = sum(1 for event in read_stream(stream))
             rates.append(lines / (time.process_time() - began))
-    met = steps == lines // 5 and max(rates) >= LINES_A_SECOND
-    found = ", ".join(f"{rate:,.0f}" for rate in rates)
-    print(f"parser   {max(rates):,.0f} lines/s of CPU time, 1 in 5 a step ({found})", verdict(met))
-    return met
+    return Figure(
+        "lines of a log, 1 in 5 a step's, read on one core",
+        f"{max(rates):,.0f} a second of CPU time ({min(rates):,.0f} in the slowest of {repeats})",
+        f"{LINES_A_SECOND:,}",
+        steps == lines // 5 and max(rates) >= LINES_A_SECOND,
+    )
 
 
-def measure_memory(size: int) -> bool:
+def measure_diagnosis(lines: int) -> Figure:
+    """Lines a second of one core that `seatrial diagnose` looks through."""
+    told = log_lines(1, lines // 5).decode().splitlines()
+    began = time.process_time()
+    read_excerpt(EvidenceFile("log", EvidenceKind.LOG, lambda: told))
+    rate = lines / (time.process_time() - began)
+    return Figure("lines that diagnose looks through", f"{rate:,.0f} a second of CPU time", "")
+
+
+def measure_memory(size: int) -> Figure:
     """The peak of memory over a long stream, after a tenth of it and at the end."""
     source = MadeUpLog(size)
     events, early = 0, 0
@@ -112,13 +150,13 @@ def measure_memory(size: int) -> bool:
         if not early and source.read > size / 10:
             early = peak()
     seconds = time.process_time() - began
-    growth = peak() - early
-    print(
-        f"stream   {source.read / 1e9:.2f} GB, {events:,} steps, {seconds:.0f} s of CPU:"
-        f" peak {early / 2**20:.1f} MiB after a tenth, {peak() / 2**20:.1f} MiB at the end",
-        verdict(growth <= MEMORY_GROWTH),
+    return Figure(
+        f"a log of {source.read / 1e9:.2f} GB, {events:,} steps",
+        f"{seconds:.0f} s of CPU; most memory {early / 2**20:.1f} MiB after a tenth,"
+        f" {peak() / 2**20:.1f} MiB at the end",
+        "no growth",
+        peak() - early <= MEMORY_GROWTH,
     )
-    return growth <= MEMORY_GROWTH
 
 
 def run_events(ranks: int, steps: int) -> Iterator[Event]:
@@ -146,7 +184,7 @@ def run_events(ranks: int, steps: int) -> Iterator[Event]:
             yield Event(EventKind.EVALUATION, step, when, values)
 
 
-def measure_events(ranks: int, steps: int) -> bool:
+def measure_events(ranks: int, steps: int) -> Figure:
     """Bytes of an event log."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "events.jsonl"
@@ -155,33 +193,50 @@ def measure_events(ranks: int, steps: int) -> bool:
             log.append(event)
         log.close()
         size = file.stat().st_size
-    print(
-        f"events   {ranks:,} ranks × {steps:,} steps: {size / 1e6:.1f} MB,"
-        f" {size / steps:.0f} bytes a step",
-        verdict(size <= EVENT_BYTES),
+    return Figure(
+        f"events of {ranks:,} ranks and {steps:,} steps",
+        f"{size / 1e6:.1f} MB, {size / steps:.0f} bytes a step",
+        f"{EVENT_BYTES / 1e6:.0f} MB",
+        size <= EVENT_BYTES,
     )
-    return size <= EVENT_BYTES
 
 
-def verdict(met: bool) -> str:
-    """The bar's verdict."""
-    return "ok" if met else "MISSED"
+def write(figures: list[Figure]) -> None:
+    """Put the figures into the guide."""
+    rows = [("what", "measured", "bar"), ("---",) * 3]
+    rows += [(figure.what, figure.measured, figure.bar or "none") for figure in figures]
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    page = PAGE.read_text(encoding="utf-8")
+    page, places = PLACE.subn(lambda found: f"{found[1]}{table}\n{found[2]}", page)
+    if places != 1:
+        sys.exit(f"{PAGE.name} has {places} places for the table")
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def measured(chosen: argparse.Namespace) -> Iterator[Figure]:
+    """All of it, one after the other."""
+    yield measure_speed(chosen.lines)
+    yield measure_memory(round(chosen.gigabytes * 1e9))
+    yield measure_diagnosis(chosen.lines)
+    yield measure_events(chosen.ranks, chosen.steps)
 
 
 def main() -> int:
-    """Measure all three."""
+    """Measure all of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--ranks", type=int, default=16_384)
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
-    met = [
-        measure_speed(chosen.lines),
-        measure_memory(round(chosen.gigabytes * 1e9)),
-        measure_events(chosen.ranks, chosen.steps),
-    ]
-    return 0 if all(met) else 1
+    figures = []
+    for figure in measured(chosen):
+        print(figure.line(), flush=True)
+        figures.append(figure)
+    if chosen.write:
+        write(figures)
+    return 0 if all(figure.met for figure in figures) else 1
 
 
 if __name__ == "__main__":

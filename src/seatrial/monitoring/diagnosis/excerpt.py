@@ -18,6 +18,8 @@ MOST_ALIKE = 100
 """Lines that differ only in digits; those beyond say nothing new."""
 LONGEST = 2_000
 """Characters of a line that are looked at."""
+_MOST_OUTLINES = 20_000
+"""Outlines that are remembered with their shapes."""
 
 TROUBLE = re.compile(
     r"error|err\b|fail|exception|warn|fatal|kill|abort|crash|panic|denied|refus|forbid|reject"
@@ -39,6 +41,7 @@ _STEP = re.compile(
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DIGITS = re.compile(r"[0-9a-fA-Fx]*[0-9]+")
+_OUTLINE = str.maketrans("123456789", "000000000")
 _RANK = re.compile(
     r"^\W{0,4}(?:rank|default|trainer)[ _=:]?(\d{1,6})\]|\[[Rr]ank (\d{1,6})\]"
     r"|\brank[=:] ?(\d{1,6})\b|Rank (\d{1,6})[:\]]|^(\d{1,6}): "
@@ -113,19 +116,43 @@ def read_excerpt(file: EvidenceFile) -> Excerpt:
     """Read a file once."""
     kept: list[KeptLine] = []
     step_lines, steps = array("q"), array("q")
+    shapes = _Shapes()
     alike: Counter[str] = Counter()
     for number, raw in enumerate(file.lines(), 1):
         text = raw[:LONGEST].rstrip()
         if not text:
             continue
-        step = _STEP.search(text, 0, 200)
+        step = _STEP.search(text, 0, 200) if _may_be_step(text) else None
         if step is not None:
             step_lines.append(number)
             steps.append(int(next(group for group in step.groups() if group)))
-        if number > WHOLE_LINES and not TROUBLE.search(text):
+        shape = shapes.of(text)
+        # Most lines of a long log are like a hundred before them, which is quickly seen.
+        if alike[shape] >= MOST_ALIKE or (number > WHOLE_LINES and not TROUBLE.search(text)):
             continue
-        shape = _DIGITS.sub("#", text[:160])
         alike[shape] += 1
-        if alike[shape] <= MOST_ALIKE:
-            kept.append(KeptLine(number, _ANSI.sub("", text) if "\x1b" in text else text))
+        kept.append(KeptLine(number, _ANSI.sub("", text) if "\x1b" in text else text))
     return Excerpt(file.name, file.kind, tuple(kept), step_lines, steps)
+
+
+def _may_be_step(text: str) -> bool:
+    """Whether a line has a word without which it tells of no step: quicker than to search it."""
+    return "iteration" in text or "batch=" in text or "loss" in text
+
+
+class _Shapes:
+    """The beginning of lines without their numbers: those of one shape differ only in these."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, text: str) -> str:
+        """The shape of a line."""
+        # Which digits a line has does not matter for its shape, so few outlines need the search.
+        outline = text[:160].translate(_OUTLINE)
+        shape = self._known.get(outline)
+        if shape is None:
+            if len(self._known) >= _MOST_OUTLINES:
+                self._known.clear()
+            shape = self._known[outline] = _DIGITS.sub("#", outline)
+        return shape
