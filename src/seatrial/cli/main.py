@@ -30,7 +30,6 @@ from seatrial.errors import (
     FindingsError,
     SeatrialError,
     UnreadableError,
-    UsageError,
 )
 from seatrial.findings import Finding
 from seatrial.naming import nearest
@@ -59,14 +58,11 @@ COMMANDS = {
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
+    "doctor": "Show what is installed, what is missing for which command, and how to get it.",
     "explain": "Tell the background of a finding, with its source.",
     "recipes": "List, show and copy the specs that come with Seatrial.",
 }
 """The commands and their summaries; a command's module is loaded when it is called."""
-
-
-NOT_YET = ("doctor",)
-"""Commands of the journey that this version does not have; asking for one says so."""
 
 TERMINATED = 143
 """What a shell reports of a program that was asked to end (128 + SIGTERM)."""
@@ -94,8 +90,6 @@ class LazyGroup(TyperGroup):
         """The command that is called; a misspelt one is answered with the nearest."""
         called = args[0]
         if called not in COMMANDS:
-            if called in NOT_YET:
-                raise UsageError(f"the command {called} is not part of version {VERSION}.")
             match = nearest(called, COMMANDS)
             hint = f"Did you mean {match}?" if match else "All commands: seatrial --help."
             ctx.fail(f"No such command {called!r}. {hint}")

@@ -120,7 +120,6 @@ def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
         (("check", "absent.yaml"), "there is no such file"),
         (("explain", "ST-BATCH-999"), "there is no code ST-BATCH-999."),
         (("plan", "absent.yaml"), "there is no such file"),
-        (("doctor",), "the command doctor is not part of version"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
         (("schema", "-o", "missing/schema.json"), "cannot be written: No such file or directory."),

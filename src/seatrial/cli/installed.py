@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What of Seatrial is installed here, by extra, and what each extra is for."""
+
+import json
+import os
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import distributions, requires
+from pathlib import Path
+
+from seatrial.errors import MissingExtraError
+from seatrial.rehearsal.worker_process import WORKER_PYTHON, worker_python
+
+NEEDED_FOR = {
+    "data": "data prepare, estimate, verify and inspect; check --data",
+    "ray": "data prepare on Ray",
+    "cluster": "launch, status, logs and the others that ask a cluster; check --cluster",
+    "worker": "rehearse, launch on this host, check --engine, checkpoints export",
+    "watch": "the live view of watch; without it, lines",
+    "report": "report",
+    "mlflow": "sending a run's numbers to MLflow",
+    "wandb": "sending a run's numbers to Weights & Biases",
+}
+"""The extras, and the commands that need them."""
+IN_WORKER = ("worker", "wandb")
+"""The extras that belong into the worker's environment, which may be another."""
+SOURCES = Path(__file__).parents[3] / "pyproject.toml"
+"""What the package is made from, where it runs from its sources."""
+_PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
+_PINNED = re.compile(r"==([\w.]+)")
+_EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
+_LIST_VERSIONS = (
+    "import json; from importlib.metadata import distributions as d;"
+    "print(json.dumps({x.name: x.version for x in d()}))"
+)
+_LONGEST_ANSWER = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A package that an extra needs."""
+
+    package: str
+    """Its name."""
+    pinned: str
+    """The only version that will do; empty where others do too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An extra, and what of it is here."""
+
+    extra: str
+    """Its name."""
+    needed_for: str
+    """The commands that need it."""
+    missing: tuple[str, ...]
+    """Packages that are not installed."""
+    other_versions: tuple[str, ...]
+    """Packages of a version that will not do, with both versions."""
+    where: str = ""
+    """Where it was looked for, where that is not this environment."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the commands that need it can run."""
+        return not self.missing and not self.other_versions
+
+
+def needs() -> dict[str, tuple[Need, ...]]:
+    """What each extra needs, as the package itself says."""
+    declared = _declared()
+    return {extra: tuple(map(_need, declared.get(extra, ()))) for extra in NEEDED_FOR}
+
+
+def _declared() -> dict[str, list[str]]:
+    """The requirements of each extra: of the installed package, or of the sources."""
+    if SOURCES.is_file():
+        return dict(tomllib.loads(SOURCES.read_text("utf-8"))["project"]["optional-dependencies"])
+    found: dict[str, list[str]] = {}
+    for line in requires("seatrial") or ():
+        requirement, _, condition = line.partition(";")
+        extra = _EXTRA.search(condition)
+        if extra is not None:
+            found.setdefault(extra[1], []).append(requirement)
+    return found
+
+
+def _need(requirement: str) -> Need:
+    package = _PACKAGE.match(requirement)
+    pinned = _PINNED.search(requirement)
+    return Need(package[0] if package else requirement, pinned[1] if pinned else "")
+
+
+def parts(needed: Mapping[str, Iterable[Need]]) -> tuple[Part, ...]:
+    """All extras, and what of each is here."""
+    here = {_plain(one.name): one.version for one in distributions() if one.name}
+    there, where = _worker_packages(here)
+    return tuple(
+        _part(extra, needed[extra], *((there, where) if extra in IN_WORKER else (here, "")))
+        for extra in NEEDED_FOR
+    )
+
+
+def kubeconfig() -> Path | None:
+    """The file that says how to reach a cluster, where there is one."""
+    told = os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    files = [Path(one) for one in told if one] or [Path("~/.kube/config").expanduser()]
+    return next((file for file in files if file.is_file()), None)
+
+
+def _part(extra: str, needed: Iterable[Need], packages: Mapping[str, str], where: str) -> Part:
+    missing: list[str] = []
+    other: list[str] = []
+    for need in needed:
+        version = packages.get(_plain(need.package))
+        if version is None:
+            missing.append(need.package)
+        elif need.pinned and version.partition("+")[0] != need.pinned:
+            other.append(f"{need.package} is {version}, needed is {need.pinned}")
+    return Part(extra, NEEDED_FOR[extra], tuple(missing), tuple(other), where)
+
+
+def _worker_packages(here: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
+    """The packages of the worker's environment, and its Python where that is not this one."""
+    if not os.environ.get(WORKER_PYTHON):
+        return here, ""
+    python = worker_python()
+    answer = subprocess.run(  # noqa: S603  (our own words, no shell)
+        [python, "-c", _LIST_VERSIONS],
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST_ANSWER,
+        check=False,
+    )
+    try:
+        told = json.loads(answer.stdout)
+    except ValueError:
+        raise MissingExtraError(
+            f"{WORKER_PYTHON} is {python}, which does not answer as a Python does. Set it to the "
+            "Python of an environment with seatrial[worker]."
+        ) from None
+    return {_plain(name): version for name, version in told.items() if name}, python
+
+
+def _plain(package: str) -> str:
+    """A package's name as all of its spellings compare."""
+    return re.sub(r"[-_.]+", "-", package).lower()

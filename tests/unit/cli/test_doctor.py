@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What `seatrial doctor` finds."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli import installed
+from seatrial.cli.installed import NEEDED_FOR, SOURCES, Need, kubeconfig, needs, parts
+from seatrial.cli.main import COMMANDS
+from seatrial.errors import MissingExtraError
+from tests.unit.cli.test_commands import seatrial
+
+INSTALLED: dict[str, tuple[Need, ...]] = dict.fromkeys(NEEDED_FOR, ())
+
+
+def test_every_extra_is_known_and_said_what_for() -> None:
+    declared = tomllib.loads(SOURCES.read_text())["project"]["optional-dependencies"]
+    assert set(NEEDED_FOR) == set(declared)
+    assert needs()["worker"][0] == Need("megatron-core", "0.19.2")
+    assert Need("ray", "") in needs()["ray"]
+
+
+def test_an_installed_package_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_sources = needs()
+    lines = [
+        f"{requirement} ; extra == '{extra}'"
+        for extra, requirements in installed._declared().items()
+        for requirement in requirements
+    ]
+    monkeypatch.setattr(installed, "SOURCES", Path("nowhere"))
+    monkeypatch.setattr(installed, "requires", lambda _: ["rich>=15,<16", *lines])
+    assert needs() == from_sources
+
+
+def test_what_is_missing_or_of_another_version_is_named() -> None:
+    needed = INSTALLED | {"data": (Need("pytest", ""), Need("No.Such_Package", ""))}
+    needed |= {"report": (Need("pytest", "0.1"),)}
+    found = {part.extra: part for part in parts(needed)}
+    assert found["data"].missing == ("No.Such_Package",)
+    assert "needed is 0.1" in found["report"].other_versions[0]
+    assert [extra for extra, part in found.items() if not part.is_ready] == ["data", "report"]
+
+
+def test_the_worker_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", sys.executable)
+    needed = INSTALLED | {"worker": (Need("pytest", ""), Need("absent", ""))}
+    found = {part.extra: part for part in parts(needed)}
+    assert (found["worker"].where, found["worker"].missing) == (sys.executable, ("absent",))
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/false")
+    with pytest.raises(MissingExtraError, match="does not answer as a Python does"):
+        parts(INSTALLED)
+
+
+def test_the_file_of_a_cluster_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{file}")
+    assert kubeconfig() is None
+    file.touch()
+    assert kubeconfig() == file
+
+
+def test_the_command_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("SEATRIAL_WORKER_PYTHON", raising=False)
+    said = seatrial("doctor", cwd=tmp_path).stdout
+    assert "There is no file that says how to reach a cluster" in said
+    assert "pip install 'seatrial[worker,wandb]'" in " ".join(said.split())
+    told = json.loads(seatrial("doctor", "--json", cwd=tmp_path).stdout)
+    ready = {part["extra"]: part["is_ready"] for part in told["parts"]}
+    assert ready["data"]
+    assert not ready["worker"]
+
+
+def test_named_commands_exist() -> None:
+    words = " ".join(NEEDED_FOR.values()).replace(";", " ").replace(",", " ").split()
+    assert {"data", "check", "launch", "status", "logs", "rehearse", "watch", "report"} <= set(
+        words
+    ) & set(COMMANDS)
