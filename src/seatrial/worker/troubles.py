@@ -42,6 +42,10 @@ class Kind(StrEnum):
     """The rank takes longer for its part of the step, by that share."""
     SLOW_ALL = "slow-all"
     """All ranks do."""
+    STEADY = "steady"
+    """No trouble: all ranks take so many seconds for their part, as where a device does the work.
+
+    The speed of a host that others share changes by a third from one second to the next."""
     STOPPED_RANK = "stopped-rank"
     """The rank is stopped (SIGSTOP)."""
     SLOW_DATA = "slow-data"
@@ -86,16 +90,24 @@ def _parsed(text: str) -> Trouble:
 
 def install(troubles: tuple[Trouble, ...]) -> None:
     """Let them happen; after the engine's functions are watched, so that none is hidden."""
-    for trouble in troubles:
-        _install(trouble)
+    steady = [trouble for trouble in troubles if trouble.kind is Kind.STEADY]
+    work = max((trouble.amount for trouble in steady), default=0.0)
+    # What was installed last comes first: a slow rank is slow after its steady part.
+    for trouble in (*(one for one in troubles if one not in steady), *steady):
+        _install(trouble, work)
 
 
-def _install(trouble: Trouble) -> None:
+def _install(trouble: Trouble, work: float) -> None:
     match trouble.kind:
         case Kind.NAN_WEIGHT | Kind.WEIGHTS | Kind.STOPPED_RANK:
             _before_step(trouble)
-        case Kind.NAN_GRADIENT | Kind.GRADIENTS | Kind.SLOW_RANK | Kind.SLOW_ALL:
-            _before_reduction(trouble)
+        case Kind.NAN_GRADIENT | Kind.GRADIENTS:
+            _before_reduction(trouble, lambda _: None)
+        case Kind.SLOW_RANK | Kind.SLOW_ALL:
+            # A share of its own work, which is what a slower processor would take.
+            _before_reduction(trouble, lambda used: time.sleep(trouble.amount * max(work, used)))
+        case Kind.STEADY:
+            _pad(trouble)
         case Kind.LABELS:
             _draw_labels(trouble)
         case Kind.SLOW_DATA:
@@ -141,8 +153,11 @@ def _strike(trouble: Trouble, model: list[torch.nn.Module]) -> None:
                 return
 
 
-def _before_reduction(trouble: Trouble) -> None:
-    """What happens once this rank's gradients are there, before it waits for the others."""
+def _before_reduction(trouble: Trouble, dawdle: Callable[[float], None]) -> None:
+    """What happens once this rank's gradients are there, before it waits for the others.
+
+    `dawdle` is told how long the rank has computed.
+    """
     module: Any = engine
     step, finish = module.train_step, module.finalize_model_grads
     began = [0.0]
@@ -153,12 +168,27 @@ def _before_reduction(trouble: Trouble) -> None:
 
     def finalize_model_grads(model: list[torch.nn.Module], *args: Any, **kwargs: Any) -> Any:
         if trouble.is_now():
-            if trouble.kind in (Kind.SLOW_RANK, Kind.SLOW_ALL):
-                # A share of its own work, which is what a slower processor would take.
-                time.sleep(trouble.amount * (time.thread_time() - began[0]))
+            dawdle(time.thread_time() - began[0])
             for parameter in model[0].parameters() if "gradient" in trouble.kind else ():
                 parameter.main_grad.mul_(trouble.amount)  # type: ignore[union-attr,operator]
         return finish(model, *args, **kwargs)
+
+    module.train_step, module.finalize_model_grads = train_step, finalize_model_grads
+
+
+def _pad(trouble: Trouble) -> None:
+    """Let every step take its time until the gradients are there, and no less."""
+    module: Any = engine
+    step, finish = module.train_step, module.finalize_model_grads
+    began = [0.0]
+
+    def train_step(*args: Any, **kwargs: Any) -> Any:
+        began[0] = time.perf_counter()
+        return step(*args, **kwargs)
+
+    def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(max(0.0, began[0] + trouble.amount - time.perf_counter()))
+        return finish(*args, **kwargs)
 
     module.train_step, module.finalize_model_grads = train_step, finalize_model_grads
 
