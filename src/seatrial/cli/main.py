@@ -56,6 +56,7 @@ COMMANDS = {
     "forward": "Show TensorBoard of a run on a port of this host.",
     "checkpoints": "List, verify, prune, pin and copy checkpoints, and ask what one can resume.",
     "calibrate": "Fit the planner to a few measured steps of a run.",
+    "spec": "Bring specs of an older format to the newest one.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
     "doctor": "Show what is installed, what is missing for which command, and how to get it.",

@@ -46,6 +46,17 @@ def load(path: Path, overriding: tuple[str, ...] = ()) -> LoadedSpec:
     return loads(_read(path), str(path), overriding)
 
 
+def read_tree(path: Path) -> tuple[str, Node]:
+    """The text of a spec and its tree, of whatever format it is; raises where it is not YAML."""
+    text = _read(path)
+    root, findings = parse(text, str(path))
+    if not isinstance(root.value, dict):
+        raise UnreadableError(_not_a_mapping(root))
+    if findings:
+        raise FindingsError(_in_file_order(findings))
+    return text, root
+
+
 def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
     """The spec in a text; `file` is the name that findings give it."""
     root, findings = parse(text, file)

@@ -1,8 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The apiVersion: checked before anything else, so that an older file can be converted first."""
+"""The apiVersion: checked before anything else, so that an older file can be converted first.
 
-from collections.abc import Callable
+A conversion says which fields have another name in the next format. It is done to what is read, so
+that an older file works as it is, and to the text itself by `seatrial spec upgrade`.
+"""
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
 
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
@@ -11,10 +20,23 @@ from seatrial.spec.run import API_VERSION
 from seatrial.spec.secrets import shown, shown_key
 from seatrial.spec.tree import Node
 
-CONVERSIONS: dict[str, Callable[[Node], Node]] = {}
-"""From an older apiVersion, the step that turns its tree into the next one's; none exist yet."""
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What one format calls otherwise than the next."""
+
+    to: str
+    """The next format's apiVersion."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Fields as the older format calls them, such as `training.batch`, and their new last part."""
+
+
+CONVERSIONS: dict[str, Conversion] = {}
+"""From an older apiVersion to the next; there is one format so far, so there are none."""
 
 _ADD = f"Add apiVersion: {API_VERSION}."
+_WIDEST = 1 << 20
+"""Long lines stay long: a spec is not wrapped anew."""
 
 
 def to_current(root: Node) -> tuple[Node, list[Finding]]:
@@ -25,7 +47,51 @@ def to_current(root: Node) -> tuple[Node, list[Finding]]:
             return root, []
         if version is None or str(version.value) not in CONVERSIONS:
             return root, [_finding(root, version)]
-        root = CONVERSIONS[str(version.value)](root)
+        conversion = CONVERSIONS[str(version.value)]
+        for field, name in conversion.renamed:
+            *sections, old = field.split(".")
+            section, is_there = root.at(tuple(sections))
+            if is_there and isinstance(section.value, dict) and old in section.value:
+                pairs = section.value.items()
+                section.value = {name if key == old else key: child for key, child in pairs}
+        version.value = conversion.to
+
+
+def upgraded(text: str, version: str) -> tuple[str, tuple[str, ...]]:
+    """The text of a spec in the current format, comments kept, and what was changed."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = _WIDEST
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    root = yaml.load(text)
+    changes: list[str] = []
+    while version in CONVERSIONS:
+        conversion = CONVERSIONS[version]
+        for field, name in conversion.renamed:
+            if _rename(root, field, name):
+                changes.append(f"{field} is called {name} now")
+        changes.append(f"apiVersion: {version} became {conversion.to}")
+        root["apiVersion"] = version = conversion.to
+    if not changes:
+        return text, ()
+    out = io.StringIO()
+    yaml.dump(root, out)
+    return out.getvalue(), tuple(changes)
+
+
+def _rename(root: CommentedMap, field: str, name: str) -> bool:
+    """Call a field otherwise, at its place and with its comments; whether there is such a field."""
+    *sections, old = field.split(".")
+    section: Any = root
+    for key in sections:
+        section = section.get(key) if isinstance(section, CommentedMap) else None
+    if not isinstance(section, CommentedMap) or old not in section:
+        return False
+    place, comments = list(section).index(old), section.ca.items.pop(old, None)
+    section.insert(place, name, section.pop(old))
+    if comments is not None:
+        section.ca.items[name] = comments
+    return True
 
 
 def _finding(root: Node, version: Node | None) -> Finding:

@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial spec`: the format of specs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.files import write_new
+from seatrial.cli.output import say
+from seatrial.errors import FindingsError
+from seatrial.spec.loader import read_tree
+from seatrial.spec.run import API_VERSION
+from seatrial.spec.upgrade import to_current, upgraded
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+Files = Annotated[list[Path], typer.Argument(metavar="RUN.YAML...", help="Specs.")]
+Write = Annotated[bool, typer.Option("--write", help="Write the new format into the files.")]
+
+
+@app.callback()
+def group() -> None:
+    """Look after the format of specs."""
+
+
+@app.command()
+def upgrade(files: Files, write: Write = False) -> None:
+    """Bring specs of an older format to the newest one, comments kept.
+
+    Without --write it only says what would change. An older file works as it is, too, as long as
+    the changelog does not say otherwise.
+    """
+    for file in files:
+        before, root = read_tree(file)
+        version = root.child("apiVersion")
+        written = str(version.value) if version is not None else ""
+        _, findings = to_current(root)
+        if findings:
+            raise FindingsError(findings)
+        text, changes = upgraded(before, written)
+        if not changes:
+            say(f"{file} is {API_VERSION}, the newest format: nothing to do.")
+            continue
+        if write:
+            write_new(file, text, force=True)
+        say(f"{file} {'is' if write else 'would be'} {API_VERSION}:")
+        for change in changes:
+            say(f"  {change}")
+        if not write:
+            say("To write that into the file: --write.")
