@@ -211,7 +211,7 @@ def test_trouble_is_named_in_time(name: str, tmp_path: Path, figure: Figure) -> 
         steps = noticed(trial, outcome, reader, log)
         print(f"{name}: {trial.trouble}: named after {steps} of {trial.within} steps")
         told = "not named" if steps is None else f"{steps}"
-        figure("anomalies", trial.trouble, trial.code.name, told, f"{trial.within}")
+        figure("anomalies", f"{name}: {trial.trouble}", trial.code.name, told, f"{trial.within}")
         if steps is None or steps > trial.within:
             missed.append(trial.trouble)
     assert missed == [], [event.values["rule"] for event in begun(outcome.events)]
