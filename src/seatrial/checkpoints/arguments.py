@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup, Versions
+from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Schedule, Setup, Versions
 
 _FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
 
@@ -34,6 +34,7 @@ def setup_from_arguments(given: Mapping[str, Any], versions: Versions, world_siz
         optimizer_sharding=_sharding(values),
         global_batch_size=_number(values, "global_batch_size"),
         versions=versions,
+        schedule=_schedule(values),
     )
 
 
@@ -117,6 +118,25 @@ def _data_order(values: Values) -> DataOrder:
         train_samples=(
             int(values["train_samples"]) if values.get("train_samples") else int(steps or 0) * batch
         ),
+    )
+
+
+def _schedule(values: Values) -> Schedule | None:
+    """The learning rate in samples, as `get_optimizer_param_scheduler` counts it."""
+    if values.get("lr") is None:
+        return None
+    batch = _number(values, "global_batch_size")
+    length = _number(values, "train_samples") or batch * _number(values, "train_iters")
+    decay = _number(values, "lr_decay_samples") or batch * _number(values, "lr_decay_iters")
+    warmup = _number(values, "lr_warmup_samples") or batch * _number(values, "lr_warmup_iters")
+    share = values.get("lr_warmup_fraction")
+    decay = decay or length
+    return Schedule(
+        peak=float(values["lr"]),
+        minimum=float(values.get("min_lr") or 0.0),
+        style=str(values.get("lr_decay_style") or "linear"),
+        warmup_samples=warmup if share is None else int(float(share) * decay),
+        decay_samples=decay,
     )
 
 

@@ -58,13 +58,21 @@ class Record:
 
     def to_bytes(self) -> bytes:
         """The record as it is stored: canonical JSON that holds its own digest."""
-        values = asdict(self)
+        values = _values(self)
         return canonical_json({**values, "digest": digest(values)}).encode()
 
     @property
     def identity(self) -> str:
         """The digest of the whole record, by which nodes compare what they see."""
-        return digest(asdict(self))
+        return digest(_values(self))
+
+
+def _values(record: "Record") -> dict[str, Any]:
+    """The record as plain data; what older ones did not have is left out of theirs."""
+    values = asdict(record)
+    if values["setup"]["schedule"] is None:
+        del values["setup"]["schedule"]
+    return values
 
 
 def record_from_bytes(data: bytes) -> Record:

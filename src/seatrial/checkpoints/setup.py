@@ -104,6 +104,22 @@ class DataOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class Schedule:
+    """The learning rate over the run, which the engine compares when it loads a checkpoint."""
+
+    peak: float
+    """The highest rate."""
+    minimum: float
+    """The lowest rate after the warm-up."""
+    style: str
+    """How it falls, by the engine's name."""
+    warmup_samples: int
+    """Sequences of the warm-up."""
+    decay_samples: int
+    """Sequences after which the lowest rate is reached."""
+
+
+@dataclass(frozen=True, slots=True)
 class Versions:
     """What wrote the checkpoint."""
 
@@ -139,6 +155,8 @@ class Setup:
     """Sequences a step."""
     versions: Versions
     """What wrote it, or would."""
+    schedule: Schedule | None = None
+    """The learning rate; absent in records from before it was written down."""
 
     @property
     def reshardable(self) -> bool:
@@ -146,6 +164,9 @@ class Setup:
         return self.optimizer_sharding in RESHARDABLE
 
 
+OLD_FORMAT = "torch"
+"""The engine's format of a file a rank. It is found out when loading (`_get_checkpoint_format`,
+megatron-core 0.19.2), and loads only into the layout that saved it."""
 RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", "fsdp_dtensor"})
 """Optimizer shardings that load into other tensor and pipeline degrees (megatron-core 0.19.2,
 `DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
@@ -162,4 +183,6 @@ def setup_from_dict(values: dict[str, Any]) -> Setup:
         ),
         "versions": Versions(**values["versions"]),
     }
+    if values.get("schedule") is not None:
+        parts["schedule"] = Schedule(**values["schedule"])
     return Setup(**values | parts)

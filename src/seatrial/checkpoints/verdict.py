@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup
+from seatrial.checkpoints.setup import (
+    OLD_FORMAT,
+    DataOrder,
+    Layout,
+    ModelShape,
+    Schedule,
+    Setup,
+)
 
 
 class Resume(StrEnum):
@@ -61,6 +68,8 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[Reason]:
     yield from _state(saved, wanted)
     yield from _layout(saved, wanted)
     yield from _data(saved.data_order, wanted.data_order)
+    if saved.schedule is not None and wanted.schedule is not None:
+        yield from _schedule(saved.schedule, wanted.schedule)
     if saved.tokenizer != wanted.tokenizer:
         meaning = "the same numbers would stand for other words."
         yield Reason(Resume.DATA_CHANGES, "tokenizer", saved.tokenizer, wanted.tokenizer, meaning)
@@ -85,7 +94,7 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[Reason]:
 
 
 def _state(saved: Setup, wanted: Setup) -> Iterator[Reason]:
-    if saved.checkpoint_format != wanted.checkpoint_format:
+    if saved.checkpoint_format not in (wanted.checkpoint_format, OLD_FORMAT):
         meaning = "the engine reads one format or the other."
         one, other = saved.checkpoint_format, wanted.checkpoint_format
         yield Reason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
@@ -107,7 +116,10 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[Reason]:
         return
     model_cut = (one.tp_size, one.pp_size) != (other.tp_size, other.pp_size)
     names = f"{one} on {one.world_size} ranks", f"{other} on {other.world_size} ranks"
-    if model_cut and not saved.reshardable:
+    if saved.checkpoint_format == OLD_FORMAT:
+        meaning = "the engine's old format has a file a rank, which loads only into the same ranks."
+        yield Reason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+    elif model_cut and not saved.reshardable:
         meaning = (
             f"the optimizer's state was saved as {saved.optimizer_sharding}, which loads only "
             "into the same tp and pp."
@@ -150,6 +162,30 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[Reason]:
         yield Reason(
             Resume.DATA_CHANGES, name, _shown(one), _shown(other), _DATA_MEANING[field.name]
         )
+
+
+_SCHEDULE_NAMES = {
+    "peak": "learning rate",
+    "minimum": "minimum learning rate",
+    "style": "decay style",
+    "warmup_samples": "warm-up",
+    "decay_samples": "decay",
+}
+
+
+def _schedule(saved: Schedule, wanted: Schedule) -> Iterator[Reason]:
+    """The engine stops at any difference (`OptimizerParamScheduler._check_and_set`, 0.19.2)."""
+    for field in fields(Schedule):
+        one, other = getattr(saved, field.name), getattr(wanted, field.name)
+        if one != other:
+            unit = " samples" if field.name.endswith("_samples") else ""
+            meaning = "the engine compares it when it loads, and stops at a difference."
+            shown = f"{_figure(one)}{unit}", f"{_figure(other)}{unit}"
+            yield Reason(Resume.IMPOSSIBLE, _SCHEDULE_NAMES[field.name], *shown, meaning)
+
+
+def _figure(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _shown(value: object) -> str:

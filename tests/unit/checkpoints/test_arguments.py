@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from seatrial.checkpoints.arguments import setup_from_arguments
-from seatrial.checkpoints.setup import Versions
+from seatrial.checkpoints.setup import Schedule, Versions
 
 VERSIONS = Versions("0", "engine", "torch")
 FLAGS = {
@@ -41,6 +41,11 @@ FLAGS = {
     "use-distributed-optimizer": True,
     "dist-ckpt-optim-fully-reshardable": True,
     "ckpt-format": "torch_dist",
+    "lr": 1e-4,
+    "min-lr": 1e-5,
+    "lr-decay-style": "cosine",
+    "lr-warmup-iters": 2,
+    "lr-decay-iters": 8,
 }
 ARGUMENTS = {
     **{name.replace("-", "_"): value for name, value in FLAGS.items()},
@@ -53,6 +58,9 @@ ARGUMENTS = {
     "virtual_pipeline_model_parallel_size": None,
     "expert_tensor_parallel_size": 2,
     "train_samples": None,
+    "lr_warmup_samples": 0,
+    "lr_warmup_fraction": None,
+    "lr_decay_samples": None,
 }
 
 
@@ -66,6 +74,15 @@ def test_both_come_to_the_same() -> None:
     assert planned.model.max_positions == 0
     assert planned.data_order.train_samples == 40
     assert planned.optimizer_sharding == "fully_reshardable"
+    assert planned.schedule == Schedule(1e-4, 1e-5, "cosine", 8, 32)
+
+
+def test_a_decay_that_nobody_gave_is_the_whole_run() -> None:
+    flags = {**FLAGS, "lr-decay-iters": None, "lr-warmup-iters": None, "lr-warmup-fraction": 0.5}
+    schedule = setup_from_arguments(flags, VERSIONS, 4).schedule
+    assert schedule is not None
+    assert (schedule.warmup_samples, schedule.decay_samples) == (20, 40)
+    assert setup_from_arguments({**FLAGS, "lr": None}, VERSIONS, 4).schedule is None
 
 
 def test_the_blend_of_a_file_is_read(tmp_path: Path) -> None:

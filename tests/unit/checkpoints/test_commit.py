@@ -12,11 +12,12 @@ from seatrial.checkpoints.inventory import look, newest_step, tracked_step
 from seatrial.checkpoints.naming import RECORD, directory_name
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import RecordError, record_from_bytes
+from seatrial.checkpoints.setup import Schedule
 from seatrial.checkpoints.shard_list import ShardFile
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verification import verify
 from seatrial.dataprep.stores.store import StoreError
-from tests.unit.checkpoints.made import make_checkpoint, record, write_files
+from tests.unit.checkpoints.made import SETUP, make_checkpoint, record, write_files
 
 NAME = directory_name(20)
 
@@ -111,3 +112,11 @@ def test_a_record_with_a_byte_more_is_none(place: LocalPlace, change: bytes) -> 
         record_from_bytes(data + change)
     with pytest.raises(RecordError):
         record_from_bytes(data.replace(b'"step":10', b'"step":11'))
+
+
+def test_a_record_from_before_the_schedule_reads_as_it_was_written() -> None:
+    rate = Schedule(1e-4, 1e-5, "cosine", 40, 400)
+    for setup in (SETUP, replace(SETUP, schedule=rate)):
+        data = record(10, setup=setup).to_bytes()
+        assert (b"schedule" in data) == (setup.schedule is not None)
+        assert record_from_bytes(data).setup == setup

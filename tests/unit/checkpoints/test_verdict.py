@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.checkpoints.setup import Setup
+from seatrial.checkpoints.setup import Schedule, Setup
 from seatrial.checkpoints.verdict import Resume, verdict
 from tests.unit.checkpoints.made import SETUP
 
 MOE = replace(SETUP, model=replace(SETUP.model, experts=4, expert_ffn_hidden_size=64))
 BUCKETS = replace(SETUP, optimizer_sharding="dp_reshardable")
+OLD = replace(SETUP, checkpoint_format="torch")
+RATE = replace(SETUP, schedule=Schedule(1e-4, 1e-5, "cosine", 40, 400))
 
 
 def with_layout(setup: Setup, **degrees: int) -> Setup:
@@ -20,6 +22,11 @@ def with_layout(setup: Setup, **degrees: int) -> Setup:
 
 def padded(setup: Setup, rows: int) -> Setup:
     return replace(setup, model=replace(setup.model, padded_vocab_size=rows))
+
+
+def with_rate(**values: object) -> Setup:
+    assert RATE.schedule is not None
+    return replace(RATE, schedule=replace(RATE.schedule, **values))  # type: ignore[arg-type]
 
 
 def with_data(**values: object) -> Setup:
@@ -48,6 +55,18 @@ def with_data(**values: object) -> Setup:
         (SETUP, replace(SETUP, tokenizer="other"), Resume.DATA_CHANGES, "tokenizer"),
         (SETUP, replace(SETUP, precision="bf16"), Resume.IMPOSSIBLE, "precision"),
         (SETUP, replace(SETUP, optimizer_sharding="none"), Resume.IMPOSSIBLE, "optimizer sharding"),
+        # The engine finds out the old format, whose files are those of the ranks that saved them.
+        (OLD, SETUP, Resume.SAFE, ""),
+        (OLD, with_layout(SETUP, dp_size=4, world_size=4), Resume.IMPOSSIBLE, "layout"),
+        (replace(SETUP, checkpoint_format="x"), SETUP, Resume.IMPOSSIBLE, "checkpoint format"),
+        (RATE, RATE, Resume.SAFE, ""),
+        (RATE, with_rate(peak=2e-4), Resume.IMPOSSIBLE, "learning rate"),
+        (RATE, with_rate(minimum=2e-5), Resume.IMPOSSIBLE, "minimum learning rate"),
+        (RATE, with_rate(decay_samples=800), Resume.IMPOSSIBLE, "decay"),
+        (RATE, with_rate(warmup_samples=80), Resume.IMPOSSIBLE, "warm-up"),
+        (RATE, with_rate(style="linear"), Resume.IMPOSSIBLE, "decay style"),
+        # A record from before the schedule was written down says nothing of it.
+        (SETUP, RATE, Resume.SAFE, ""),
         (SETUP, padded(SETUP, 256), Resume.RESHARDED, "padded vocab size"),
         (BUCKETS, padded(BUCKETS, 256), Resume.IMPOSSIBLE, "padded vocab size"),
         (
