@@ -46,9 +46,13 @@ class Kind:
 
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 EVENT = Kind("", "v1", "Event", "events")
+LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges")
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods")
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
+SECRET = Kind("", "v1", "Secret", "secrets")
 SERVICE = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
@@ -60,6 +64,10 @@ ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 CLUSTER_ROLE = Kind(
     "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
 )
+CSI_DRIVER = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False)
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False
+)
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 PYTORCH_JOB = Kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
 TRAIN_JOB = Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs")
@@ -67,6 +75,12 @@ TRAINING_RUNTIME = Kind("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "
 HYPERPOD_JOB = Kind("sagemaker.amazonaws.com", "v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs")
 RAY_JOB = Kind("ray.io", "v1", "RayJob", "rayjobs")
 WORKLOAD = Kind("kueue.x-k8s.io", "v1beta1", "Workload", "workloads")
+LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
+CLUSTER_QUEUE = Kind("kueue.x-k8s.io", "v1beta1", "ClusterQueue", "clusterqueues", namespaced=False)
+RESOURCE_FLAVOR = Kind(
+    "kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors", namespaced=False
+)
+TOPOLOGY = Kind("kueue.x-k8s.io", "v1beta1", "Topology", "topologies", namespaced=False)
 ACCESS_REVIEW = Kind(
     "authorization.k8s.io",
     "v1",
@@ -79,6 +93,8 @@ KINDS = (
     *(CONFIG_MAP, EVENT, NODE, PERSISTENT_VOLUME, POD, SERVICE, SERVICE_ACCOUNT, VOLUME_CLAIM),
     *(DEPLOYMENT, JOB, NETWORK_POLICY, POD_MONITOR, ROLE, CLUSTER_ROLE, STORAGE_CLASS),
     *(PYTORCH_JOB, TRAIN_JOB, TRAINING_RUNTIME, HYPERPOD_JOB, RAY_JOB, WORKLOAD),
+    *(LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, SECRET, CSI_DRIVER, PRIORITY_CLASS),
+    *(LOCAL_QUEUE, CLUSTER_QUEUE, RESOURCE_FLAVOR, TOPOLOGY),
 )
 """All of them."""
 

@@ -113,6 +113,8 @@ class FakeTransport:
             return Answer(201, {"status": {"allowed": allowed}})
         if call.path == "/readyz":
             return Answer(200 if self.ready else 500, {"message": "ok"})
+        if call.path == "/apis":
+            return Answer(200, {"groups": self._groups()})
         if call.path.startswith("/openapi/"):
             return Answer(200, self.openapi)
         kind, namespace, name = self._parsed(call.path)
@@ -122,6 +124,17 @@ class FakeTransport:
         if (verb, kind.plural) in self.denied:
             return Answer(403, {"message": f"{kind.plural} is forbidden", "reason": "Forbidden"})
         return self._verb(call, kind, namespace, name)
+
+    def _groups(self) -> list[Json]:
+        """The groups that are served, as discovery lists them."""
+        served = {(k.group, k.version) for k in KINDS if k.group and k not in self.unserved}
+        return [
+            {
+                "name": group,
+                "versions": [{"groupVersion": f"{group}/{version}", "version": version}],
+            }
+            for group, version in sorted(served)
+        ]
 
     def _discovered(self, path: str) -> Answer:
         there = [k for k in KINDS if k.group_path == path and k not in self.unserved]
@@ -164,8 +177,7 @@ class FakeTransport:
         found = [
             copy.deepcopy(item)
             for (plural, where, _), item in self.objects.items()
-            if plural == kind.plural
-            and where in (namespace, "" if not kind.namespaced else namespace)
+            if plural == kind.plural and (not kind.namespaced or namespace in ("", where))
             if _selected(item, selector)
         ]
         return Answer(
