@@ -12,6 +12,8 @@ from seatrial.catalog.catalog import CatalogCode
 from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.checks.backgrounds import Background, backgrounds
 from seatrial.checks.codes import CheckCode
+from seatrial.checks.saved.codes import ResumeCode
+from seatrial.checks.site.codes import SiteCode
 from seatrial.cluster.codes import ClusterCode
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.output.codes import DatasetCode
@@ -31,6 +33,8 @@ SOURCES: dict[type[StrEnum], str] = {
     PlanCode: "Resolving a plan",
     EngineCode: "Options of the engine",
     CheckCode: "Checking a run",
+    SiteCode: "Checking a cluster for a run",
+    ResumeCode: "Checking the checkpoint that a run goes on from",
     CatalogCode: "Reading the catalog",
     InputCode: "Reading raw text",
     DatasetCode: "Verifying prepared data",

@@ -28,6 +28,7 @@ from seatrial.spec.run import RunSpec
 from seatrial.spec.secrets import looks_secret
 
 if TYPE_CHECKING:
+    from seatrial.checks.check import Verdict
     from seatrial.dataprep.drivers.driver import Driver
     from seatrial.dataprep.estimate import Estimate
     from seatrial.dataprep.listing import FrozenList
@@ -386,6 +387,34 @@ def launch(
     site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
     fit = fitting(site, resolved, catalog, loaded.where)
     return submit(site, Wanted(fit, catalog, loaded.where, tuple(readmit)), agree)
+
+
+def check(
+    path: PathOrText,
+    overrides: Overrides = (),
+    *,
+    data: bool = False,
+    cluster: bool = False,
+    kubeconfig: str = "",
+    context: str = "",
+) -> "Verdict":
+    """Apply every rule to a run, before a GPU is asked for; findings are given, not raised.
+
+    Args:
+        path: The spec.
+        overrides: Fields to set differently.
+        data: Whether tokenizers, prepared data and corpora are looked at from here.
+        cluster: Whether the cluster is looked at; nothing is changed there.
+        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
+        context: The context in it; the current one when empty.
+    """
+    # Loaded here because the other functions need none of it.
+    from seatrial.runs.checking import Looked, check_file  # noqa: PLC0415
+
+    if data:
+        require_data_extra()
+    looked = Looked(data, cluster, kubeconfig, context)
+    return check_file(Path(path), default_catalog(), _texts(overrides), looked)
 
 
 def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> "Status":

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+FILES = ("backgrounds.toml", "site_backgrounds.toml")
+"""Where they are written: about specs and data, and about clusters and checkpoints."""
+
 
 @dataclass(frozen=True, slots=True)
 class Background:
@@ -23,8 +26,9 @@ class Background:
 @cache
 def backgrounds() -> dict[str, Background]:
     """The backgrounds that are written, by code."""
-    text = files("seatrial.checks").joinpath("data", "backgrounds.toml").read_text("utf-8")
+    folder = files("seatrial.checks").joinpath("data")
     return {
         code: Background(facts["why"], facts.get("do", ""), tuple(facts["sources"]))
-        for code, facts in tomllib.loads(text).items()
+        for name in FILES
+        for code, facts in tomllib.loads(folder.joinpath(name).read_text("utf-8")).items()
     }

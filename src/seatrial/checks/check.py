@@ -10,10 +10,13 @@ from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.planned import planned
 from seatrial.checks.registry import RULES, codes_before, codes_of
+from seatrial.checks.saved.facts import CheckpointProbe
+from seatrial.checks.saved.wanted import origin_of
+from seatrial.checks.site.facts import ClusterFacts
 from seatrial.checks.situation import Checked, Scope, Situation
 from seatrial.engines.check import option_findings, plan_findings
 from seatrial.errors import FindingsError
-from seatrial.findings import Finding, Severity
+from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.planner import PlannedRun
@@ -26,6 +29,8 @@ from seatrial.spec.loader import LoadedSpec, loads
 Planner = Callable[[LoadedSpec], PlannedRun]
 """Plans a run; the default is the planner, a command uses the plan that is kept."""
 NO_DATA = "data not looked at: --data"
+NO_CHECKPOINT = "no checkpoint here to go on from"
+NO_CLUSTER = "cluster not looked at: --cluster"
 NO_ENGINE = "engine not asked: --engine"
 NO_MANIFESTS = "no manifests for this run"
 UNREADABLE = "the spec has errors"
@@ -78,6 +83,8 @@ def check(
     overrides: Sequence[str] = (),
     *,
     data: DataProbe | None = None,
+    checkpoints: CheckpointProbe | None = None,
+    cluster: ClusterFacts | None = None,
     planner: Planner | None = None,
 ) -> Verdict:
     """Apply every rule to the spec in a text.
@@ -88,47 +95,71 @@ def check(
         catalog: The facts.
         overrides: Fields to set differently.
         data: Who can look at data; nothing to leave that out.
+        checkpoints: Who can look at checkpoints; nothing to leave that out.
+        cluster: What the cluster is like; nothing to leave that out.
         planner: Who makes the plan.
     """
     try:
         loaded = loads(text, file, tuple(overrides))
     except FindingsError as error:
-        rest = [*codes_before("plan"), *codes_before("manifests"), *codes_of(Scope.STATIC)]
-        rest += codes_of(Scope.DATA)
+        rest = [*codes_before("plan"), *codes_before("manifests"), *_of_rules()]
         return _verdict(error.findings, codes_before("spec"), {UNREADABLE: len(rest)})
     found = option_findings(loaded)
     try:
         run = (planner or (lambda spec: planned(spec, catalog)))(loaded)
     except FindingsError as error:
-        rest = [*codes_before("manifests"), *codes_of(Scope.STATIC), *codes_of(Scope.DATA)]
+        rest = [*codes_before("manifests"), *_of_rules()]
         applied = [*codes_before("spec"), *codes_before("plan")]
         return _verdict([*found, *error.findings], applied, {NO_PLAN: len(rest)})
     found += [*run.plan.findings, *plan_findings(loaded, run.plan)]
     found += [*verdicts(loaded, run), *far_batch(loaded, run)]
     found += lost_time(loaded, run, budget_of(run, catalog).saves)
-    situation = Situation(loaded, run, catalog, data)
+    situation = Situation(loaded, run, catalog, data, checkpoints, cluster)
     return _with_rules(situation, found)
+
+
+def _of_rules() -> list[str]:
+    """The codes of all rules that need a plan."""
+    scopes = (Scope.STATIC, Scope.DATA, Scope.RESUME, Scope.CLUSTER)
+    return [code for scope in scopes for code in codes_of(scope)]
 
 
 def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
     """The verdict on a run that has a plan."""
-    applied = [*codes_before("spec"), *codes_before("plan"), *codes_of(Scope.STATIC)]
+    applied = [*codes_before("spec"), *codes_before("plan")]
     left_out: dict[str, int] = {}
+    rendered = False
     if has_manifests(situation):
-        found += _manifest_findings(situation)
+        said = _manifest_findings(situation)
+        rendered = not has_errors(said)
+        found += said
         applied += codes_before("manifests")
     else:
         left_out[NO_MANIFESTS] = len(codes_before("manifests"))
-    scopes = [Scope.STATIC]
-    if situation.data is None:
-        left_out[NO_DATA] = len(codes_of(Scope.DATA))
-    else:
-        scopes.append(Scope.DATA)
-        applied += codes_of(Scope.DATA)
-    checked = [
-        found_by for rule in RULES if rule.scope in scopes for found_by in rule.look(situation)
-    ]
+    # What a rule of the cluster looks for stands in the manifests.
+    looked_at = {
+        Scope.STATIC: "",
+        Scope.DATA: "" if situation.data is not None else NO_DATA,
+        Scope.RESUME: "" if origin_of(situation) is not None else NO_CHECKPOINT,
+        Scope.CLUSTER: _why_no_cluster(situation, rendered=rendered),
+    }
+    checked: list[Checked] = []
+    for scope, reason in looked_at.items():
+        if reason:
+            left_out[reason] = left_out.get(reason, 0) + len(codes_of(scope))
+            continue
+        applied += codes_of(scope)
+        checked += [each for rule in RULES if rule.scope is scope for each in rule.look(situation)]
     return _verdict(found, applied, left_out, checked, situation)
+
+
+def _why_no_cluster(situation: Situation, *, rendered: bool) -> str:
+    """Why the cluster is not looked at; empty where it is."""
+    if not has_manifests(situation):
+        return NO_MANIFESTS
+    if situation.cluster is None:
+        return NO_CLUSTER
+    return "" if rendered else NO_MANIFESTS
 
 
 def has_manifests(situation: Situation) -> bool:

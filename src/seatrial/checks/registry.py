@@ -10,11 +10,13 @@ from seatrial.checks.rules import (
     options,
     places,
     prepared,
+    resume,
     schedule,
     secrets,
     texts,
     variables,
 )
+from seatrial.checks.rules.site import answers, namespaces, nodes, operators, queues, volumes
 from seatrial.checks.situation import Rule, Scope
 from seatrial.engines.engine import EngineCode
 from seatrial.planning.codes import PlanCode
@@ -31,6 +33,13 @@ RULES: tuple[Rule, ...] = (
     *texts.RULES,
     *prepared.RULES,
     *blend.RULES,
+    *resume.RULES,
+    *operators.RULES,
+    *queues.RULES,
+    *nodes.RULES,
+    *volumes.RULES,
+    *namespaces.RULES,
+    *answers.RULES,
 )
 """In the order in which they are applied."""
 

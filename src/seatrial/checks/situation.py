@@ -9,6 +9,8 @@ from enum import StrEnum
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import DataProbe
+from seatrial.checks.saved.facts import CheckpointProbe
+from seatrial.checks.site.facts import ClusterFacts
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
 from seatrial.planning.search.planner import PlannedRun
@@ -26,6 +28,10 @@ class Scope(StrEnum):
     """Prepared data, corpora and tokenizers."""
     ENGINE = "engine"
     """The engine itself, on this host."""
+    RESUME = "resume"
+    """Checkpoints that the run would go on from."""
+    CLUSTER = "cluster"
+    """The cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,10 @@ class Situation:
     """The facts."""
     data: DataProbe | None = None
     """Data, corpora and tokenizers; nothing where they are not looked at."""
+    checkpoints: CheckpointProbe | None = None
+    """Checkpoints; nothing where they are not looked at."""
+    cluster: ClusterFacts | None = None
+    """The cluster; nothing where it is not looked at."""
 
     @property
     def spec(self) -> RunSpec:
@@ -77,6 +87,10 @@ class Situation:
     ) -> Checked:
         """A warning about a field; `by` are the overrides that mend it."""
         return self._made(Severity.WARNING, code, field_name, rule, fix, value, by)
+
+    def note(self, code: str, field_name: str, rule: str, fix: str, value: object = "") -> Checked:
+        """A note about a field."""
+        return self._made(Severity.NOTE, code, field_name, rule, fix, value, ())
 
     def _made(
         self,
@@ -112,3 +126,13 @@ def static(*codes: CheckCode, look: Callable[[Situation], Iterable[Checked]]) ->
 def of_data(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
     """A rule about data, corpora and tokenizers."""
     return Rule(codes, Scope.DATA, look)
+
+
+def of_checkpoints(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
+    """A rule about checkpoints that the run would go on from."""
+    return Rule(codes, Scope.RESUME, look)
+
+
+def of_cluster(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
+    """A rule about the cluster."""
+    return Rule(codes, Scope.CLUSTER, look)

@@ -5,7 +5,7 @@
 import shlex
 import sys
 import time
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,15 +17,17 @@ from seatrial.checks.fixing import applied
 from seatrial.checks.planned import planned
 from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.checks.situation import Checked
-from seatrial.cli.check_data import reader_for
+from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.files import write_new
-from seatrial.cli.output import count_line, counted, say, say_findings, say_json
+from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.errors import ExitCode, FindingsError, UsageError
+from seatrial.client import require_data_extra
+from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.search.planner import PlannedRun
+from seatrial.runs.checking import Around, Looked, look_around, text_of
 from seatrial.runs.kept_plan import find
-from seatrial.spec.loader import LoadedSpec, load
+from seatrial.spec.loader import LoadedSpec
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -43,6 +45,10 @@ Engine = Annotated[
     bool,
     typer.Option("--engine", help="Also ask the engine about the production arguments."),
 ]
+Cluster = Annotated[
+    bool,
+    typer.Option("--cluster", help="Also look at the cluster; nothing is changed there."),
+]
 
 
 @app.command()
@@ -52,6 +58,9 @@ def command(
     fix: Fix = False,
     data: Data = False,
     engine: Engine = False,
+    cluster: Cluster = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     as_json: Json = False,
 ) -> None:
     """Check every contract of a run before a GPU is asked for; each finding says what to do.
@@ -61,14 +70,19 @@ def command(
     began, catalog = time.monotonic(), default_catalog()
     if fix and overrides:
         raise UsageError("--fix changes the file, and overrides are for this call. Give one kind.")
-    text = _text(file)
-    broken = _broken(text, file, catalog, tuple(overrides or ()), look_at_data=data)
-    verdict = broken.again()
+    text = text_of(file)
+    if data:
+        require_data_extra()
+    asked = cluster or bool(kubeconfig or context)
+    looked = Looked(data, asked, kubeconfig, context, say_error)
+    broken, verdict = _looking(_broken(text, file, catalog, tuple(overrides or ())), looked)
     changes: list[tuple[Checked, tuple[str, ...]]] = []
     if fix:
         broken, verdict, changes = _mended(broken, verdict)
         if changes:
             write_new(file, broken.text, force=True)
+            # What the API server says of the objects was said of those before.
+            broken, verdict = _looking(broken, looked)
     repairs = [repair_of(broken, found) for found in verdict.checked]
     verdict = _with_engine(verdict, wanted=engine)
     repairs += [()] * (len(verdict.checked) - len(repairs))
@@ -81,26 +95,25 @@ def command(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _text(file: Path) -> str:
-    """The text of a spec; a file that cannot be read as one ends the command here."""
-    with suppress(FindingsError):
-        load(file)
-    return file.read_text(encoding="utf-8-sig")
-
-
-def _broken(
-    text: str, file: Path, catalog: Catalog, overrides: tuple[str, ...], *, look_at_data: bool
-) -> Broken:
+def _broken(text: str, file: Path, catalog: Catalog, overrides: tuple[str, ...]) -> Broken:
     """The run as it is checked, with the plan that is kept beside its spec."""
 
     def of_spec(loaded: LoadedSpec) -> PlannedRun:
         found = find(loaded, catalog, file)
         return planned(loaded, catalog, calibration=found.calibration, kept=found.choices)
 
-    broken = Broken(text, str(file), catalog, overrides, None, of_spec)
-    if not look_at_data:
-        return broken
-    return Broken(text, str(file), catalog, overrides, reader_for(broken), of_spec)
+    return Broken(text, str(file), catalog, overrides, None, of_spec)
+
+
+def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict]:
+    """The same run, with all that is to be looked at around it, and the verdict on it."""
+    bare = replace(broken, data=None, checkpoints=None, cluster=None)
+    verdict = bare.again()
+    around = look_around(verdict.situation, looked) if verdict.situation else Around()
+    if around == Around():
+        return bare, verdict
+    seeing = replace(bare, data=around.data, checkpoints=around.checkpoints, cluster=around.cluster)
+    return seeing, seeing.again()
 
 
 def _mended(

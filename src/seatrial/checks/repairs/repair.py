@@ -15,12 +15,19 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import Planner, Verdict, check
 from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.repairs.proposals import proposals
+from seatrial.checks.saved.codes import ResumeCode
+from seatrial.checks.saved.facts import CheckpointProbe
+from seatrial.checks.site.codes import SiteCode
+from seatrial.checks.site.facts import ClusterFacts
 from seatrial.checks.situation import Checked
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
 from seatrial.spec.tree import parse
 
+OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode)})
+"""Codes of which only the change that the rule itself proposes is offered: what else makes the
+finding go away may only lead to where nobody has looked."""
 MOST_TRIED = 24
 """Proposals that are tried for one finding; each is a plan of its own."""
 
@@ -41,12 +48,23 @@ class Broken:
     """Who can look at data."""
     planner: Planner | None = None
     """Who makes the plan."""
+    checkpoints: CheckpointProbe | None = None
+    """Who can look at checkpoints."""
+    cluster: ClusterFacts | None = None
+    """What the cluster is like."""
 
     def again(self, more: tuple[str, ...] = ()) -> Verdict:
         """The verdict with more overrides."""
         given = (*self.overrides, *more)
         return check(
-            self.text, self.file, self.catalog, given, data=self.data, planner=self.planner
+            self.text,
+            self.file,
+            self.catalog,
+            given,
+            data=self.data,
+            checkpoints=self.checkpoints,
+            cluster=self.cluster,
+            planner=self.planner,
         )
 
     def with_text(self, text: str) -> "Broken":
@@ -76,6 +94,8 @@ def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple
     """What the rule itself proposes, then what is proposed for its code."""
     if found.overrides:
         yield found.overrides
+    if found.finding.code in OUTSIDE:
+        return
     # A warning is its owner's to weigh: only what the rule itself proposes is offered for it,
     # unless the layout would not fit.
     memory = found.finding.code in (PlanCode.RISKY, PlanCode.STATE)

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the checkpoint that a run would go on from: the resume verdict, before launch."""
+
+from collections.abc import Iterator
+
+from seatrial.checkpoints.setup import Layout, Setup
+from seatrial.checkpoints.verdict import Reason, Resume, verdict
+from seatrial.checks.saved.codes import ResumeCode
+from seatrial.checks.saved.wanted import Origin, chosen_of, origin_of, wanted_setup
+from seatrial.checks.situation import Checked, Situation, of_checkpoints
+
+_CODES = {
+    "padded vocab size": ResumeCode.PADDING,
+    "checkpoint format": ResumeCode.FORMAT,
+    "optimizer": ResumeCode.OPTIMIZER,
+    "optimizer sharding": ResumeCode.OPTIMIZER,
+    "precision": ResumeCode.PRECISION,
+    "layout": ResumeCode.LAYOUT,
+    "blend": ResumeCode.BLEND,
+    "split": ResumeCode.SPLIT,
+    "seed": ResumeCode.SEED,
+    "sequence length": ResumeCode.SEQUENCE,
+    "train samples": ResumeCode.LENGTH,
+    "data": ResumeCode.CONTENT,
+    "tokenizer": ResumeCode.TOKENIZER,
+    "learning rate": ResumeCode.SCHEDULE,
+    "minimum learning rate": ResumeCode.SCHEDULE,
+    "decay style": ResumeCode.SCHEDULE,
+    "warm-up": ResumeCode.SCHEDULE,
+    "decay": ResumeCode.SCHEDULE,
+}
+"""The code of each reason; dimensions of the model share one."""
+_FIELDS = {
+    "optimizer": "training.optimizer",
+    "optimizer sharding": "parallelism.sharding",
+    "precision": "training.precision",
+    "blend": "data.sources",
+    "data": "data.sources",
+    "split": "data.split",
+    "seed": "training.seed",
+    "sequence length": "training.sequence_length",
+    "tokenizer": "data.tokenizer",
+    "learning rate": "training.learning_rate.peak",
+    "minimum learning rate": "training.learning_rate.minimum",
+    "decay style": "training.learning_rate.style",
+    "warm-up": "training.learning_rate.warmup",
+    "decay": "training.learning_rate.decay",
+}
+"""The field that each reason speaks of; the rest is about the checkpoint as a whole."""
+_LENGTHS = ("steps", "samples", "tokens")
+
+
+def length_field(situation: Situation) -> str:
+    """The field by which the spec says how long the run is."""
+    training = situation.spec.training
+    given = (name for name in _LENGTHS if getattr(training, name) is not None)
+    return f"training.{next(given, 'steps')}"
+
+
+def judged(situation: Situation) -> Iterator[Checked]:
+    """Every reason of the resume verdict."""
+    origin = origin_of(situation)
+    chosen = chosen_of(situation, origin) if origin is not None else None
+    if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
+        return
+    wanted = wanted_setup(situation)
+    reasons = verdict(chosen.setup, wanted).reasons
+    # Of a checkpoint of another model, nothing else is worth saying.
+    shapes = [each for each in reasons if each.what not in _CODES]
+    for reason in shapes[:1] or reasons:
+        yield from _finding(situation, origin, chosen.setup, wanted, reason)
+
+
+def _finding(
+    situation: Situation, origin: Origin, saved: Setup, wanted: Setup, reason: Reason
+) -> Iterator[Checked]:
+    code = _CODES.get(reason.what, ResumeCode.MODEL)
+    parent = situation.spec.continue_from
+    if code is ResumeCode.SCHEDULE and origin.is_parent and parent and parent.reset_schedule:
+        return
+    field_name = _field(situation, origin, saved, wanted, reason)
+    rule = (
+        f"{origin.address} was saved with {reason.what} {reason.saved}, and the run has "
+        f"{reason.wanted}: {reason.meaning}"
+    )
+    fix, by = _repair(situation, origin, saved, wanted, reason, field_name)
+    if reason.what == "layout" and reason.outcome is Resume.RESHARDED:
+        yield situation.note(ResumeCode.RESHARDED, field_name, rule, "Nothing needs doing.")
+    elif code is ResumeCode.LENGTH and origin.is_parent:
+        # A run of its own may be longer than its parent; its data order is its own from there.
+        yield situation.note(code, field_name, rule, "Nothing needs doing.", reason.wanted)
+    elif reason.outcome is Resume.IMPOSSIBLE:
+        yield situation.error(code, field_name, rule, fix, reason.wanted, *by)
+    else:
+        yield situation.warning(code, field_name, rule, fix, reason.wanted, *by)
+
+
+def _field(
+    situation: Situation, origin: Origin, saved: Setup, wanted: Setup, reason: Reason
+) -> str:
+    """The field of the spec that a reason speaks of."""
+    if reason.what == "layout":
+        return _layout_field(saved.layout, wanted.layout)
+    if reason.what == "train samples":
+        return length_field(situation)
+    return _FIELDS.get(reason.what, origin.field)
+
+
+def _layout_field(saved: Layout, wanted: Layout) -> str:
+    for name in ("tp_size", "pp_size", "vp_size", "cp_size", "ep_size"):
+        if getattr(saved, name) != getattr(wanted, name):
+            return f"parallelism.{name}"
+    return "cluster.nodes"
+
+
+def _repair(
+    situation: Situation,
+    origin: Origin,
+    saved: Setup,
+    wanted: Setup,
+    reason: Reason,
+    field_name: str,
+) -> tuple[str, list[str]]:
+    """What to do about a reason, in words and as overrides."""
+    code = _CODES.get(reason.what, ResumeCode.MODEL)
+    if code is ResumeCode.SCHEDULE:
+        return _schedule_repair(origin, saved, field_name)
+    if code is ResumeCode.LAYOUT:
+        return _layout_repair(saved, wanted, situation.plan.machines.processes_per_node)
+    if code is ResumeCode.BLEND:
+        words = saved.data_order.blend
+        by = [f"data.sources={sources}"] if (sources := _sources(words)) else []
+        return "Use the same data, or begin a new run from its weights: initial_weights.", by
+    if code is ResumeCode.SEQUENCE:
+        length = saved.data_order.sequence_length
+        fix = f"Use {length}, or begin a new run from its weights: initial_weights."
+        return fix, [f"{field_name}={length}"]
+    if code is ResumeCode.SEED:
+        return f"Use {saved.data_order.seed}.", [f"{field_name}={saved.data_order.seed}"]
+    if code is ResumeCode.SPLIT:
+        return f"Use [{saved.data_order.split}].", [f"{field_name}=[{saved.data_order.split}]"]
+    if code is ResumeCode.PRECISION:
+        return f"Use {saved.precision}.", [f"{field_name}={saved.precision}"]
+    if code is ResumeCode.CONTENT:
+        return "Use the files that the checkpoint was trained on, or begin a new run.", []
+    if origin.is_parent:
+        return "Name the run and the checkpoints that this one follows.", []
+    own = f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}"
+    return f"Go on with the spec that saved it, or give this run a place of its own: {own}.", [own]
+
+
+def _schedule_repair(origin: Origin, saved: Setup, field_name: str) -> tuple[str, list[str]]:
+    """Begin the schedule anew where that is possible, else take the one that was saved."""
+    if origin.is_parent:
+        by = ["continue_from.reset_schedule=true"]
+        return f"Keep the parent's, or begin the schedule anew: {by[0]}.", by
+    schedule, name = saved.schedule, field_name.rpartition(".")[2]
+    if schedule is None or name == "style":
+        return "Keep the schedule of the checkpoint, or give the run another name.", []
+    values: dict[str, object] = {
+        "peak": schedule.peak,
+        "minimum": schedule.minimum,
+        "warmup": f"{{samples: {schedule.warmup_samples}}}",
+        "decay": f"{{samples: {schedule.decay_samples}}}",
+    }
+    fix = "Keep the schedule of the checkpoint, or let a run of another name continue from it."
+    return fix, [f"{field_name}={values[name]}"]
+
+
+def _layout_repair(saved: Setup, wanted: Setup, of_node: int) -> tuple[str, list[str]]:
+    """The layout that saved the checkpoint."""
+    one, other = saved.layout, wanted.layout
+    by = [
+        f"parallelism.{name}={getattr(one, name)}"
+        for name in ("tp_size", "pp_size", "vp_size", "cp_size", "ep_size")
+        if getattr(one, name) != getattr(other, name)
+    ]
+    if one.tp_size == 1 and other.tp_size > 1:
+        by.append("parallelism.sequence_parallel=false")
+    if one.world_size != other.world_size and one.world_size % of_node == 0:
+        by.append(f"cluster.nodes={one.world_size // of_node}")
+        if saved.global_batch_size != wanted.global_batch_size:
+            by.append(f"training.global_batch_size={saved.global_batch_size}")
+    return f"Use the layout that saved it, {one} on {one.world_size} ranks.", by
+
+
+def _sources(words: tuple[str, ...]) -> str:
+    """The words of a blend as sources of a spec; empty where they are not weights and paths."""
+    sources, weight = [], ""
+    for word in words:
+        if word.replace(".", "", 1).isdigit():
+            weight = word
+            continue
+        if not word.startswith("/"):
+            return ""
+        share = f", weight: {weight}" if weight else ""
+        sources.append(f"{{prepared: {word}{share}}}")
+        weight = ""
+    return f"[{', '.join(sources)}]" if sources else ""
+
+
+def step_there(situation: Situation) -> Iterator[Checked]:
+    """A step that was never saved, or whose save did not come to its end."""
+    origin, parent = origin_of(situation), situation.spec.continue_from
+    if origin is None or not origin.is_parent or parent is None or not origin.place.newest:
+        return
+    if parent.step == "latest":
+        return
+    chosen, newest = chosen_of(situation, origin), origin.place.newest
+    field_name = "continue_from.step"
+    if chosen is None:
+        there = ", ".join(f"{one.step:,}" for one in origin.place.saved[:5])
+        yield situation.error(
+            ResumeCode.NO_STEP,
+            field_name,
+            f"{origin.address} has no checkpoint of step {parent.step:,}; it has {there}.",
+            f"Use {newest.step}, or latest.",
+            parent.step,
+            f"{field_name}={newest.step}",
+        )
+    elif not chosen.whole:
+        yield situation.error(
+            ResumeCode.TORN,
+            field_name,
+            f"the save of step {parent.step:,} did not come to its end: it has no record.",
+            f"Use {newest.step}, the newest that is whole, or latest.",
+            parent.step,
+            f"{field_name}={newest.step}",
+        )
+
+
+def finished(situation: Situation) -> Iterator[Checked]:
+    """A checkpoint from which no step is left to train."""
+    origin = origin_of(situation)
+    chosen = chosen_of(situation, origin) if origin is not None else None
+    if origin is None or chosen is None or not chosen.whole:
+        return
+    samples, step = situation.plan.length.samples, chosen.step
+    if chosen.consumed_samples < samples:
+        return
+    make = situation.error if origin.is_parent else situation.warning
+    yield make(
+        ResumeCode.FINISHED,
+        length_field(situation),
+        f"the checkpoint of step {step:,} has read {chosen.consumed_samples:,} sequences, and the "
+        f"run ends after {samples:,}: no step would be trained.",
+        f"Make the run longer than step {step:,}, or continue from an earlier one.",
+        samples,
+    )
+
+
+def nothing_saved(situation: Situation) -> Iterator[Checked]:
+    """A place without a whole checkpoint."""
+    origin = origin_of(situation)
+    if origin is None or origin.place.newest is not None:
+        return
+    torn = len(origin.place.saved)
+    if origin.is_parent:
+        state = f"{torn:,} saves without a record" if torn else "no checkpoint"
+        yield situation.error(
+            ResumeCode.NOTHING_SAVED,
+            "continue_from.checkpoints",
+            f"{origin.address} has {state}, and the run would continue from there.",
+            "Name where the parent's checkpoints are; those of another make are initial_weights.",
+            origin.address,
+        )
+    elif origin.place.tracked is not None:
+        yield situation.error(
+            ResumeCode.FOREIGN,
+            "checkpoints.location",
+            f"{origin.address} holds checkpoints that no run of Seatrial has saved: a start would "
+            "stop there rather than to begin at step 0 or to load them.",
+            f"Use a directory of its own, such as {origin.address.rstrip('/')}/"
+            f"{situation.spec.name}.",
+            origin.address,
+            f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}",
+        )
+
+
+RULES = (
+    of_checkpoints(
+        *(
+            *(ResumeCode.MODEL, ResumeCode.PADDING, ResumeCode.FORMAT, ResumeCode.OPTIMIZER),
+            *(ResumeCode.PRECISION, ResumeCode.LAYOUT, ResumeCode.RESHARDED, ResumeCode.BLEND),
+            *(ResumeCode.SEQUENCE, ResumeCode.SPLIT, ResumeCode.SEED, ResumeCode.LENGTH),
+            *(ResumeCode.CONTENT, ResumeCode.TOKENIZER, ResumeCode.SCHEDULE),
+        ),
+        look=judged,
+    ),
+    of_checkpoints(ResumeCode.NO_STEP, ResumeCode.TORN, look=step_there),
+    of_checkpoints(ResumeCode.FINISHED, look=finished),
+    of_checkpoints(ResumeCode.NOTHING_SAVED, ResumeCode.FOREIGN, look=nothing_saved),
+)

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run would go on from: its own checkpoints, or its parent's where it has none yet."""
+
+from dataclasses import dataclass
+
+from seatrial.checkpoints.arguments import setup_from_arguments
+from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checks.data_facts import Unknown
+from seatrial.checks.saved.facts import PlaceFacts, SavedFacts
+from seatrial.checks.situation import Situation
+from seatrial.engines.megatron.engine import MegatronEngine
+from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.spec.engine import EngineName
+from seatrial.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The place that a run would go on from."""
+
+    address: str
+    """Where it is."""
+    place: PlaceFacts
+    """What lies there."""
+    is_parent: bool
+    """Whether it is another run's, which the spec names."""
+
+    @property
+    def field(self) -> str:
+        """The field of the spec that leads there."""
+        return "continue_from" if self.is_parent else "checkpoints.location"
+
+
+def places_of(situation: Situation) -> tuple[str, ...]:
+    """The places that the run looks for checkpoints in, its own first."""
+    parent = situation.spec.continue_from
+    own = situation.plan.checkpoint_location
+    return (own, parent_place(situation)) if parent is not None else (own,)
+
+
+def parent_place(situation: Situation) -> str:
+    """Where the parent's checkpoints lie: as the spec says, or where it would have them."""
+    parent = situation.spec.continue_from
+    if parent is None:
+        return ""
+    mount = situation.spec.cluster.storage.mount.rstrip("/")
+    return parent.checkpoints or f"{mount}/{parent.run}/checkpoints"
+
+
+def origin_of(situation: Situation) -> Origin | None:
+    """What the run would go on from; nothing where nothing can be seen."""
+    if situation.checkpoints is None or situation.spec.engine.name is not EngineName.MEGATRON:
+        return None
+    own = situation.checkpoints.at(situation.plan.checkpoint_location)
+    if isinstance(own, PlaceFacts) and (own.saved or own.tracked is not None):
+        return Origin(situation.plan.checkpoint_location, own, is_parent=False)
+    if situation.spec.continue_from is None:
+        return None
+    address = parent_place(situation)
+    found = situation.checkpoints.at(address)
+    if found is Unknown.UNSEEN:
+        return None
+    place = found if isinstance(found, PlaceFacts) else PlaceFacts(())
+    return Origin(address, place, is_parent=True)
+
+
+def chosen_of(situation: Situation, origin: Origin) -> SavedFacts | None:
+    """The checkpoint that would be loaded."""
+    parent = situation.spec.continue_from
+    if origin.is_parent and parent is not None and parent.step != "latest":
+        return next((one for one in origin.place.saved if one.step == parent.step), None)
+    return origin.place.newest
+
+
+def wanted_setup(situation: Situation) -> Setup:
+    """What the run's own checkpoints would depend on."""
+    versions = Versions(VERSION, f"megatron-core {MegatronEngine.version}", "")
+    ranks = situation.plan.layout.world_size
+    return setup_from_arguments(engine_arguments(situation.plan), versions, ranks)

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about clusters fire where they should, are silent elsewhere, and their changes mend."""
+
+from dataclasses import replace
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import NO_CLUSTER, NO_MANIFESTS, check
+from seatrial.checks.registry import codes_of
+from seatrial.checks.repairs.repair import Broken, mends, repair_of
+from seatrial.checks.site.codes import SiteCode
+from seatrial.checks.site.facts import (
+    ClusterFacts,
+    ClusterQueueFacts,
+    QuotaFacts,
+    Refusal,
+    Subject,
+)
+from seatrial.checks.situation import Scope
+from seatrial.findings import Finding, Severity
+from tests.unit.checks.examples import BASE
+from tests.unit.checks.site_examples import (
+    EXAMPLES,
+    HEALTHY,
+    IN_QUEUE,
+    NODES,
+    QUEUE,
+    RACK,
+    but,
+    nodes,
+    queue,
+    without,
+)
+
+
+def broken(facts: ClusterFacts, *overrides: str) -> Broken:
+    return Broken(BASE, "run.yaml", Catalog(), overrides, cluster=facts)
+
+
+def found(code: str, facts: ClusterFacts, *overrides: str) -> list[Finding]:
+    return [f for f in broken(facts, *overrides).again().findings if f.code == code]
+
+
+def test_every_code_of_the_cluster_has_an_example() -> None:
+    assert set(codes_of(Scope.CLUSTER)) == set(SiteCode) == set(EXAMPLES)
+
+
+def test_nothing_is_said_of_a_healthy_cluster() -> None:
+    assert broken(HEALTHY).again().findings == ()
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_rule_fires_at_its_field_and_its_change_mends_it(code: str) -> None:
+    example = EXAMPLES[code]
+    run = broken(example.facts, *example.overrides)
+    before = run.again()
+    fired = [each for each in before.checked if each.finding.code == code]
+    assert fired, before.findings
+    finding = fired[0].finding
+    assert finding.where.field == example.field
+    assert finding.rule[-1] == "."
+    assert finding.fix[-1] == "."
+    repair = repair_of(run, fired[0])
+    if repair:
+        assert mends(before, run.again(repair), finding)
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_a_rule_is_silent_in_a_healthy_cluster(code: str) -> None:
+    example = EXAMPLES[code]
+    overrides = example.overrides if example.silent is None else example.silent
+    after = broken(HEALTHY, *overrides).again()
+    assert after.situation is not None, after.findings
+    assert code not in {finding.code for finding in after.findings}
+    assert not after.not_run.get(NO_MANIFESTS)
+
+
+@pytest.mark.parametrize("subject", Subject)
+def test_what_may_not_be_looked_at_is_named_and_never_an_error(subject: Subject) -> None:
+    names = {Subject.CONTROLLERS: "controllers", Subject.CLASSES: "classes"}
+    names |= {Subject.QUOTAS: "quotas", Subject.LIMITS: "limits", Subject.NODES: "nodes"}
+    names |= {Subject.DRIVERS: "drivers", Subject.PRIORITIES: "priorities"}
+    names |= {Subject.NAMESPACES: "namespaces", Subject.CLAIMS: "claims"}
+    empty = {names[subject]: ()} if subject in names else {}
+    facts = but(unseen=frozenset({subject}), **empty)
+    (only,) = broken(facts).again().findings
+    assert (only.code, only.severity) == (SiteCode.UNSEEN, Severity.NOTE)
+    assert str(subject) in only.rule
+
+
+def test_without_a_cluster_its_rules_are_counted_as_not_run() -> None:
+    verdict = check(BASE, "run.yaml", Catalog())
+    assert verdict.not_run[NO_CLUSTER] == len(codes_of(Scope.CLUSTER))
+
+
+def test_an_operator_that_the_spec_leaves_open_is_a_warning_where_another_is_served() -> None:
+    (finding,) = found(SiteCode.NOT_SERVED, without("pytorchjobs.kubeflow.org"))
+    assert finding.severity is Severity.WARNING
+    facts = without("pytorchjobs.kubeflow.org", "trainjobs.trainer.kubeflow.org")
+    (finding,) = found(SiteCode.NOT_SERVED, facts)
+    assert finding.severity is Severity.ERROR
+
+
+def test_a_webhook_that_does_not_answer_is_told_once() -> None:
+    said = 'failed calling webhook "validator.pytorchjob": connection refused'
+    facts = but(refusals=(Refusal("PyTorchJob default/example", said),))
+    assert len(found(SiteCode.NOT_RUNNING, facts)) == 1
+    assert not found(SiteCode.OBJECT_REFUSED, facts)
+
+
+def test_nodes_that_may_still_come_are_a_warning() -> None:
+    growing = {**HEALTHY.definitions, "nodepools.karpenter.sh": ("v1",)}
+    facts = replace(nodes(count=1), definitions=growing)
+    (finding,) = found(SiteCode.FEW_NODES, facts)
+    assert finding.severity is Severity.WARNING
+
+
+def test_what_others_use_of_a_quota_is_a_warning() -> None:
+    name = "requests.nvidia.com/gpu"
+    facts = but(quotas=(QuotaFacts("gpus", "default", {name: 16.0}, {name: 8.0}),))
+    (finding,) = found(SiteCode.QUOTA, facts)
+    assert finding.severity is Severity.WARNING
+    assert not found(SiteCode.QUOTA, but(quotas=(QuotaFacts("gpus", "other", {name: 1.0}),)))
+
+
+def test_a_queue_may_borrow_from_its_cohort() -> None:
+    small = replace(QUEUE, quota={**QUEUE.quota, "nvidia.com/gpu": 8.0}, cohort="all")
+    other = ClusterQueueFacts("other", {"nvidia.com/gpu": 8.0}, cohort="all")
+    facts = but(cluster_queues=(small, other))
+    assert not found(SiteCode.SMALL_QUEUE, facts, *IN_QUEUE)
+    limited = replace(small, borrows={"nvidia.com/gpu": 4.0})
+    facts = but(cluster_queues=(limited, other))
+    assert found(SiteCode.SMALL_QUEUE, facts, *IN_QUEUE)
+
+
+def test_a_queue_admits_only_from_namespaces_that_it_chooses() -> None:
+    assert found(SiteCode.STOPPED_QUEUE, queue(chooses=None), *IN_QUEUE)
+    assert found(SiteCode.STOPPED_QUEUE, queue(chooses={"team": "vision"}), *IN_QUEUE)
+
+
+def test_a_required_group_has_to_hold_the_run() -> None:
+    racks = tuple(replace(NODES, count=1, labels={**NODES.labels, RACK: name}) for name in "ab")
+    wanted = (*IN_QUEUE, f"cluster.topology={{level: {RACK}, required: true}}")
+    (finding,) = found(SiteCode.TOPOLOGY, but(nodes=racks), *wanted)
+    assert finding.where.field == "cluster.topology.required"
+    assert not found(SiteCode.TOPOLOGY, HEALTHY, *wanted)
+
+
+def test_a_level_that_no_flavor_is_placed_by() -> None:
+    (finding,) = found(
+        SiteCode.TOPOLOGY, but(topologies=()), *IN_QUEUE, f"cluster.topology={{level: {RACK}}}"
+    )
+    assert "none has a topology" in finding.rule
+
+
+def test_nothing_is_proposed_that_leads_to_where_nobody_looked() -> None:
+    facts = but(namespaces=(), only_here=frozenset({Subject.NAMESPACES, Subject.CLAIMS}), claims=())
+    run = broken(facts)
+    (fired,) = [f for f in run.again().checked if f.finding.code == SiteCode.NO_NAMESPACE]
+    assert repair_of(run, fired) == ()
