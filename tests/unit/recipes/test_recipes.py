@@ -5,6 +5,7 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import check
 from seatrial.client import validate
 from seatrial.errors import NotInCatalogError
 from seatrial.planning.resolve import resolve
@@ -41,6 +42,14 @@ def test_a_recipe_validates_without_a_word(name: str) -> None:
         plan.batch.micro_batches,
     )
     assert result.spec.description
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_speaks_against_a_recipe(name: str, catalog: Catalog) -> None:
+    found = recipe(name)
+    verdict = check(found.text, found.path.name, catalog)
+    # A note needs nothing to be done, such as that no published run has as many stages.
+    assert verdict.clean, verdict.findings
 
 
 ABLATION = {
