@@ -69,7 +69,8 @@ class DescribedCheckpoints:
             data_order=self._order(told),
             tokenizer=self._tokenizer(told),
             precision=told.get("precision", run.precision),
-            checkpoint_format=told.get("format", run.checkpoint_format),
+            checkpoint_format=_format(told, run),
+            versions=replace(run.versions, engine=_engine(told, run)),
             optimizer=told.get("optimizer", run.optimizer),
             optimizer_sharding=told.get("optimizer_state", own),
             global_batch_size=told.get("global_batch_size", run.global_batch_size),
@@ -117,3 +118,16 @@ class DescribedCheckpoints:
             rate.get("warmup_samples", run.warmup_samples) // batch * batch,
             rate.get("decay_samples", run.decay_samples) // batch * batch,
         )
+
+
+def _format(told: Description, run: Setup) -> str:
+    """The format of a checkpoint; one of another engine has none that this one knows."""
+    if told.get("engine", "megatron") != "megatron":
+        return str(told["engine"])
+    return str(told.get("format", run.checkpoint_format))
+
+
+def _engine(told: Description, run: Setup) -> str:
+    """The engine with its version; that of the run where the description says none."""
+    version = told.get("engine_version")
+    return f"megatron-core {version}" if version else run.versions.engine

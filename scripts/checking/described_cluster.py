@@ -38,7 +38,7 @@ def described_cluster(file: Path, kind: str, namespace: str) -> ClusterFacts | N
         return None
     told: Description = tomllib.loads(file.read_text())
     unseen = frozenset[Subject]() if kind == "cluster" else CLAIMS_ONLY
-    unseen |= {subject for subject in Subject if str(subject) in told.get("unseen", ())}
+    unseen |= {subject for subject in Subject if str(subject) in _unlisted(told)}
     definitions = {each["name"]: tuple(each["versions"]) for each in told.get("definitions", ())}
     levels = {each["namespace"]: each["enforce"] for each in told.get("pod_security", ())}
     if kind != "cluster":
@@ -47,13 +47,20 @@ def described_cluster(file: Path, kind: str, namespace: str) -> ClusterFacts | N
     return ClusterFacts(
         namespace=namespace,
         definitions=definitions,
+        kubernetes=str(told.get("kubernetes", "")),
         unseen=unseen,
         trainer_form=str(told.get("trainer_form", "")),
         namespaces=tuple(
             NamespaceFacts(name, levels.get(name, "")) for name in told.get("namespaces", ())
         ),
         controllers=tuple(
-            Controller(each["name"], each["namespace"], each["wanted"], each["ready"])
+            Controller(
+                each["name"],
+                each["namespace"],
+                each["wanted"],
+                each["ready"],
+                each.get("version", ""),
+            )
             for each in told.get("operators", ())
         ),
         nodes=tuple(_nodes(each) for each in told.get("nodes", ())),
@@ -88,6 +95,12 @@ def described_cluster(file: Path, kind: str, namespace: str) -> ClusterFacts | N
         ),
         refusals=tuple(Refusal(each["object"], each["said"]) for each in told.get("refusals", ())),
     )
+
+
+def _unlisted(told: Description) -> set[str]:
+    """What the account may not list."""
+    lists = [each for each in told.get("denied", ()) if each["verb"] == "list"]
+    return {each["resource"].partition(".")[0] for each in lists}
 
 
 def _queues(told: Description) -> dict[str, Any]:
@@ -130,7 +143,7 @@ def _nodes(told: Description) -> NodeFacts:
         tuple(_taint(text) for text in told.get("taints", ())),
         numbers(told.get("allocatable")),
         told.get("ready", True),
-        told.get("schedulable", True),
+        told.get("schedulable", not told.get("unschedulable", False)),
     )
 
 

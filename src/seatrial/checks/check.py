@@ -11,7 +11,7 @@ from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.planned import planned
 from seatrial.checks.registry import RULES, codes_before, codes_of
 from seatrial.checks.saved.facts import CheckpointProbe
-from seatrial.checks.saved.wanted import origin_of
+from seatrial.checks.saved.wanted import sees_checkpoints
 from seatrial.checks.site.facts import ClusterFacts
 from seatrial.checks.situation import Checked, Scope, Situation
 from seatrial.engines.check import option_findings, plan_findings
@@ -140,7 +140,7 @@ def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
     looked_at = {
         Scope.STATIC: "",
         Scope.DATA: "" if situation.data is not None else NO_DATA,
-        Scope.RESUME: "" if origin_of(situation) is not None else NO_CHECKPOINT,
+        Scope.RESUME: "" if sees_checkpoints(situation) else NO_CHECKPOINT,
         Scope.CLUSTER: _why_no_cluster(situation, rendered=rendered),
     }
     checked: list[Checked] = []

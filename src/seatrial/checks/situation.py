@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.saved.facts import CheckpointProbe
 from seatrial.checks.site.facts import ClusterFacts
@@ -118,7 +117,7 @@ class Rule:
     """The rule itself."""
 
 
-def static(*codes: CheckCode, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
+def static(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
     """A rule about the spec and the plan."""
     return Rule(codes, Scope.STATIC, look)
 

@@ -39,3 +39,13 @@ def _plurals(api: Api, group_version: str) -> list[str]:
     body: Json = api.call(Call("GET", path, about=group_version)).body
     names = [str(each["name"]) for each in body.get("resources") or ()]
     return [name for name in names if "/" not in name]
+
+
+def server_version(api: Api) -> str:
+    """The version of the API server, such as `1.31`; empty where it does not say."""
+    answer = api.answer(Call("GET", "/version", about="the version of the cluster"))
+    if answer.status != 200:
+        return ""
+    # Some clouds write the minor version as 31+.
+    major, minor = str(answer.body.get("major", "")), str(answer.body.get("minor", ""))
+    return f"{major}.{minor.rstrip('+')}" if major and minor else ""

@@ -47,6 +47,7 @@ HEALTHY = ClusterFacts(
         "podmonitors.monitoring.coreos.com": ("v1",),
         "podgroups.scheduling.volcano.sh": ("v1beta1",),
     },
+    kubernetes="1.31",
     trainer_form="2.2",
     namespaces=(NamespaceFacts("default"), NamespaceFacts("kubeflow")),
     controllers=(
@@ -108,6 +109,11 @@ def nodes(**changes: Any) -> ClusterFacts:
     return but(nodes=(replace(NODES, **changes),))
 
 
+def in_zone(name: str) -> dict[str, str]:
+    """The labels of nodes in a zone."""
+    return {**NODES.labels, "topology.kubernetes.io/zone": name}
+
+
 def offering(resource: str, amount: float) -> ClusterFacts:
     """The healthy cluster whose nodes offer another amount of a resource."""
     return nodes(allocatable=OFFERED | {resource: amount})
@@ -144,6 +150,11 @@ EXAMPLES: dict[str, SiteExample] = {
     SiteCode.NO_GANG: SiteExample(
         without("podgroups.scheduling.volcano.sh"), ("cluster.gang=volcano",), "cluster.gang"
     ),
+    SiteCode.OLD_OPERATOR: SiteExample(
+        but(controllers=(Controller("training-operator", "kubeflow", 1, 1, "1.6.0"),)),
+        field="cluster.operator",
+    ),
+    SiteCode.OLD_KUBERNETES: SiteExample(but(kubernetes="1.27"), (RAW,), "cluster.profile"),
     SiteCode.NO_QUEUE: SiteExample(but(local_queues=()), IN_QUEUE, "cluster.queue"),
     SiteCode.SMALL_QUEUE: SiteExample(
         queue(quota={**QUEUE.quota, "nvidia.com/gpu": 8.0}), IN_QUEUE, "cluster.queue"
@@ -174,6 +185,10 @@ EXAMPLES: dict[str, SiteExample] = {
         "cluster.preparation.cpus",
         (RAW, "cluster.preparation={cpus: 95}"),
     ),
+    SiteCode.FAR_APART: SiteExample(
+        but(nodes=tuple(replace(NODES, count=1, labels=in_zone(name)) for name in "ab")),
+        field="cluster.nodes",
+    ),
     SiteCode.NO_CLAIM: SiteExample(claim(namespace="kubeflow"), ON_CLAIM, "cluster.storage.claim"),
     SiteCode.ACCESS_MODE: SiteExample(
         claim(access_modes=("ReadWriteOnce",)), ON_CLAIM, "cluster.storage.claim"
@@ -184,6 +199,9 @@ EXAMPLES: dict[str, SiteExample] = {
         but(drivers=("blob.csi.azure.com",)), field="cluster.storage.tier"
     ),
     SiteCode.NO_CLASS: SiteExample(but(classes=()), field="cluster.storage.tier"),
+    SiteCode.OTHER_CLAIM: SiteExample(
+        claim(name="example", storage_class="disk"), field="cluster.storage"
+    ),
     SiteCode.NO_NAMESPACE: SiteExample(
         but(namespaces=(NamespaceFacts("kubeflow"),)), field="cluster.namespace"
     ),

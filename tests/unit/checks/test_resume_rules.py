@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.setup import Setup
+from seatrial.checkpoints.setup import Setup, Versions
 from seatrial.checks.check import NO_CHECKPOINT, Verdict, check
 from seatrial.checks.data_facts import Unknown
 from seatrial.checks.registry import codes_of
@@ -103,6 +103,11 @@ PARENTS: dict[str, tuple[Places, str]] = {
     ResumeCode.LENGTH: (places(order(train_samples=64_000)), "training.steps"),
     ResumeCode.TOKENIZER: (places(setup(tokenizer="other")), "data.tokenizer"),
     ResumeCode.SCHEDULE: (places(rate(peak=1e-3)), "training.learning_rate.peak"),
+    ResumeCode.BATCH: (places(setup(global_batch_size=64)), "training.global_batch_size"),
+    ResumeCode.NEWER_ENGINE: (
+        places(setup(versions=Versions("0.1.0", "megatron-core 0.99.0", "2.13.0"))),
+        "continue_from",
+    ),
     ResumeCode.FINISHED: (
         Places({PARENT: PlaceFacts((SavedFacts(1000, setup_of_the_run(), 128_000),))}),
         "training.steps",
@@ -139,7 +144,9 @@ def test_nothing_is_said_of_a_checkpoint_that_fits(code: str) -> None:
 
 def test_every_code_is_tried() -> None:
     elsewhere = {ResumeCode.CONTENT, ResumeCode.NO_STEP, ResumeCode.TORN, ResumeCode.FOREIGN}
-    assert set(codes_of(Scope.RESUME)) == set(ResumeCode) == elsewhere | set(PARENTS)
+    elsewhere |= {ResumeCode.PLACE}
+    looked = {*codes_of(Scope.RESUME), ResumeCode.PLACE}
+    assert looked == set(ResumeCode) == elsewhere | set(PARENTS)
 
 
 def test_files_of_another_size_are_other_data() -> None:
@@ -170,6 +177,35 @@ def test_a_step_that_cannot_be_loaded(step: int, recorded: bool, code: str) -> N
     assert finding.where.field == "continue_from.step"
     assert "500" in finding.fix
     assert not verdict(probe, "continue_from={run: first, step: 500}").findings
+
+
+def test_a_parent_whose_newest_save_is_torn_is_told_with_what_is_taken_instead() -> None:
+    good = places().places[PARENT]
+    torn = SavedFacts(800, None, recorded=False)
+    probe = Places({PARENT: replace(good, saved=(torn, *good.saved))})
+    (finding,) = verdict(probe, CONTINUES).findings
+    assert (finding.code, finding.severity) == (ResumeCode.TORN, Severity.WARNING)
+    assert not verdict(probe, "continue_from={run: first, step: 500}").findings
+
+
+def test_first_weights_have_to_be_there_and_of_this_model() -> None:
+    starts = f"initial_weights={{checkpoint: {PARENT}}}"
+    (finding,) = verdict(places(model(layers=2)), starts).findings
+    assert (finding.code, finding.where.field) == (ResumeCode.MODEL, "initial_weights.checkpoint")
+    (finding,) = verdict(Places({PARENT: PlaceFacts(())}), starts).findings
+    assert finding.code == ResumeCode.NOTHING_SAVED
+    # Another schedule, other data and another layout are a new run's own.
+    assert not verdict(places(rate(peak=1e-3)), starts).findings
+
+
+@pytest.mark.parametrize(
+    "field", ["continue_from={run: first, checkpoints: %s}", "initial_weights={checkpoint: %s}"]
+)
+def test_a_checkpoint_has_to_be_where_pods_see_it(field: str) -> None:
+    (finding,) = check(BASE, "run.yaml", Catalog(), (field % "/home/me/saves",)).findings
+    assert finding.code == ResumeCode.PLACE
+    for seen in (PARENT, "s3://bucket/saves"):
+        assert not check(BASE, "run.yaml", Catalog(), (field % seen,)).findings
 
 
 def test_the_runs_own_checkpoints_come_before_its_parents() -> None:

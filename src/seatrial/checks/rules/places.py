@@ -27,7 +27,7 @@ def mount_of(situation: Situation) -> str:
     return situation.spec.cluster.storage.mount.rstrip("/")
 
 
-def _seen(situation: Situation, path: str) -> bool:
+def seen_by_pods(situation: Situation, path: str) -> bool:
     """Whether pods see a path: on the volume, in a store, or where a secret is mounted."""
     places = [mount_of(situation)]
     places += [
@@ -44,7 +44,7 @@ def _on_volume(situation: Situation, path: str) -> str:
 def tokenizer_place(situation: Situation) -> Iterator[Checked]:
     """A tokenizer by a path that pods do not have."""
     given = situation.spec.data.tokenizer
-    if given is None or not situation.in_pods or _seen(situation, given):
+    if given is None or not situation.in_pods or seen_by_pods(situation, given):
         return
     mount = mount_of(situation)
     relative = not given.startswith("/")
@@ -74,7 +74,7 @@ def data_place(situation: Situation) -> Iterator[Checked]:
     """Prepared data by a path that pods do not have."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         path = source.prepared
-        if path is None or not situation.in_pods or _seen(situation, path):
+        if path is None or not situation.in_pods or seen_by_pods(situation, path):
             continue
         mount, nodes = mount_of(situation), situation.plan.machines.nodes
         share = f"the {nodes:,} nodes share only" if nodes > 1 else "the pod has only"
@@ -93,7 +93,7 @@ def _volume_guess(situation: Situation, path: str) -> str:
     probe, name = situation.data, path.rpartition("/")[2]
     near = probe.pairs_near(path) if probe else ()
     for other in near:
-        if other.rpartition("/")[2] == name and _seen(situation, other):
+        if other.rpartition("/")[2] == name and seen_by_pods(situation, other):
             return other
     return f"{mount_of(situation)}/prepared/{name}"
 

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 
 from seatrial.checkpoints.setup import Layout, Setup
 from seatrial.checkpoints.verdict import Reason, Resume, verdict
+from seatrial.checks.data_facts import Unknown
+from seatrial.checks.facts import version
+from seatrial.checks.rules.places import mount_of, seen_by_pods
 from seatrial.checks.saved.codes import ResumeCode
 from seatrial.checks.saved.wanted import Origin, chosen_of, origin_of, wanted_setup
-from seatrial.checks.situation import Checked, Situation, of_checkpoints
+from seatrial.checks.situation import Checked, Situation, of_checkpoints, static
+from seatrial.engines.megatron.engine import MegatronEngine
+from seatrial.spec.engine import EngineName
 
 _CODES = {
     "padded vocab size": ResumeCode.PADDING,
@@ -200,6 +205,114 @@ def _sources(words: tuple[str, ...]) -> str:
     return f"[{', '.join(sources)}]" if sources else ""
 
 
+def other_batch(situation: Situation) -> Iterator[Checked]:
+    """Steps that were of another batch than the run's."""
+    origin = origin_of(situation)
+    chosen = chosen_of(situation, origin) if origin is not None else None
+    if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
+        return
+    saved, size = chosen.setup.global_batch_size, situation.plan.batch.global_batch_size
+    if saved and saved != size:
+        yield situation.warning(
+            ResumeCode.BATCH,
+            "training.global_batch_size",
+            f"the steps up to {chosen.step:,} were of {saved:,} sequences, and the run's are of "
+            f"{size:,}: the learning rate and the length, which count sequences, go on elsewhere.",
+            f"Use {saved}, unless that is meant.",
+            size,
+        )
+
+
+def newer_engine(situation: Situation) -> Iterator[Checked]:
+    """A checkpoint of a newer engine than the run has."""
+    origin = origin_of(situation)
+    chosen = chosen_of(situation, origin) if origin is not None else None
+    if origin is None or chosen is None or chosen.setup is None:
+        return
+    text = chosen.setup.versions.engine.rpartition(" ")[2]
+    if version(text)[:2] > version(MegatronEngine.version)[:2]:
+        yield situation.warning(
+            ResumeCode.NEWER_ENGINE,
+            origin.field,
+            f"the checkpoint of step {chosen.step:,} was saved by megatron {text}, and the run has "
+            f"{MegatronEngine.version}: an older engine may not know what a newer one has saved.",
+            f"Use an image with megatron {text} or newer.",
+            text,
+        )
+
+
+def unseen_place(situation: Situation) -> Iterator[Checked]:
+    """A checkpoint to start from, by a path that pods do not have."""
+    spec = situation.spec
+    parent, weights = spec.continue_from, spec.initial_weights
+    named = {
+        "continue_from.checkpoints": parent.checkpoints if parent else None,
+        "initial_weights.checkpoint": weights.checkpoint if weights else None,
+    }
+    for field_name, path in named.items():
+        if path is None or not situation.in_pods or seen_by_pods(situation, path):
+            continue
+        mount = mount_of(situation)
+        yield situation.error(
+            ResumeCode.PLACE,
+            field_name,
+            f"{path} is in no pod: the volume is at {mount}.",
+            f"Copy the checkpoints to the volume, and give their path below {mount}.",
+            path,
+        )
+
+
+def first_weights(situation: Situation) -> Iterator[Checked]:
+    """Weights to start from that are not there, or are of another model."""
+    weights, probe = situation.spec.initial_weights, situation.checkpoints
+    address = weights.checkpoint if weights else None
+    if address is None or probe is None or situation.spec.engine.name is not EngineName.MEGATRON:
+        return
+    place, field_name = probe.at(address), "initial_weights.checkpoint"
+    if place is Unknown.UNSEEN:
+        return
+    if isinstance(place, Unknown) or (not place.saved and place.tracked is None):
+        yield situation.error(
+            ResumeCode.NOTHING_SAVED,
+            field_name,
+            f"{address} has no checkpoint, and the run would start from one.",
+            "Name the directory that holds the iter_ directories.",
+            address,
+        )
+    elif place.newest is not None and place.newest.setup is not None:
+        saved, wanted = place.newest.setup, wanted_setup(situation)
+        for reason in verdict(saved, wanted).reasons:
+            if reason.what not in _CODES:
+                yield situation.error(
+                    ResumeCode.MODEL,
+                    field_name,
+                    f"{address} was saved with {reason.what} {reason.saved}, and the run has "
+                    f"{reason.wanted}: {reason.meaning}",
+                    "Use the weights of this model, or the model of these weights.",
+                    reason.wanted,
+                )
+                return
+
+
+def torn_newest(situation: Situation) -> Iterator[Checked]:
+    """A parent whose newest save did not come to its end."""
+    origin, parent = origin_of(situation), situation.spec.continue_from
+    newest = origin.place.newest if origin is not None else None
+    if origin is None or newest is None or not origin.is_parent or parent is None:
+        return
+    last = origin.place.saved[0]
+    if parent.step == "latest" and not last.whole:
+        yield situation.warning(
+            ResumeCode.TORN,
+            "continue_from.step",
+            f"the newest save, of step {last.step:,}, did not come to its end; the run would go on "
+            f"from {newest.step:,}.",
+            f"Use {newest.step} if that is meant, or copy the newest again from where it is whole.",
+            last.step,
+            f"continue_from.step={newest.step}",
+        )
+
+
 def step_there(situation: Situation) -> Iterator[Checked]:
     """A step that was never saved, or whose save did not come to its end."""
     origin, parent = origin_of(situation), situation.spec.continue_from
@@ -289,6 +402,11 @@ RULES = (
         look=judged,
     ),
     of_checkpoints(ResumeCode.NO_STEP, ResumeCode.TORN, look=step_there),
+    of_checkpoints(ResumeCode.TORN, look=torn_newest),
+    of_checkpoints(ResumeCode.BATCH, look=other_batch),
+    of_checkpoints(ResumeCode.NEWER_ENGINE, look=newer_engine),
+    of_checkpoints(ResumeCode.MODEL, ResumeCode.NOTHING_SAVED, look=first_weights),
     of_checkpoints(ResumeCode.FINISHED, look=finished),
     of_checkpoints(ResumeCode.NOTHING_SAVED, ResumeCode.FOREIGN, look=nothing_saved),
+    static(ResumeCode.PLACE, look=unseen_place),
 )

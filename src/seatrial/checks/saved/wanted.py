@@ -34,9 +34,9 @@ class Origin:
 
 def places_of(situation: Situation) -> tuple[str, ...]:
     """The places that the run looks for checkpoints in, its own first."""
-    parent = situation.spec.continue_from
-    own = situation.plan.checkpoint_location
-    return (own, parent_place(situation)) if parent is not None else (own,)
+    weights = situation.spec.initial_weights
+    named = (parent_place(situation), weights.checkpoint if weights else None)
+    return (situation.plan.checkpoint_location, *(place for place in named if place))
 
 
 def parent_place(situation: Situation) -> str:
@@ -46,6 +46,17 @@ def parent_place(situation: Situation) -> str:
         return ""
     mount = situation.spec.cluster.storage.mount.rstrip("/")
     return parent.checkpoints or f"{mount}/{parent.run}/checkpoints"
+
+
+def sees_checkpoints(situation: Situation) -> bool:
+    """Whether there is a checkpoint that can be looked at, or the lack of one that is named."""
+    probe = situation.checkpoints
+    if probe is None or situation.spec.engine.name is not EngineName.MEGATRON:
+        return False
+    weights = situation.spec.initial_weights
+    first = weights.checkpoint if weights else None
+    seen = first is not None and probe.at(first) is not Unknown.UNSEEN
+    return seen or origin_of(situation) is not None
 
 
 def origin_of(situation: Situation) -> Origin | None:

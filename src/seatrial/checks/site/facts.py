@@ -71,6 +71,8 @@ class Controller:
     """Pods that it should have."""
     ready: int
     """Pods that are ready."""
+    version: str = ""
+    """Its version, such as `1.9.3`; empty where its image does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,8 @@ class ClusterFacts:
     """The namespace of the run, which can be seen even where no other can."""
     definitions: Mapping[str, tuple[str, ...]]
     """Served versions of kinds of others, by name, such as `pytorchjobs.kubeflow.org`."""
+    kubernetes: str = ""
+    """The version of the API server, such as `1.31`; empty where it is not known."""
     unseen: frozenset[Subject] = frozenset()
     """What could not be looked at."""
     only_here: frozenset[Subject] = frozenset()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of an API server as facts; pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -24,6 +25,8 @@ from seatrial.checks.site.facts import (
 )
 from seatrial.cluster.transport import Json
 
+_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?:$|[-@])")
+"""The version in the tag of an image, such as `:v1.9.3`."""
 ENFORCES = "pod-security.kubernetes.io/enforce"
 OWN_LABELS = ("kubernetes.io/hostname",)
 """Labels that every node has for itself, so that no two would be alike."""
@@ -54,7 +57,10 @@ def controller(item: Json) -> Controller:
     """A deployment."""
     wanted = item["spec"].get("replicas", 1)
     ready = (item.get("status") or {}).get("readyReplicas") or 0
-    return Controller(name(item), place(item), int(wanted), int(ready))
+    containers = item["spec"]["template"]["spec"].get("containers") or ()
+    tags = [_VERSION.search(str(each.get("image", ""))) for each in containers]
+    version = next((tag[1] for tag in tags if tag), "")
+    return Controller(name(item), place(item), int(wanted), int(ready), version)
 
 
 def nodes(items: list[Json]) -> tuple[NodeFacts, ...]:

@@ -12,10 +12,10 @@ from typing import Any
 
 from seatrial.checks.site import parsing
 from seatrial.checks.site.facts import ClusterFacts, Refusal, Right, Subject
-from seatrial.checks.site.rights import rights_for
+from seatrial.checks.site.rights import following_rights, rights_for
 from seatrial.cluster import kinds, objects
 from seatrial.cluster.api import Api
-from seatrial.cluster.definitions import served_definitions
+from seatrial.cluster.definitions import served_definitions, server_version
 from seatrial.cluster.errors import ClusterError, ConflictError, DeniedError, NotServedError
 from seatrial.cluster.kinds import Kind, kind_of
 from seatrial.cluster.served import trainer_form
@@ -96,6 +96,7 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
     return ClusterFacts(
         namespace=namespace,
         definitions=definitions,
+        kubernetes=server_version(api),
         unseen=frozenset(lists.unseen),
         only_here=frozenset(lists.only_here),
         trainer_form=str(form or ""),
@@ -133,11 +134,13 @@ def _parsed(found: dict[Subject, list[Json]]) -> dict[str, Any]:
 def _denied(api: Api, manifests: Sequence[Manifest], namespace: str) -> tuple[Right, ...]:
     """What launching takes and the account may not do."""
     known = {f"{kind.plural}.{kind.group}".rstrip("."): kind for kind in kinds.KINDS}
-    return tuple(
-        right
-        for right in rights_for(list(manifests), namespace)
-        if not objects.may(api, right.verb, known[right.resource], namespace)
-    )
+
+    def may(right: Right) -> bool:
+        resource, _, part = right.resource.partition("/")
+        return objects.may(api, right.verb, known[resource], namespace, part)
+
+    asked = rights_for(manifests, namespace) + following_rights(manifests, namespace)
+    return tuple(right for right in asked if not may(right))
 
 
 def _refusals(api: Api, manifests: Sequence[Manifest]) -> tuple[Refusal, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from seatrial.checks.site.codes import SiteCode
 from seatrial.checks.site.demand import cluster_of, namespace_of
 from seatrial.checks.site.facts import Subject
-from seatrial.checks.site.rights import needed_rights
+from seatrial.checks.site.rights import following_rights, manifests_of, rights_for
 from seatrial.checks.situation import Checked, Situation, of_cluster
 from seatrial.findings import Finding, Severity, Where
 
@@ -16,21 +16,24 @@ SILENT = ("failed calling webhook", "exceeded quota")
 
 
 def rights(situation: Situation) -> Iterator[Checked]:
-    """What launching takes and the account may not do."""
+    """What launching takes, or following afterwards, and the account may not do."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
-    denied = set(facts.denied)
-    missing = [right for right in needed_rights(situation) if right in denied]
-    if not missing:
-        return
-    words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
-    yield situation.error(
-        SiteCode.RIGHTS,
-        "cluster.namespace",
-        f"launching takes rights in namespace {namespace} that the account lacks: {words}.",
-        "Let an administrator bind the role seatrial-launcher there: charts/seatrial, or "
-        "seatrial render --part admin.",
-        words,
-    )
+    manifests = manifests_of(situation)
+    for asked, what, make in (
+        (rights_for(manifests, namespace), "launching", situation.error),
+        (following_rights(manifests, namespace), "following the run", situation.warning),
+    ):
+        missing = [right for right in asked if right in facts.denied]
+        words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
+        if missing:
+            yield make(
+                SiteCode.RIGHTS,
+                "cluster.namespace",
+                f"{what} takes rights in namespace {namespace} that the account lacks: {words}.",
+                "Let an administrator bind the role seatrial-launcher there: charts/seatrial, or "
+                "seatrial render --part admin.",
+                words,
+            )
 
 
 def refused(situation: Situation) -> Iterator[Checked]:

@@ -14,6 +14,7 @@ from seatrial.checks.site.demand import (
     shown,
 )
 from seatrial.checks.site.facts import QuotaFacts, SecretFacts, Subject
+from seatrial.checks.site.rights import PLURALS, manifests_of
 from seatrial.checks.situation import Checked, Situation, of_cluster
 from seatrial.rendering.resources import capacity_bytes
 from seatrial.rendering.security import user_of
@@ -91,6 +92,11 @@ def quota(situation: Situation) -> Iterator[Checked]:
 def _counted(situation: Situation, demand: Demand) -> Mapping[str, float]:
     """What the run takes, by the names that quotas count under."""
     wanted: dict[str, float] = {"pods": float(demand.pods), "count/pods": float(demand.pods)}
+    for manifest in manifests_of(situation):
+        plural = PLURALS[str(manifest["kind"])]
+        # Some kinds are counted under their plain name too, from before there was a general one.
+        for name in (f"count/{plural}", plural):
+            wanted[name] = wanted.get(name, 0.0) + 1.0
     for name, amount in demand.in_all.items():
         wanted |= {f"requests.{name}": amount, f"limits.{name}": amount}
         if name in ("cpu", "memory"):
@@ -98,7 +104,7 @@ def _counted(situation: Situation, demand: Demand) -> Mapping[str, float]:
     tier = demand.scene.tier
     if tier is not None:
         size = float(capacity_bytes(situation.plan, tier))
-        wanted |= {"persistentvolumeclaims": 1.0, "requests.storage": size}
+        wanted["requests.storage"] = size
         wanted[f"{tier.storage_class}.storageclass.storage.k8s.io/requests.storage"] = size
     return wanted
 
@@ -112,7 +118,7 @@ def _small_quota(
     left = found.hard[name] - found.used.get(name, 0.0)
     used = found.used.get(name, 0.0)
     plain = name.removeprefix("requests.").removeprefix("limits.")
-    of_pods = [each for each in short if wanted[each] % demand.pods == 0 and "storage" not in each]
+    of_pods = [each for each in short if _grows_with_nodes(each, demand)]
     fitting = 0
     if of_pods and len(of_pods) == len(short):
         fitting = int(
@@ -133,6 +139,12 @@ def _small_quota(
     field_name = "cluster.storage.capacity" if "storage" in name else "cluster.nodes"
     make = situation.error if wanted[name] > found.hard[name] else situation.warning
     return make(SiteCode.QUOTA, field_name, rule, fix, f"{left:,.0f}", *by)
+
+
+def _grows_with_nodes(name: str, demand: Demand) -> bool:
+    """Whether fewer nodes take less of what a quota counts."""
+    plain = name.removeprefix("requests.").removeprefix("limits.")
+    return plain in demand.of_pod or plain.removeprefix("count/") == "pods"
 
 
 def limits(situation: Situation) -> Iterator[Checked]:

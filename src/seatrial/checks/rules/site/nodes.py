@@ -227,6 +227,31 @@ def small_nodes(situation: Situation) -> Iterator[Checked]:
     )
 
 
+def far_apart(situation: Situation) -> Iterator[Checked]:
+    """Nodes in several zones, none of which has enough of them for a fast network."""
+    nodes, demand = _nodes(situation), demand_of(situation)
+    label = demand.scene.profile.zone_label
+    zones = Counter[str]()
+    for node in nodes:
+        if label in node.labels:
+            zones[node.labels[label]] += node.count
+    if not demand.fabric or len(zones) < 2 or max(zones.values()) >= demand.pods:
+        return
+    if _count(nodes) < demand.pods:
+        return
+    zone, most = zones.most_common(1)[0]
+    there = ", ".join(f"{count:,} in {name}" for name, count in sorted(zones.items()))
+    yield situation.error(
+        SiteCode.FAR_APART,
+        "cluster.nodes",
+        f"{demand.pods:,} nodes have to be in one zone, for {situation.plan.machines.fabric} does "
+        f"not reach from one to another; there are {there}.",
+        f"Use {most}, as many as {zone} has, or add nodes to one zone.",
+        demand.pods,
+        f"cluster.nodes={most}",
+    )
+
+
 def preparation(situation: Situation) -> Iterator[Checked]:
     """Pods for preparing data that no node has room for."""
     facts, pods = cluster_of(situation), situation.spec.cluster.preparation
@@ -265,5 +290,6 @@ RULES = (
     of_cluster(SiteCode.NO_DEVICES, look=no_devices),
     of_cluster(SiteCode.NO_FABRIC, look=no_fabric),
     of_cluster(SiteCode.SMALL_NODES, look=small_nodes),
+    of_cluster(SiteCode.FAR_APART, look=far_apart),
     of_cluster(SiteCode.PREPARATION, look=preparation),
 )

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 
+from seatrial.checks.facts import shown, version
 from seatrial.checks.site.codes import SiteCode
 from seatrial.checks.site.demand import cluster_of
 from seatrial.checks.site.facts import Controller, Subject
@@ -23,6 +24,10 @@ CONTROLLERS = {
     Operator.HYPERPOD: ("hyperpod-training-operator", "hp-training-operator"),
 }
 """What the deployment of each operator is called, or ends with (their own manifests and charts)."""
+OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
+"""The oldest releases that manifests were checked against (docs: cluster tests)."""
+NEEDED = (1, 29)
+"""The Kubernetes in which backoffLimitPerIndex of a Job is on without being asked for."""
 GANGS = {
     Gang.VOLCANO: "podgroups.scheduling.volcano.sh",
     Gang.COSCHEDULING: "podgroups.scheduling.x-k8s.io",
@@ -122,21 +127,62 @@ def _runs(controller: Controller, operator: Operator) -> bool:
 
 def other_form(situation: Situation) -> Iterator[Checked]:
     """A version of Trainer in the spec whose fields the cluster does not know."""
-    facts, given = cluster_of(situation), situation.spec.cluster.operator_version
-    if situation.plan.machines.operator is not Operator.TRAINJOB or not facts.trainer_form:
+    given = situation.spec.cluster.operator_version
+    served_form, wanted = _served_form(situation), trainer_api(given)
+    if situation.plan.machines.operator is not Operator.TRAINJOB or not served_form:
         return
-    wanted = trainer_api(given)
-    if given is None or wanted is None or str(wanted) == facts.trainer_form:
+    if given is None or wanted is None or str(wanted) == served_form:
         return
-    newest = facts.trainer_form == str(trainer_api(NEWEST))
+    newest = served_form == str(trainer_api(NEWEST))
     yield situation.error(
         SiteCode.OTHER_FORM,
         "cluster.operator_version",
-        f"the spec says {given}, and the cluster serves the TrainJob of {facts.trainer_form}"
+        f"the spec says {given}, and the cluster serves the TrainJob of {served_form}"
         f"{' or newer' if newest else ''}: it has other fields for what a run changes in pods.",
-        f"Use {facts.trainer_form}, or leave it out: a launch asks the cluster.",
+        f"Use {served_form}, or leave it out: a launch asks the cluster.",
         given,
         "cluster.operator_version=null",
+    )
+
+
+def _served_form(situation: Situation) -> str:
+    """The form of Trainer's API: as its schema says, else as its deployment's version does."""
+    facts = cluster_of(situation)
+    versions = [each.version for each in facts.controllers if _runs(each, Operator.TRAINJOB)]
+    known = [str(form) for version in versions if version and (form := trainer_api(version))]
+    return facts.trainer_form or next(iter(known), "")
+
+
+def old_operator(situation: Situation) -> Iterator[Checked]:
+    """An operator that is older than any that the manifests were tried with."""
+    operator = situation.plan.machines.operator
+    oldest = OLDEST.get(operator)
+    for controller in cluster_of(situation).controllers:
+        found = version(controller.version)
+        if oldest is None or not found or not _runs(controller, operator) or found >= oldest:
+            continue
+        yield situation.warning(
+            SiteCode.OLD_OPERATOR,
+            FIELD,
+            f"{controller.namespace}/{controller.name} is {controller.version}, and manifests were "
+            f"tried with {shown(oldest)} and newer: fields that it does not know are refused.",
+            f"Have the operator updated to {shown(oldest)} or newer.",
+            controller.version,
+        )
+
+
+def old_kubernetes(situation: Situation) -> Iterator[Checked]:
+    """A cluster that does not know what the jobs for preparing data ask for."""
+    found, sources = version(cluster_of(situation).kubernetes), situation.spec.data.sources or ()
+    if not found or found >= NEEDED or all(source.prepared for source in sources):
+        return
+    yield situation.warning(
+        SiteCode.OLD_KUBERNETES,
+        "cluster.profile",
+        f"the cluster is of Kubernetes {shown(found)}, and the Indexed Job that prepares data "
+        f"tries each task again by itself, which begins with {shown(NEEDED)}.",
+        "Have the cluster updated, or prepare the data elsewhere.",
+        shown(found),
     )
 
 
@@ -176,6 +222,8 @@ RULES = (
     of_cluster(SiteCode.NOT_SERVED, look=not_served),
     of_cluster(SiteCode.NOT_RUNNING, look=not_running),
     of_cluster(SiteCode.OTHER_FORM, look=other_form),
+    of_cluster(SiteCode.OLD_OPERATOR, look=old_operator),
+    of_cluster(SiteCode.OLD_KUBERNETES, look=old_kubernetes),
     of_cluster(SiteCode.NO_KIND, look=no_kind),
     of_cluster(SiteCode.NO_GANG, look=no_gang),
 )

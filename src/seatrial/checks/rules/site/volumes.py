@@ -9,6 +9,7 @@ from seatrial.checks.site.demand import cluster_of, demand_of, namespace_of, nea
 from seatrial.checks.site.facts import ClaimFacts, Subject
 from seatrial.checks.situation import Checked, Situation, of_cluster
 from seatrial.planning.search.saves import saves_of
+from seatrial.rendering.resources import capacity_bytes
 from seatrial.units import format_bytes
 
 FIELD = "cluster.storage.claim"
@@ -210,6 +211,33 @@ def no_class(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def other_claim(situation: Situation) -> Iterator[Checked]:
+    """A claim of the run's name that a launch could not make into the one it wants."""
+    tier, name = demand_of(situation).scene.tier, situation.spec.name
+    found = next((claim for claim in _claims(situation) if claim.name == name), None)
+    if tier is None or found is None:
+        return
+    wanted = capacity_bytes(situation.plan, tier)
+    existing = situation.spec.cluster.storage.volume is not None
+    storage_class = "" if existing else tier.storage_class
+    words = []
+    if found.storage_class != storage_class:
+        words.append(f"of class {found.storage_class or 'none'} instead of {storage_class}")
+    if found.capacity > wanted:
+        words.append(f"of {format_bytes(found.capacity)}, which cannot become smaller")
+    if SHARED not in found.access_modes:
+        words.append(", ".join(found.access_modes))
+    if words:
+        yield situation.error(
+            SiteCode.OTHER_CLAIM,
+            "cluster.storage",
+            f"namespace {found.namespace} has a claim {name} already, {' and '.join(words)}; a "
+            "claim keeps what it was made with.",
+            f"Use it by cluster.storage.claim={name}, or give the run another name.",
+            name,
+        )
+
+
 RULES = (
     of_cluster(SiteCode.NO_CLAIM, look=no_claim),
     of_cluster(SiteCode.ACCESS_MODE, look=access_mode),
@@ -217,4 +245,5 @@ RULES = (
     of_cluster(SiteCode.SMALL_CLAIM, look=small_claim),
     of_cluster(SiteCode.NO_DRIVER, look=no_driver),
     of_cluster(SiteCode.NO_CLASS, look=no_class),
+    of_cluster(SiteCode.OTHER_CLAIM, look=other_claim),
 )
