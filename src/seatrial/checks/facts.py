@@ -15,6 +15,10 @@ Version = tuple[int, ...]
 """A version as numbers: `2.7.0a0` is (2, 7, 0)."""
 _DIGITS_OF_CUDA = 2
 """A tag such as cu128 has the major version in its first two digits."""
+_PARTS_OF_RELEASE = 2
+"""A tag such as 25.11.01 is a patch of 25.11."""
+_SOFTWARE = ("engine", "torch", "cuda", "nccl")
+"""What a release may state the version of."""
 
 
 class Harm(StrEnum):
@@ -136,13 +140,12 @@ def inside_reference(reference: str) -> Inside:
 
 
 def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
-    """The newest release that is not newer than the tag."""
-    found = Inside()
+    """What is known of the release of a tag, whose patch level does not count."""
     for release in releases:
-        if version(release["from"]) <= tag:
-            facts = {key: version(text) for key, text in release.items() if key != "from"}
-            found = Inside(**facts)
-    return found
+        if version(release["tag"]) == tag[:_PARTS_OF_RELEASE]:
+            software = {name: release[name] for name in _SOFTWARE if name in release}
+            return Inside(**{name: version(text) for name, text in software.items()})
+    return Inside()
 
 
 def torch_range(engine: str) -> tuple[Version, Version]:
@@ -173,12 +176,22 @@ def cuda_for(architecture: str) -> Version:
     return ()
 
 
-def nccl_for(fabric: str, architecture: str) -> Version:
-    """The first NCCL for a fabric of a generation of GPUs; () when nothing is known."""
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What is known of NCCL on a fabric of a generation of GPUs; empty where nothing is."""
+
+    fails: Version = ()
+    """The newest NCCL that was found not to work."""
+    works: Version = ()
+    """One that does."""
+
+
+def nccl_for(fabric: str, architecture: str) -> Network:
+    """Which NCCL a fabric of a generation of GPUs does not work with, and which it does."""
     for found in _images()["networks"]:
         if (found["fabric"], found["architecture"].lower()) == (fabric, architecture.lower()):
-            return version(found["nccl_from"])
-    return ()
+            return Network(version(found["nccl_fails"]), version(found["nccl_works"]))
+    return Network()
 
 
 @cache

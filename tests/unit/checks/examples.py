@@ -216,7 +216,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     CheckCode.KNOWN_HOLES: Example(
         ("cluster.image=nvcr.io/nvidia/nemo:25.09",),
-        ("cluster.image=nvcr.io/nvidia/nemo:26.04",),
+        ("cluster.image=nvcr.io/nvidia/pytorch:26.02-py3",),
         field="cluster.image",
     ),
     CheckCode.OLD_FOR_GPU: Example(

@@ -124,18 +124,22 @@ def other_engine(situation: Situation) -> Iterator[Checked]:
 
 def known_holes(situation: Situation) -> Iterator[Checked]:
     """Software with vulnerabilities that loading a file opens."""
-    inside = _inside(situation)
-    found = {"engine": inside.engine, "torch": inside.torch}
-    for hole in holes():
-        number = found[hole.software]
-        mine = not hole.engine or hole.engine == situation.spec.engine.name
-        if mine and number and number < hole.below:
-            what = "PyTorch" if hole.software == "torch" else hole.engine
+    inside, engine = _inside(situation), situation.spec.engine.name
+    for name, number in (("engine", inside.engine), ("torch", inside.torch)):
+        open_ones = [
+            hole
+            for hole in holes()
+            if hole.software == name and hole.engine in ("", engine) and () < number < hole.below
+        ]
+        if open_ones:
+            what = "PyTorch" if name == "torch" else engine
+            names = ", ".join(given for hole in open_ones for given in hole.names)
+            last = max(hole.below for hole in open_ones)
             yield situation.warning(
                 CheckCode.KNOWN_HOLES,
                 FIELD,
-                f"{what} {shown(number)} in the image has {', '.join(hole.names)}: {hole.what}. "
-                f"{shown(hole.below)} is the first without.",
+                f"{what} {shown(number)} in the image has {names}: {open_ones[0].what}. "
+                f"{shown(last)} is the first without.",
                 _by_reference(situation, "another image with a newer one."),
                 situation.plan.machines.image,
                 *_instead(situation),
@@ -154,9 +158,9 @@ def old_for_gpu(situation: Situation) -> Iterator[Checked]:
     if inside.cuda and cuda and inside.cuda < cuda:
         rule = f"CUDA {shown(inside.cuda)} in the image has no code for {generation}, which begins"
         rule += f" with {shown(cuda)}."
-    elif inside.nccl and nccl and inside.nccl < nccl and machines.nodes > 1:
-        rule = f"NCCL {shown(inside.nccl)} in the image does not know the {machines.fabric} "
-        rule += f"adapters of {machines.node_type}; {shown(nccl)} does."
+    elif () < inside.nccl[: len(nccl.fails)] <= nccl.fails and machines.nodes > 1:
+        rule = f"NCCL {shown(inside.nccl)} in the image does not work with the {machines.fabric} "
+        rule += f"adapters of {machines.node_type}; {shown(nccl.works)} does."
     if rule:
         fix = _by_reference(situation, "another image with a newer one.")
         instead = _instead(situation)

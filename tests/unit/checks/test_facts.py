@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The facts that only the check needs: each with its source, and read as they are meant."""
+
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import check
+from seatrial.checks.codes import CheckCode
+from seatrial.checks.facts import Inside, inside_reference, is_gated, nccl_for
+from tests.unit.checks.described import Described
+from tests.unit.checks.examples import BASE
+
+
+def entries() -> list[tuple[str, dict[str, Any]]]:
+    """Every fact, with where it stands."""
+    found = []
+    for name in ("images", "hub", "variables"):
+        text = files("seatrial.checks").joinpath("data", f"{name}.toml").read_text("utf-8")
+        for section, facts in tomllib.loads(text).items():
+            listed = facts if isinstance(facts, list) else list(facts.values())
+            for fact in listed:
+                found += [(f"{name} {section}", part) for part in fact.get("releases", [fact])]
+    return found
+
+
+@pytest.mark.parametrize("where_and_fact", entries(), ids=lambda entry: str(entry)[:60])
+def test_every_fact_has_its_source(where_and_fact: tuple[str, dict[str, Any]]) -> None:
+    assert len(where_and_fact[1]["source"]) > 10
+
+
+def test_a_release_tells_of_itself_and_its_patches_only() -> None:
+    known = inside_reference("nvcr.io/nvidia/nemo:25.11")
+    assert known.engine == (0, 15, 0)
+    assert inside_reference("nvcr.io/nvidia/nemo:25.11.01") == known
+    # 24.12 was released, and no source was found for what it holds.
+    assert inside_reference("nvcr.io/nvidia/nemo:24.12") == Inside()
+
+
+def test_tags_that_name_their_versions_are_read() -> None:
+    found = inside_reference("mosaicml/llm-foundry:2.7.0_cu128_aws-latest")
+    assert (found.torch, found.cuda) == ((2, 7, 0), (12, 8))
+
+
+def test_gated_is_what_a_page_says_and_no_more() -> None:
+    assert is_gated("google/gemma-2-9b")
+    assert not is_gated("google/gemma-4-27b")
+    assert not is_gated("gpt2")
+
+
+def known_holes(image: str) -> str:
+    """What the check says of the vulnerabilities of an image."""
+    verdict = check(BASE, "run.yaml", Catalog(), (f"cluster.image={image}",), data=Described())
+    said = [found.rule for found in verdict.findings if found.code == CheckCode.KNOWN_HOLES]
+    return said[0] if said else ""
+
+
+def test_all_holes_of_a_version_are_named_with_the_first_version_without() -> None:
+    said = known_holes("nvcr.io/nvidia/nemo:24.09")
+    assert "CVE-2025-23264" in said
+    assert "CVE-2026-24150" in said
+    assert "0.17.1 is the first without" in said
+    later = known_holes("nvcr.io/nvidia/nemo:26.04")
+    assert "CVE-2026-65180" in later
+    assert "CVE-2026-24150" not in later
+
+
+def test_an_old_nccl_is_told_where_it_was_found_not_to_work() -> None:
+    assert nccl_for("efa", "Blackwell").fails == (2, 25)
+    assert nccl_for("infiniband", "Blackwell").fails == ()
+    on_efa = (
+        "cluster.profile=eks",
+        "cluster.node_type=p6-b200.48xlarge",
+        "cluster.image=nvcr.io/nvidia/pytorch:25.03-py3",
+    )
+    verdict = check(BASE, "run.yaml", Catalog(), on_efa, data=Described())
+    said = [found.rule for found in verdict.findings if found.code == CheckCode.OLD_FOR_GPU]
+    assert said == [
+        "NCCL 2.25 in the image does not work with the efa adapters of p6-b200.48xlarge; 2.29 does."
+    ]
