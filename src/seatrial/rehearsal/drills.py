@@ -92,7 +92,6 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
         "wandb-exp-name": None,
         "wandb-entity": None,
         "spec": CPU_ARGUMENTS["spec"],
-        "moe-grouped-gemm": None,
     }
 
 

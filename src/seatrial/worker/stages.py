@@ -4,6 +4,7 @@
 
 from argparse import Namespace
 from math import lcm
+from typing import Any
 
 import torch
 from megatron.core import parallel_state
@@ -23,6 +24,19 @@ GPU_KERNELS = (
     "masked_softmax_fusion",
 )
 """Fused kernels that the engine refuses to build without a GPU's libraries."""
+UNCOUNTED: dict[str, Any] = {
+    "moe_grouped_gemm": False,
+    "recompute_granularity": None,
+    "recompute_method": None,
+    "recompute_num_layers": None,
+}
+"""What changes no parameter and cannot be built here, or depends on what cannot."""
+
+
+def model_settings(args: Namespace) -> Any:
+    """The engine's own configuration of the model; it refuses what does not go together."""
+    # Kernels that only a GPU has are no part of what is to be judged.
+    return gpt_config_from_args(Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False))))
 
 
 def stage_parameters(args: Namespace, stage: int) -> int:
@@ -59,9 +73,7 @@ def stage_parameters(args: Namespace, stage: int) -> int:
 def _count(args: Namespace) -> int:
     """Build every chunk of this rank's stage on the meta device and add up."""
     model_parallel_cuda_manual_seed(args.seed)
-    # Kernels that only a GPU has do not change how many parameters there are.
-    bare = Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False)))
-    settings = gpt_config_from_args(bare)
+    settings = model_settings(Namespace(**(vars(args) | UNCOUNTED)))
     # Of this one the argument has another name and the opposite sense.
     settings.transformer.persist_layer_norm = False
     settings.transformer.perform_initialization = False

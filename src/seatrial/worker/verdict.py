@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's verdict on a full layout, in one process: its own validation, its own counts.
 
+Validation is that of the arguments and of the model's configuration, which the engine makes next.
+
 `WORLD_SIZE` in the environment is the real number of ranks; the arguments are those of production
 but for the tokenizer, which validation would otherwise load. Prints one line of JSON.
 """
@@ -30,27 +32,33 @@ def _answer() -> dict[str, Any]:
     from megatron.training.arguments import parse_and_validate_args  # noqa: PLC0415
 
     from seatrial.worker.cpu.redirection import UnknownCudaCallError  # noqa: PLC0415
+    from seatrial.worker.stages import model_settings, stage_parameters  # noqa: PLC0415
 
     wanted = _wanted_stages()
     try:
         args = parse_and_validate_args()
+        model_settings(args)
     except SystemExit:
         return {"accepted": False, "reason": "the engine's parser refused an argument"}
     except UnknownCudaCallError as error:
         return {"accepted": None, "reason": str(error)}
     except Exception as error:
         reason = str(error) or type(error).__name__
-        # Its version is 0.0.0 here: the engine speaks of what this host lacks, not of the plan.
-        lacking = re.search(r"(Transformer Engine|TE) >=", reason) is not None
-        return {"accepted": None if lacking else False, "reason": reason}
-    from seatrial.worker.stages import stage_parameters  # noqa: PLC0415
-
+        return {"accepted": None if host_lacks(reason) else False, "reason": reason}
     try:
         counts = {stage: stage_parameters(args, stage) for stage in wanted}
     except Exception as error:
         reason = f"building a stage: {type(error).__name__}: {error}"
         return {"accepted": False, "reason": reason}
     return {"accepted": True, "parameters": counts, "padded_vocab_size": args.padded_vocab_size}
+
+
+def host_lacks(reason: str) -> bool:
+    """Whether the engine speaks of what this host lacks, and not of the plan.
+
+    Transformer Engine cannot be loaded without a GPU, and has version 0.0.0 then.
+    """
+    return re.search(r"(Transformer Engine|TE|transformer-engine) ?>=", reason) is not None
 
 
 def _wanted_stages() -> list[int]:
