@@ -42,11 +42,16 @@ class _Window(io.RawIOBase):
         return data
 
 
+def item_archive(stream: BinaryIO, item: StoredItem) -> zipfile.ZipFile:
+    """The archive of one item."""
+    return zipfile.ZipFile(_Window(stream, item.offset, item.length))
+
+
 def refuse_code(stream: BinaryIO, items: Iterable[StoredItem]) -> None:
     """Raise PickleError where an item of a shard is not what torch writes, or asks for more."""
     for item in items:
         try:
-            with zipfile.ZipFile(_Window(stream, item.offset, item.length)) as archive:
+            with item_archive(stream, item) as archive:
                 for entry in archive.infolist():
                     if entry.filename.endswith(".pkl"):
                         _refuse_entry(archive, entry)

@@ -118,13 +118,20 @@ class _StandIn:
     def __setstate__(self, state: object) -> None:
         if isinstance(state, dict):
             self.__dict__.update(state)
+        else:
+            self.state = state
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Nothing: a dictionary of another class holds nothing that is asked for."""
 
 
 class _Reader(pickle.Unpickler):
     """Makes stand-ins, and only for what is known."""
 
+    known = METADATA_GLOBALS
+
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in METADATA_GLOBALS:
+        if (module, name) not in self.known:
             raise PickleError(f"it asks for {module}.{name}")
         if (module, name) == ("builtins", "set"):
             return set
@@ -136,14 +143,44 @@ class _Reader(pickle.Unpickler):
         raise PickleError("it refers to something outside of itself")
 
 
+class _ItemReader(_Reader):
+    """Makes stand-ins for what an item may hold; of a tensor, nothing but that there is one."""
+
+    known = ITEM_GLOBALS
+
+    def persistent_load(self, identifier: object) -> Any:
+        return _StandIn(identifier)
+
+
 def _kind(module: str, name: str) -> type[_StandIn]:
     return type(name, (_StandIn,), {"__module__": module})
+
+
+def read_metadata(metadata: bytes) -> Any:
+    """The engine's list of tensors, made of stand-ins; PickleError where it asks for more."""
+    return _read(_Reader(io.BytesIO(metadata)))
+
+
+def read_item(code: bytes) -> Any:
+    """What an item holds beside tensors, made of stand-ins; PickleError where it asks for more."""
+    refuse_unknown(code)
+    return _read(_ItemReader(io.BytesIO(code)))
+
+
+def _read(reader: _Reader) -> Any:
+    try:
+        return reader.load()
+    except PickleError:
+        raise
+    except Exception as error:
+        # A damaged pickle fails in as many ways as there are.
+        raise PickleError(f"it cannot be read ({type(error).__name__})") from error
 
 
 def stored_items(metadata: bytes) -> list[StoredItem]:
     """Everything that the engine's list of tensors points at, in order of place."""
     try:
-        read = _Reader(io.BytesIO(metadata)).load()
+        read = read_metadata(metadata)
         places = dict(read.storage_data)
         items = [
             StoredItem(str(index.fqn), str(at.relative_path), int(at.offset), int(at.length))
