@@ -10,6 +10,7 @@ from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_doc
 from scripts.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
 from seatrial.checkpoints.codes import CheckpointCode
+from seatrial.checkpoints.exchange.codes import ExchangeCode
 from seatrial.checks.backgrounds import Background, backgrounds
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.saved.codes import ResumeCode
@@ -41,6 +42,7 @@ SOURCES: dict[type[StrEnum], str] = {
     RenderCode: "Rendering manifests",
     PreflightCode: "Looking at a node before training",
     CheckpointCode: "Verifying checkpoints, and starting from one",
+    ExchangeCode: "Exporting weights and importing them",
     ClusterCode: "Talking to a cluster",
     RunCode: "Launching runs and explaining them",
     AnomalyCode: "Watching a run train",

@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the format safetensors: a length, a JSON that says where each tensor lies, the bytes.
+
+Written and read here rather than by its library, which maps whole files into memory or wants all
+tensors at once; the format is described at https://huggingface.co/docs/safetensors.
+"""
+
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
+
+DTYPES = {"float32": ("F32", 4), "bfloat16": ("BF16", 2), "float16": ("F16", 2)}
+"""Types of weights by torch's name, with the format's name and the bytes of one number."""
+LARGEST_FILE = 5_000_000_000
+"""Bytes of tensors in one file; more go into several, as Hugging Face's own tools do it."""
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+_LONGEST_HEADER = 100 << 20
+_NAMES = {name: ours for ours, (name, _) in DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor as it lies in a file."""
+
+    name: str
+    """Its name."""
+    dtype: str
+    """Its type, by torch's name."""
+    shape: tuple[int, ...]
+    """Its shape."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        count = DTYPES[self.dtype][1]
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor and the place of its bytes."""
+
+    tensor: Tensor
+    """What it is."""
+    file: Path
+    """The file."""
+    offset: int
+    """Where its bytes begin."""
+
+
+def header(tensors: Iterable[Tensor]) -> bytes:
+    """What a file begins with, before the bytes of its tensors in their order."""
+    content: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for tensor in tensors:
+        begin, end = end, end + tensor.size
+        content[tensor.name] = {
+            "dtype": DTYPES[tensor.dtype][0],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(content, separators=(",", ":")).encode()
+    # So that the tensors begin at a multiple of eight.
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def divided(tensors: Iterable[Tensor], largest: int = LARGEST_FILE) -> dict[str, list[Tensor]]:
+    """The tensors by file, in order; one file where they fit into it."""
+    groups: list[list[Tensor]] = [[]]
+    size = 0
+    for tensor in tensors:
+        if groups[-1] and size + tensor.size > largest:
+            groups.append([])
+            size = 0
+        groups[-1].append(tensor)
+        size += tensor.size
+    if len(groups) == 1:
+        return {SINGLE: groups[0]}
+    count = len(groups)
+    return {
+        f"model-{number:05d}-of-{count:05d}.safetensors": group
+        for number, group in enumerate(groups, start=1)
+    }
+
+
+def index_of(files: dict[str, list[Tensor]]) -> dict[str, Any]:
+    """The index that says in which file each tensor lies."""
+    total = sum(tensor.size for tensors in files.values() for tensor in tensors)
+    names = {tensor.name: file for file, tensors in files.items() for tensor in tensors}
+    return {"metadata": {"total_size": total}, "weight_map": names}
+
+
+def placed_tensors(directory: Path) -> dict[str, Placed]:
+    """Every tensor of a directory's files; FindingsError where they cannot be read."""
+    index = directory / INDEX
+    if index.is_file():
+        try:
+            names = set(json.loads(index.read_bytes())["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(index, f"it is no index of tensors ({error})") from error
+        files = [directory / Path(str(name)).name for name in sorted(map(str, names))]
+    elif (directory / SINGLE).is_file():
+        files = [directory / SINGLE]
+    else:
+        pickled = sorted(path.name for path in directory.glob("*.bin"))
+        rule = "there are no weights in the format safetensors."
+        fix = "Take a directory with model.safetensors, or with several files and their index."
+        if pickled:
+            rule = f"{pickled[0]} is a pickle, which could run code; such weights are not read."
+            fix = "Save the model as safetensors first (save_pretrained of transformers does)."
+        raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
+    found: dict[str, Placed] = {}
+    for file in files:
+        found |= _read_header(file)
+    return found
+
+
+def _read_header(file: Path) -> dict[str, Placed]:
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+            if length > min(_LONGEST_HEADER, size):
+                raise _unreadable(file, f"its header has {length:,} bytes")
+            content = json.loads(stream.read(length))
+        content.pop("__metadata__", None)
+        return {name: _placed(file, name, told, 8 + length, size) for name, told in content.items()}
+    except OSError as error:
+        raise _unreadable(file, str(error.strerror)) from error
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(file, f"its header cannot be read ({type(error).__name__})") from error
+
+
+def _placed(file: Path, name: str, told: dict[str, Any], base: int, size: int) -> Placed:
+    if told["dtype"] not in _NAMES:
+        raise _unreadable(file, f"{name} is of the type {told['dtype']}, which no weights have")
+    tensor = Tensor(name, _NAMES[told["dtype"]], tuple(int(n) for n in told["shape"]))
+    begin, end = (int(offset) for offset in told["data_offsets"])
+    if begin < 0 or end - begin != tensor.size or base + end > size:
+        raise _unreadable(file, f"{name} does not lie inside the file")
+    return Placed(tensor, file, base + begin)
+
+
+def _unreadable(file: Path, said: str) -> Exception:
+    return refusal(
+        ExchangeCode.UNREADABLE,
+        str(file),
+        f"the file cannot be read as safetensors: {said}.",
+        "Fetch it again, and compare it with its published digest.",
+    )

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of every tensor of a model, on both sides; pure."""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
+from seatrial.checkpoints.exchange.key_map import EMBEDDING, OUTPUT, Entry, Part, entries
+from seatrial.checkpoints.exchange.model import Activation, HubModel
+
+Shape = tuple[int, ...]
+MODEL_PREFIXES = ("decoder.", "embedding.", "output_layer.", "mtp.")
+"""What names of the model's own tensors begin with; the optimizer's begin otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubTensor:
+    """One tensor of Hugging Face's, and where the engine has it."""
+
+    name: str
+    """Its name in the file."""
+    shape: Shape
+    """Its shape."""
+    entry: Entry
+    """Which tensor of the engine's holds it."""
+    at: Shape
+    """The layer, or the layer and the expert, of the engine's tensor; empty where it has none."""
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+def engine_shape(entry: Entry, model: HubModel) -> Shape:
+    """The shape of one layer's, or one expert's, tensor in the engine; padding left out."""
+    hidden, ffn = model.hidden_size, model.ffn_hidden_size
+    rows = ffn * (2 if model.activation is Activation.SILU else 1)
+    heads = model.heads * model.head_dim
+    qkv = heads + 2 * model.kv_heads * model.head_dim
+    module, _, kind = entry.engine.rpartition(".")
+    shapes: dict[str, Shape] = {
+        "word_embeddings": (model.vocab_size, hidden),
+        "output_layer": (model.vocab_size, hidden),
+        "position_embeddings": (model.max_positions, hidden),
+        "router": (model.experts, hidden),
+        "linear_qkv": (qkv, hidden),
+        "linear_proj": (hidden, heads),
+        "linear_fc1": (rows, hidden),
+        "linear_fc2": (hidden, ffn),
+    }
+    whole = shapes.get(module.rpartition(".")[2])
+    # Norms have no matrix; one that the engine keeps in the next module has a name of its own.
+    if whole is None or kind.startswith("layer_norm"):
+        return (hidden,)
+    return whole if kind == "weight" else whole[:1]
+
+
+def stacked_shape(entry: Entry, model: HubModel) -> Shape:
+    """The shape of the engine's whole tensor: layers, experts, and then what one of them has."""
+    return (model.layers, model.experts)[: entry.stacked] + engine_shape(entry, model)
+
+
+def hub_shape(entry: Entry, model: HubModel) -> Shape:
+    """The shape of Hugging Face's tensor."""
+    rows, *rest = engine_shape(entry, model)
+    counts = {
+        Part.QUERY: model.heads * model.head_dim,
+        Part.KEY: model.kv_heads * model.head_dim,
+        Part.VALUE: model.kv_heads * model.head_dim,
+        Part.GATE: rows // 2,
+        Part.UP: rows // 2,
+    }
+    shape = (counts.get(entry.part, rows), *rest)
+    return shape[::-1] if entry.transposed else shape
+
+
+def hub_tensors(model: HubModel) -> Iterator[HubTensor]:
+    """Every tensor of Hugging Face's, those of one tensor of the engine's next to each other."""
+    every = entries(model)
+    groups: dict[str, list[Entry]] = {}
+    for entry in every:
+        groups.setdefault(entry.engine, []).append(entry)
+    for group in groups.values():
+        sizes = (model.layers, model.experts)[: group[0].stacked]
+        for at in product(*map(range, sizes)):
+            names = dict(zip(("layer", "expert"), at, strict=False))
+            for entry in group:
+                yield HubTensor(entry.hub.format(**names), hub_shape(entry, model), entry, at)
+
+
+def name_in(entry: Entry, names: Container[str]) -> str:
+    """The name that the engine's tensor has in a checkpoint that holds such names."""
+    return entry.also if entry.also in names else entry.engine
+
+
+def refuse_other_tensors(model: HubModel, shapes: Mapping[str, Shape], where: str) -> None:
+    """Refuse a checkpoint whose tensors are not those of the model; of vocabularies more rows go.
+
+    What has another number of tensors than a class has names for is not that class.
+    """
+    known = {name_in(entry, shapes): entry for entry in entries(model)}
+    # An import writes a tensor under both of its names.
+    twice = {entry.engine for entry in known.values() if entry.also in shapes} - known.keys()
+    ours = {
+        name: shape
+        for name, shape in shapes.items()
+        if name.startswith(MODEL_PREFIXES) and name not in twice
+    }
+    fix = "Look whether the run's engine.options change the model; such a model cannot be exported."
+    for name in sorted(ours.keys() ^ known.keys()):
+        rule = f"{model.kind} has no tensor for {name}, which the checkpoint holds."
+        if name in known:
+            rule = f"{model.kind} needs {name}, which the checkpoint does not hold."
+        raise refusal(ExchangeCode.TENSORS, where, rule, fix, name)
+    for name, entry in known.items():
+        wanted, there = stacked_shape(entry, model), ours[name]
+        padded = name in (EMBEDDING, OUTPUT) and there[0] >= wanted[0] and there[1:] == wanted[1:]
+        if there != wanted and not padded:
+            rule = f"{name} has the shape {there}, and the arguments say {wanted}."
+            raise refusal(ExchangeCode.TENSORS, where, rule, fix, str(there))

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starting the worker's programs for weights: export, import, and the comparison of logits."""
+
+import json
+import math
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from seatrial.checkpoints.exchange.engine_side import model_of_arguments
+from seatrial.engines.megatron.flags import Arguments, command_line
+from seatrial.errors import FindingsError, SeatrialError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.rehearsal.worker_process import python_path, worker_python
+
+LOGITS_BAR = 1e-4
+"""Largest difference of a logit between the engine and an export, both in fp32."""
+
+Tell = Callable[[str, int, int], None]
+"""Told what is being done, and how many bytes of how many are done."""
+
+
+class WeightsError(SeatrialError):
+    """The worker ended without an answer; the text is its last word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logits:
+    """How far two models are apart on the same tokens."""
+
+    largest: float
+    """The largest difference of a logit; infinite where they cannot be compared."""
+    tokens: int
+    """Tokens that both were given."""
+    vocabulary: int
+    """Logits of each token."""
+    same_choice: int
+    """Tokens for which both rank the same entry first."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether they are within the bar."""
+        return self.largest <= LOGITS_BAR
+
+
+def export_weights(
+    source: str, directory: str, target: Path, tell: Tell | None = None
+) -> dict[str, Any]:
+    """Write a checkpoint's weights as Hugging Face's; what the export's record says.
+
+    Args:
+        source: Where the run's checkpoints are.
+        directory: The checkpoint's directory there.
+        target: A directory that is empty or not there.
+        tell: Told of the progress.
+    """
+    return _run("exporting", [source, directory, str(target)], tell)
+
+
+def import_weights(source: Path, target: Path, tell: Tell | None = None) -> dict[str, Any]:
+    """Write Hugging Face weights as a checkpoint of step 0; what was written."""
+    return _run("importing", [str(source), str(target)], tell)
+
+
+def compare_logits(checkpoint: Path, weights: Path, arguments: Arguments, seed: int = 1) -> Logits:
+    """The gate: the engine's logits of a checkpoint against those of weights in transformers.
+
+    Args:
+        checkpoint: The checkpoint's directory.
+        weights: A directory of Hugging Face weights.
+        arguments: The engine's, of the run that saved it; made ready for one rank and fp32 here.
+        seed: From which the tokens are drawn.
+    """
+    with TemporaryDirectory(prefix="seatrial-logits-") as scratch:
+        file = str(Path(scratch) / "logits.pt")
+        words = command_line(one_rank(arguments))
+        _run("engine_logits", [str(checkpoint), file, str(seed), *words])
+        said = _run("compare_logits", [str(weights), file])
+    if said["largest"] is None:
+        return Logits(math.inf, 0, 0, 0)
+    return Logits(said["largest"], said["tokens"], said["vocabulary"], said["same_choice"])
+
+
+FOR_ONE_RANK: Arguments = {
+    "tensor-model-parallel-size": 1,
+    "pipeline-model-parallel-size": 1,
+    "num-virtual-stages-per-pipeline-rank": None,
+    "context-parallel-size": 1,
+    "expert-model-parallel-size": None,
+    "expert-tensor-parallel-size": None,
+    "decoder-first-pipeline-num-layers": None,
+    "decoder-last-pipeline-num-layers": None,
+    "account-for-embedding-in-pipeline-split": None,
+    "account-for-loss-in-pipeline-split": None,
+    "sequence-parallel": None,
+    "recompute-granularity": None,
+    "recompute-method": None,
+    "recompute-num-layers": None,
+    "recompute-modules": None,
+    "bf16": None,
+    "fp16": None,
+    "initial-loss-scale": None,
+    "save": None,
+    "load": None,
+    "save-interval": None,
+    "async-save": None,
+    "use-persistent-ckpt-worker": None,
+    "async-strategy": None,
+    "pretrained-checkpoint": None,
+    "tokenizer-type": "NullTokenizer",
+    "tokenizer-model": None,
+    "data-path": None,
+    "data-args-path": None,
+    "data-cache-path": None,
+    "mock-data": True,
+}
+"""What turns a run's arguments into those of one rank in fp32 that saves nothing."""
+
+
+def one_rank(arguments: Arguments) -> Arguments:
+    """The arguments for the engine's logits."""
+    return arguments | FOR_ONE_RANK | {"global-batch-size": arguments["micro-batch-size"]}
+
+
+def why_not_exported(arguments: Arguments) -> str:
+    """Why a model with such arguments cannot be exported; empty where it can."""
+    try:
+        model_of_arguments({name.replace("-", "_"): v for name, v in arguments.items()}, "")
+    except FindingsError as error:
+        return error.findings[0].rule
+    return ""
+
+
+def _run(module: str, words: list[str], tell: Tell | None = None) -> dict[str, Any]:
+    """What a program of the worker's answers; its findings, or its last word, are raised."""
+    settings = os.environ | {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
+    command = [worker_python(), "-m", f"seatrial.worker.weights.{module}", *words]
+    said: dict[str, Any] = {}
+    reason = "nothing was said"
+    with subprocess.Popen(  # noqa: S603  (our own words, no shell)
+        command,
+        env=settings,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                told = _json(line)
+                said = told or said
+                reason = reason if told or not line.strip() else line.strip()
+                if tell is not None and "doing" in told:
+                    tell(told["doing"], told["done"], told["total"])
+        except BaseException:
+            process.terminate()
+            raise
+    if "result" in said:
+        result: dict[str, Any] = said["result"]
+        return result
+    if "findings" in said:
+        raise FindingsError([_finding(values) for values in said["findings"]])
+    raise WeightsError(f"{module} did not come to its end: {said.get('failed') or reason}")
+
+
+def _json(line: str) -> dict[str, Any]:
+    """What a line says; nothing where it is somebody else's."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _finding(values: dict[str, Any]) -> Finding:
+    """A finding that a worker has printed."""
+    where = Where(**values["where"])
+    rest = {name: values[name] for name in ("code", "rule", "value", "fix")}
+    return Finding(severity=Severity(values["severity"]), where=where, **rest)

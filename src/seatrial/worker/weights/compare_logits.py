@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The gate of an export: `python -m seatrial.worker.weights.compare_logits WEIGHTS LOGITS`.
+
+Loads weights with transformers, in fp32, and compares their logits with those that the engine gave
+for the same tokens (`engine_logits.py`). In a process of its own: the engine's has a torch that
+believes in a GPU.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from seatrial.worker.weights.telling import answer
+
+
+def main() -> None:
+    """Compare, and print the largest difference."""
+    weights, logits = sys.argv[1:3]
+    answer(lambda tell: compare(weights, Path(logits)))
+
+
+def compare(weights: str, logits: Path) -> dict[str, Any]:
+    """How far the logits of the two are apart."""
+    held = torch.load(logits, weights_only=True)
+    tokens, engine = held["tokens"], held["logits"]
+    model = AutoModelForCausalLM.from_pretrained(
+        weights, dtype=torch.float32, attn_implementation="eager", local_files_only=True
+    ).eval()
+    with torch.no_grad():
+        theirs = model(tokens).logits.float()
+    if theirs.shape != engine.shape:
+        return {"largest": None, "shapes": [list(engine.shape), list(theirs.shape)]}
+    return {
+        "largest": (theirs - engine).abs().max().item(),
+        "largest_logit": engine.abs().max().item(),
+        "same_choice": int((theirs.argmax(-1) == engine.argmax(-1)).sum()),
+        "tokens": tokens.numel(),
+        "vocabulary": engine.shape[-1],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""One layer's tensor of the engine, cut into those of Hugging Face's, and put together again."""
+
+from collections.abc import Mapping
+
+import torch
+
+from seatrial.checkpoints.exchange.key_map import Entry, Part
+from seatrial.checkpoints.exchange.model import HubModel
+
+
+def cut(slab: torch.Tensor, entry: Entry, model: HubModel) -> torch.Tensor:
+    """The part of an engine's tensor that an entry names."""
+    found = _part(slab, entry.part, model)
+    return found.t() if entry.transposed else found
+
+
+def _part(slab: torch.Tensor, part: Part, model: HubModel) -> torch.Tensor:
+    if part is Part.WHOLE:
+        return slab
+    if part is Part.VOCABULARY:
+        return slab[: model.vocab_size]
+    if part in (Part.GATE, Part.UP):
+        half = slab.shape[0] // 2
+        return slab[:half] if part is Part.GATE else slab[half:]
+    # Group by group: the queries of its heads, then its one key, then its one value.
+    rest = slab.shape[1:]
+    groups = slab.reshape(model.kv_heads, model.group + 2, model.head_dim, *rest)
+    query, key, value = groups.split((model.group, 1, 1), dim=1)
+    chosen = {Part.QUERY: (query,), Part.KEY: (key,), Part.VALUE: (value,)}
+    parts = chosen.get(part, (query, key, value))
+    return torch.cat([one.reshape(-1, *rest) for one in parts])
+
+
+def joined(parts: Mapping[Entry, torch.Tensor], model: HubModel) -> torch.Tensor:
+    """The engine's tensor, from every part of it."""
+    found = {
+        entry.part: tensor.t() if entry.transposed else tensor for entry, tensor in parts.items()
+    }
+    if len(found) == 1 and Part.ALL_HEADS not in found:
+        return next(iter(found.values()))
+    if Part.GATE in found:
+        return torch.cat([found[Part.GATE], found[Part.UP]])
+    if Part.ALL_HEADS in found:
+        both, rest = found[Part.ALL_HEADS], found[Part.ALL_HEADS].shape[1:]
+        kv = model.kv_heads * model.head_dim
+        query, key, value = both.split((model.heads * model.head_dim, kv, kv))
+    else:
+        query, key, value = (found[part] for part in (Part.QUERY, Part.KEY, Part.VALUE))
+        rest = query.shape[1:]
+    groups = [one.reshape(model.kv_heads, -1, model.head_dim, *rest) for one in (query, key, value)]
+    return torch.cat(groups, dim=1).reshape(-1, *rest)

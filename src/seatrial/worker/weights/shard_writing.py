@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint shards in the engine's format, written one tensor after the other.
+
+The engine's own writer wants the whole state at once. Its format is torch's: items that
+`torch.save` wrote, one after the other in a file, and a list that says where each lies (2.13.0,
+`torch/distributed/checkpoint/filesystem.py`).
+"""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+
+from seatrial.checkpoints.naming import FORMAT_FILE, METADATA
+from seatrial.checkpoints.shard_list import ShardFile
+
+LARGEST_SHARD = 2_000_000_000
+"""Bytes after which the next item goes into a file of its own."""
+
+
+class ShardWriter:
+    """Writes the files of one checkpoint, but for its record."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin in a directory that is there and empty."""
+        self._directory = directory
+        self._metadata = Metadata({}, None, {}, StorageMeta(), CURRENT_DCP_VERSION)
+        self._files: list[ShardFile] = []
+        self._stream: BinaryIO | None = None
+        self._hasher = hashlib.sha256()
+        self._size = 0
+
+    def tensor(
+        self, name: str, shape: tuple[int, ...], at: tuple[int, ...], slab: torch.Tensor
+    ) -> None:
+        """Write the part of a tensor at the given places of its first axes."""
+        part = slab.detach().contiguous()
+        if part.untyped_storage().nbytes() != part.nbytes:
+            # torch saves the whole of what a view looks at.
+            part = part.clone()
+        part = part.reshape((1,) * len(at) + tuple(slab.shape))
+        offsets = torch.Size((*at, *(0 for _ in slab.shape)))
+        listed = self._metadata.state_dict_metadata.setdefault(
+            name, TensorStorageMetadata(TensorProperties(part.dtype), torch.Size(shape), [])
+        )
+        listed.chunks.append(ChunkStorageMetadata(offsets, part.shape))  # type: ignore[union-attr]
+        self._item(MetadataIndex(name, offsets), part)
+
+    def object(self, name: str, value: Any) -> None:
+        """Write what is no tensor; the engine keeps it in a list of one."""
+        self._metadata.state_dict_metadata[name] = BytesStorageMetadata()
+        self._item(MetadataIndex(name), [value])
+
+    def finish(self) -> list[ShardFile]:
+        """Write the list of tensors and the note of the format; the shards with their digests."""
+        self._close()
+        with (self._directory / METADATA).open("xb") as stream:
+            pickle.dump(self._metadata, stream)
+        note = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
+        (self._directory / FORMAT_FILE).write_text(json.dumps(note))
+        return self._files
+
+    def _item(self, index: MetadataIndex, value: Any) -> None:
+        held = io.BytesIO()
+        torch.save(value, held)
+        data = held.getbuffer()
+        if self._stream is not None and self._size + len(data) > LARGEST_SHARD:
+            self._close()
+        if self._stream is None:
+            self._stream = (self._directory / self._name()).open("xb")
+        self._metadata.storage_data[index] = _StorageInfo(self._name(), self._size, len(data))
+        self._hasher.update(data)
+        self._stream.write(data)
+        self._size += len(data)
+
+    def _name(self) -> str:
+        return f"__0_i1_{len(self._files)}.distcp"
+
+    def _close(self) -> None:
+        if self._stream is None:
+            return
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+        self._files.append(ShardFile(self._name(), self._size, self._hasher.hexdigest()))
+        self._stream, self._hasher, self._size = None, hashlib.sha256(), 0

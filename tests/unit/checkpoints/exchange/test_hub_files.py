@@ -1,0 +1,204 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Directories of Hugging Face's: what is read of them, what is refused, what a spec says of it."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checkpoints.exchange.engine_side import arguments_of_model
+from seatrial.checkpoints.exchange.export_plan import plan_export, refuse_occupied
+from seatrial.checkpoints.exchange.hub_side import config_of_model, model_of_config
+from seatrial.checkpoints.exchange.import_plan import plan_import, spec_of_model
+from seatrial.checkpoints.exchange.key_map import entries
+from seatrial.checkpoints.exchange.model import HubModel
+from seatrial.checkpoints.exchange.safetensors_file import (
+    INDEX,
+    Tensor,
+    divided,
+    header,
+    index_of,
+    placed_tensors,
+)
+from seatrial.checkpoints.exchange.shapes import hub_tensors, stacked_shape
+from seatrial.checkpoints.stored_tensors import StoredTensor
+from seatrial.errors import FindingsError
+from seatrial.spec.architecture import Architecture
+from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
+
+
+def write(directory: Path, model: HubModel, **changed: Any) -> Path:
+    """Weights of zeros, in the files that Hugging Face's tools write."""
+    tensors = [Tensor(one.name, "bfloat16", one.shape) for one in hub_tensors(model)]
+    directory.mkdir(exist_ok=True)
+    files = divided(tensors, 40_000)
+    for name, inside in files.items():
+        zeros = bytes(sum(tensor.size for tensor in inside))
+        (directory / name).write_bytes(header(inside) + zeros)
+    if len(files) > 1:
+        (directory / INDEX).write_text(json.dumps(index_of(files)))
+    config = config_of_model(model, "bfloat16", {}) | changed
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+@pytest.mark.parametrize("model", EVERY, ids=str)
+def test_an_import_finds_every_tensor(tmp_path: Path, model: HubModel) -> None:
+    plan = plan_import(write(tmp_path / "hub", model))
+    assert plan.model == model
+    assert plan.dtype == "bfloat16"
+    assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(model))
+    assert len({place.file for place in plan.places.values()}) > 1
+
+
+def test_tensors_lie_where_the_header_says(tmp_path: Path) -> None:
+    tensors = [Tensor("a", "float32", (2, 3)), Tensor("b", "bfloat16", (5,))]
+    (tmp_path / "model.safetensors").write_bytes(header(tensors) + bytes(range(34)))
+    there = placed_tensors(tmp_path)
+    data = (tmp_path / "model.safetensors").read_bytes()
+    assert data[there["b"].offset :] == bytes(range(24, 34))
+    assert there["a"].offset % 8 == 0
+
+
+def test_five_gigabytes_go_into_several_files() -> None:
+    tensors = [Tensor(f"t{n}", "bfloat16", (1_000_000_000,)) for n in range(5)]
+    files = divided(tensors)
+    assert {name: len(inside) for name, inside in files.items()} == {
+        "model-00001-of-00003.safetensors": 2,
+        "model-00002-of-00003.safetensors": 2,
+        "model-00003-of-00003.safetensors": 1,
+    }
+    assert index_of(files)["metadata"]["total_size"] == 10_000_000_000
+    assert list(divided(tensors[:2])) == ["model.safetensors"]
+
+
+def test_base_models_of_gpt2_are_read_without_their_prefix(tmp_path: Path) -> None:
+    directory = write(tmp_path / "hub", GPT2)
+    for file in directory.glob("*.safetensors"):
+        data = file.read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        told = json.loads(data[8 : 8 + length])
+        bare = {name.removeprefix("transformer."): value for name, value in told.items()}
+        text = json.dumps(bare).encode()
+        file.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+    assert len(plan_import(directory).places) == len(list(hub_tensors(GPT2)))
+
+
+CONFIGS: list[tuple[HubModel, dict[str, Any], str]] = [
+    (LLAMA, {"model_type": "mamba"}, "no models of the type 'mamba'"),
+    (LLAMA, {"quantization_config": {"bits": 4}}, "quantised"),
+    (LLAMA, {"attention_bias": True}, "in all linear layers or in none"),
+    (LLAMA, {"hidden_act": "gelu"}, "SwiGLU, not gelu"),
+    (LLAMA, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "Llama 3.1 alone"),
+    (LLAMA, {"partial_rotary_factor": 0.5}, "rotation of a part"),
+    (LLAMA, {"rope_theta": 10000.5}, "whole number"),
+    (MIXTRAL, {"sliding_window": 32}, "window of 32"),
+    (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scaled by the layer"),
+    (GPT2, {"activation_function": "relu"}, "GELU, not relu"),
+]
+
+
+@pytest.mark.parametrize(("model", "changed", "said"), CONFIGS, ids=lambda value: str(value)[:40])
+def test_what_the_engine_has_no_model_for_is_refused(
+    model: HubModel, changed: dict[str, Any], said: str
+) -> None:
+    config = config_of_model(model, "float32", {}) | changed
+    with pytest.raises(FindingsError) as refused:
+        model_of_config(config, "hub/config.json")
+    (finding,) = refused.value.findings
+    assert (finding.code, said in finding.rule) == ("ST-EXCHANGE-002", True)
+
+
+def test_names_of_transformers_5_are_read_too() -> None:
+    config = config_of_model(LLAMA, "float32", {})
+    scaling = config.pop("rope_scaling") | {"rope_theta": config.pop("rope_theta")}
+    assert model_of_config(config | {"rope_parameters": scaling}, "") == LLAMA
+
+
+def first(directory: Path) -> Path:
+    return min(directory.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda d: (d / "config.json").unlink(), "no config.json that can be read"),
+        (lambda d: (d / "config.json").write_text("[1]"), "it holds no keys"),
+        (lambda d: (d / "config.json").write_text('{"model_type": "llama"}'), "is missing"),
+        (lambda d: (d / INDEX).write_text("{}"), "no index of tensors"),
+        (lambda d: first(d).write_bytes(b"x"), "header"),
+        (lambda d: first(d).unlink(), "No such file"),
+        (
+            lambda d: first(d).write_bytes(header([Tensor("x", "float32", (9,))])),
+            "does not lie inside",
+        ),
+    ],
+)
+def test_damaged_directories_are_refused(tmp_path: Path, damage: Any, said: str) -> None:
+    directory = write(tmp_path / "hub", LLAMA)
+    damage(directory)
+    with pytest.raises(FindingsError) as refused:
+        plan_import(directory)
+    (finding,) = refused.value.findings
+    assert finding.code == "ST-EXCHANGE-004"
+    assert said in finding.rule
+    assert str(directory) in str(finding.where)
+
+
+def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
+    directory = write(tmp_path / "hub", GPT2)
+    for file in [*directory.glob("*.safetensors"), directory / INDEX]:
+        file.unlink(missing_ok=True)
+    (directory / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(FindingsError, match="is a pickle, which could run code"):
+        plan_import(directory)
+    with pytest.raises(FindingsError, match="hf download"):
+        plan_import(Path("hf://meta-llama/Llama-2-7b-hf"))
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FindingsError, match="has the shape"):
+        plan_import(write(tmp_path / "a", LLAMA, intermediate_size=128))
+    with pytest.raises(FindingsError, match=r"holds? no model\.layers\.2"):
+        plan_import(write(tmp_path / "b", LLAMA, num_hidden_layers=3))
+    with pytest.raises(FindingsError, match=r"has no place for"):
+        plan_import(write(tmp_path / "c", LLAMA, num_hidden_layers=1))
+
+
+@pytest.mark.parametrize("model", EVERY, ids=str)
+def test_the_printed_spec_is_the_same_model(model: HubModel) -> None:
+    spec = spec_of_model(model, "/weights")
+    there = Architecture.model_validate(spec["model"]["dimensions"])
+    assert (there.layers, there.kv_heads, there.head_dim) == (2, model.kv_heads, model.head_dim)
+    assert there.is_moe == bool(model.experts)
+    assert spec["initial_weights"] == {"checkpoint": "/weights"}
+    options = spec.get("engine", {}).get("options", {})
+    assert options.get("norm-epsilon", 1e-5) == model.norm_epsilon
+    assert options.get("rope-scaling-factor") == model.rope_scaling
+
+
+def stored(model: HubModel, dtype: str = "bfloat16") -> dict[str, StoredTensor]:
+    return {
+        entry.engine: StoredTensor(entry.engine, dtype, stacked_shape(entry, model), ())
+        for entry in entries(model)
+    }
+
+
+def test_an_export_is_planned_whole() -> None:
+    plan = plan_export(stored(MIXTRAL), arguments_of_model(MIXTRAL), "here", 100_000)
+    assert len(plan.files) > 1
+    assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(MIXTRAL))
+    with pytest.raises(FindingsError, match="float8_e4m3fn"):
+        plan_export(stored(LLAMA, "float8_e4m3fn"), arguments_of_model(LLAMA), "here")
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    refuse_occupied(tmp_path / "new")
+    refuse_occupied(tmp_path)
+    (tmp_path / "config.json").touch()
+    for target in (tmp_path, tmp_path / "config.json"):
+        with pytest.raises(FindingsError, match="something is there already"):
+            refuse_occupied(target)

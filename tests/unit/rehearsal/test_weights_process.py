@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is made of a worker's answers; a shell script stands in for the worker."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.rehearsal.weights_process import (
+    Logits,
+    WeightsError,
+    export_weights,
+    import_weights,
+    one_rank,
+)
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file whose lines the worker prints, and who they are printed for."""
+    script, lines = tmp_path / "worker", tmp_path / "lines"
+    script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat {lines}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", str(script))
+    return lines
+
+
+def test_progress_and_result(worker: Path, tmp_path: Path) -> None:
+    told = [
+        {"doing": "verifying", "done": 5, "total": 9},
+        {"doing": "writing", "done": 3, "total": 4},
+        {"result": {"class": "LlamaForCausalLM"}},
+    ]
+    worker.write_text("a warning of torch\n" + "\n".join(map(json.dumps, told)))
+    seen: list[tuple[str, int, int]] = []
+    done = export_weights("saved", "iter_1", Path("out"), lambda *words: seen.append(words))
+    assert done == {"class": "LlamaForCausalLM"}
+    assert seen == [("verifying", 5, 9), ("writing", 3, 4)]
+    words = (tmp_path / "words").read_text().split()
+    assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "iter_1", "out"]
+
+
+def test_findings_come_through_whole(worker: Path) -> None:
+    finding = Finding(
+        "ST-EXCHANGE-002", Severity.ERROR, Where(file="c.json"), "no.", "yarn", "Use another."
+    )
+    worker.write_text(json.dumps({"findings": [finding.to_dict()]}))
+    with pytest.raises(FindingsError) as refused:
+        import_weights(Path("hub"), Path("out"))
+    assert refused.value.findings == (finding,)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"failed": "No space left on device"}', "No space left on device"),
+        ("Traceback\nMemoryError: 3 GiB\n", "MemoryError: 3 GiB"),
+        ("", "nothing was said"),
+    ],
+)
+def test_a_worker_without_an_answer(worker: Path, lines: str, said: str) -> None:
+    worker.write_text(lines)
+    with pytest.raises(WeightsError, match="did not come to its end") as failed:
+        import_weights(Path("hub"), Path("out"))
+    assert said in str(failed.value)
+
+
+def test_the_bar_is_1e_4() -> None:
+    assert Logits(1e-4, 1, 1, 1).equal
+    assert not Logits(1.01e-4, 1, 1, 1).equal
+
+
+def test_arguments_of_a_large_layout_become_those_of_one_rank() -> None:
+    given = {"tensor-model-parallel-size": 8, "bf16": True, "micro-batch-size": 2, "swiglu": True}
+    made = one_rank({**given, "global-batch-size": 512})
+    assert made["tensor-model-parallel-size"] == 1
+    assert made["bf16"] is None
+    assert (made["global-batch-size"], made["swiglu"]) == (2, True)
