@@ -13,6 +13,8 @@
     render(path, overrides)      the Kubernetes manifests of a run
     launch(path, overrides)      make sure that a run is on its cluster, once
     status(run, namespace)       how a run is, and why
+    export_weights(checkpoint)   a checkpoint's weights for Hugging Face's transformers
+    import_weights(source)       Hugging Face weights as a checkpoint to start from
     export_mlflow(events, ...)   an event log as a run of MLflow
     starter(wishes, catalog)     a new spec as text, from Wishes
     recipe(name), recipe_names() the specs that come with Seatrial
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
         Validation,
         estimate_data,
         export_mlflow,
+        export_weights,
+        import_weights,
         launch,
         load_spec,
         plan,
@@ -86,6 +90,8 @@ _HOMES = {
     "estimate_data": "seatrial.client",
     "json_schema": "seatrial.spec.schema",
     "export_mlflow": "seatrial.client",
+    "export_weights": "seatrial.client",
+    "import_weights": "seatrial.client",
     "launch": "seatrial.client",
     "load_spec": "seatrial.client",
     "plan": "seatrial.client",
@@ -122,6 +128,8 @@ __all__ = [
     "__version__",
     "estimate_data",
     "export_mlflow",
+    "export_weights",
+    "import_weights",
     "json_schema",
     "launch",
     "load_spec",

@@ -9,7 +9,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.engines.check import option_findings, plan_findings
@@ -438,6 +438,31 @@ def export_mlflow(events: PathOrText, run: str, tracking_uri: str, experiment: s
     if not path.is_file():
         raise UsageError(f"{path} is no file. Give a run's event log, events.jsonl.")
     return export(read_events(path), run, tracking_uri, experiment)
+
+
+def export_weights(checkpoint: PathOrText, to: PathOrText) -> dict[str, Any]:
+    """Write a checkpoint's weights for Hugging Face's transformers; what the export's record says.
+
+    Args:
+        checkpoint: The directory of one checkpoint, such as `saved/iter_0000200`; it is verified.
+        to: A directory that is empty or not there.
+    """
+    from seatrial.rehearsal.weights_process import export_weights as export  # noqa: PLC0415
+
+    source, _, directory = str(checkpoint).rstrip("/").rpartition("/")
+    return export(source or ".", directory, Path(to))
+
+
+def import_weights(source: PathOrText, to: PathOrText) -> dict[str, Any]:
+    """Write Hugging Face weights as a checkpoint of step 0; `spec` in it starts a run from there.
+
+    Args:
+        source: A directory with config.json and weights as safetensors.
+        to: A directory that is empty or not there.
+    """
+    from seatrial.rehearsal.weights_process import import_weights as bring_in  # noqa: PLC0415
+
+    return bring_in(Path(source), Path(to).absolute())
 
 
 def require_data_extra() -> None:

@@ -11,14 +11,15 @@ import typer
 
 from seatrial.checkpoints.arguments import setup_from_arguments
 from seatrial.checkpoints.copying import copy as copy_checkpoint
-from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, look, set_aside
-from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.inventory import checkpoints, set_aside
 from seatrial.checkpoints.noting import pin as pin_checkpoint
 from seatrial.checkpoints.noting import unpin, verify_noting
-from seatrial.checkpoints.place import Place, place_at
+from seatrial.checkpoints.place import place_at
 from seatrial.checkpoints.retention import Policy, decide, remove
 from seatrial.checkpoints.setup import Versions
 from seatrial.checkpoints.verdict import Resume, verdict
+from seatrial.cli.checkpoints_exchange import export, import_weights
+from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
 from seatrial.cli.checkpoints_progress import shown
 from seatrial.cli.checkpoints_text import as_data, say_decisions, say_list, say_verdict
 from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
@@ -32,22 +33,11 @@ from seatrial.units import format_bytes
 from seatrial.version import VERSION
 
 app = typer.Typer(
-    help="List, verify, prune, pin and copy checkpoints, and ask what one can resume.",
+    help="List, verify, prune, pin, copy, export and import checkpoints; ask what one can resume.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
 )
-
-Where = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN.YAML|DIR",
-        help="The spec of a run, or where its checkpoints are: a path, or s3://, abfs://, gs://.",
-    ),
-]
-Step = Annotated[
-    int | None, typer.Option(min=0, help="The checkpoint of this step; the newest when absent.")
-]
 
 
 @app.command("list")
@@ -56,7 +46,7 @@ def list_checkpoints(where: Where, overrides: Overrides = None, as_json: Json = 
 
     Only records are read, so that it takes a moment however many files there are.
     """
-    place = _place(where, overrides or ())
+    place = place_of(where, overrides or ())
     there, aside = list(checkpoints(place)), set_aside(place)
     if as_json:
         say_json({"checkpoints": [as_data(one) for one in there], "set_aside": aside})
@@ -84,8 +74,8 @@ def verify(
     Nothing is unpickled. One that was cut short goes on where it was; one that was verified is
     passed by, unless --anew is given. Exit code 1 when a checkpoint is damaged.
     """
-    place = _place(where, overrides or ())
-    wanted = [_at(place, step)] if step is not None else list(checkpoints(place))
+    place = place_of(where, overrides or ())
+    wanted = [checkpoint_at(place, step)] if step is not None else list(checkpoints(place))
     answers = {}
     for one in wanted:
         if one.record is None or (one.verified and not anew):
@@ -123,9 +113,9 @@ def prune(
 
     The last two verified ones always stay, and pinned ones. Removes nothing without --yes.
     """
-    place = _place(where, overrides or ())
+    place = place_of(where, overrides or ())
     policy = Policy()
-    if _is_spec(where):
+    if is_spec(where):
         told = plan(Path(where), overrides or ()).spec.checkpoints
         policy = Policy(told.keep_last, told.keep_every_steps)
     policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
@@ -157,7 +147,7 @@ def resume_verdict(
     refuse_secret(at)
     planned = plan(file, overrides or ())
     place = place_at(at or planned.checkpoint_location)
-    one = _at(place, step)
+    one = checkpoint_at(place, step)
     if one.record is None:
         _end(one.findings or (), as_json, {"outcome": str(Resume.IMPOSSIBLE)}, failed=True)
         return
@@ -182,8 +172,8 @@ def pin(
     off: Annotated[bool, typer.Option("--off", help="Let it be pruned again.")] = False,
 ) -> None:
     """Keep a checkpoint from being pruned, or let it go again."""
-    place = _place(where, overrides or ())
-    one = _at(place, step)
+    place = place_of(where, overrides or ())
+    one = checkpoint_at(place, step)
     if one.record is None:
         raise UsageError(f"step {one.step:,} was never committed. Pin another one.")
     if off:
@@ -207,8 +197,8 @@ def copy(
     there and right is not sent again.
     """
     refuse_secret(to)
-    source, target = _place(where, overrides or ()), place_at(to)
-    one = _at(source, step)
+    source, target = place_of(where, overrides or ()), place_at(to)
+    one = checkpoint_at(source, step)
     size = one.record.shards.size if one.record else 0
     with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
         record = copy_checkpoint(source, one.directory, target, tell)
@@ -219,33 +209,8 @@ def copy(
     say(f"step {record.step:,} is in {to}: {files}, {format_bytes(record.shards.size)}, read back.")
 
 
-def _is_spec(where: str) -> bool:
-    return where.endswith((".yaml", ".yml")) and "://" not in where
-
-
-def _place(where: str, overrides: Sequence[str]) -> Place:
-    """Where the checkpoints of a spec, or of an address, are."""
-    refuse_secret(where)
-    if _is_spec(where):
-        return place_at(plan(Path(where), overrides).checkpoint_location)
-    if overrides:
-        raise UsageError(f"{overrides[0]} changes a spec, and {where} is none.")
-    return place_at(where)
-
-
-def _at(place: Place, step: int | None) -> Checkpoint:
-    """The checkpoint of a step, or the newest committed one."""
-    if step is not None:
-        if directory_name(step) not in place.directories():
-            raise UsageError(f"{place.address} has no checkpoint of step {step:,}.")
-        return look(place, directory_name(step))
-    for one in checkpoints(place):
-        if one.state is State.COMMITTED:
-            return one
-    raise UsageError(
-        f"{place.address} has no committed checkpoint. If the run's volume is on a cluster, run "
-        "this in a pod that has mounted it."
-    )
+app.command("export")(export)
+app.command("import")(import_weights)
 
 
 def _end(findings: Sequence[Finding], as_json: bool, data: object, *, failed: bool = False) -> None:

@@ -29,7 +29,8 @@ def shown(what: str, total: int, *, quiet: bool) -> Iterator[Tell]:
 def _rest(files: int, size: int, total: int, seconds: float) -> str:
     """Files, rate and time left."""
     rate = size / max(seconds, 1e-6)
-    words = [f"{files:,} files", format_rate(rate)]
+    words = [f"{files:,} files"] if files else []
+    words.append(format_rate(rate))
     if rate > 0 and size < total:
         words.append(f"{format_seconds((total - size) / rate)} left")
     return ", ".join(words)

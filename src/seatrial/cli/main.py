@@ -54,7 +54,7 @@ COMMANDS = {
     "stop": "End the processes of a run; they save first.",
     "delete": "Remove a run from its cluster; its volume stays.",
     "forward": "Show TensorBoard of a run on a port of this host.",
-    "checkpoints": "List, verify, prune, pin and copy checkpoints, and ask what one can resume.",
+    "checkpoints": "List, verify, prune, pin, copy, export checkpoints; ask what can resume.",
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "spec": "Bring specs of an older format to the newest one.",
     "schema": "Print the JSON Schema of a spec, for editors.",

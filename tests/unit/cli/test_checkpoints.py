@@ -3,6 +3,7 @@
 """`seatrial checkpoints` as a user calls it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.setup import Versions
 from seatrial.client import plan
 from seatrial.engines.megatron.flags import engine_arguments
-from tests.unit.checkpoints.made import make_checkpoint, write_files
+from tests.unit.checkpoints.made import SETUP, make_checkpoint, write_files
 from tests.unit.cli.test_commands import seatrial
 
 
@@ -117,3 +118,25 @@ def test_a_spec_names_the_place_and_the_policy(spec_file: Path) -> None:
     words = ("checkpoints", "prune", "run.yaml", where, "checkpoints.keep_last=2", "--json")
     decisions = json.loads(seatrial(*words, cwd=home).stdout)["decisions"]
     assert [one["step"] for one in decisions if one["kept"]] == [40, 30]
+
+
+def test_an_export_needs_the_worker_and_a_class(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("checkpoints", "export", "run", "--to", "out")
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/none/python")
+    assert "seatrial[worker]" in seatrial(*words, cwd=run, code=3).stderr
+    imported = ("checkpoints", "import", "hub", "--to", "out")
+    assert "seatrial[worker]" in seatrial(*imported, cwd=run, code=3).stderr
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/true")
+    fetched = ("checkpoints", "import", "hf://meta-llama/Llama-2-7b-hf", "--to", "out")
+    assert "hf download" in seatrial(*fetched, cwd=run, code=2).stderr
+    other = replace(SETUP, model=replace(SETUP.model, norm="RMSNorm"))
+    make_checkpoint(tmp_path / "run", 50, setup=other, size=500)
+    done = seatrial(*words, cwd=run, code=1)
+    assert "ST-EXCHANGE-001" in done.stderr
+    assert "learned_absolute, RMSNorm, GELU together" in done.stderr
+    assert "MixtralForCausalLM" in done.stderr
+    done = seatrial(*words, "--step", "40", cwd=run, code=1)
+    assert "did not come to its end" in done.stderr
+    assert not (tmp_path / "out").exists()

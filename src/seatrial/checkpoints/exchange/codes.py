@@ -21,8 +21,6 @@ class ExchangeCode(StrEnum):
     """Weights cannot be read, or are in a format that could run code."""
     TARGET = "ST-EXCHANGE-005"
     """Where the weights are to go, something is already."""
-    LOGITS = "ST-EXCHANGE-006"
-    """The engine and the exported model do not give the same logits for the same tokens."""
 
 
 POSSIBLE = (

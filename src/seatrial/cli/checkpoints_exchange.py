@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial checkpoints export` and `import`: weights to Hugging Face's format, and from it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seatrial.checkpoints.exchange.export_plan import refuse_by_shape
+from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, place_of
+from seatrial.cli.checkpoints_progress import shown
+from seatrial.cli.output import counted, say, say_json
+from seatrial.cli.parameters import Json, Overrides
+from seatrial.client import refuse_secret
+from seatrial.errors import FindingsError, UsageError
+from seatrial.rehearsal.weights_process import export_weights as export_by_worker
+from seatrial.rehearsal.weights_process import import_weights as import_by_worker
+from seatrial.rehearsal.worker_process import worker_python
+from seatrial.units import format_bytes
+
+
+def export(
+    where: Where,
+    to: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Where the weights go: a directory that is not there."),
+    ],
+    overrides: Overrides = None,
+    step: Step = None,
+    as_json: Json = False,
+) -> None:
+    """Write the weights of a checkpoint for Hugging Face's transformers: safetensors, config.json.
+
+    Everything is verified before anything is read, and one layer is in memory at a time. Models of
+    the llama and gpt families and Mixtral's experts; others are refused with the reason. Needs the
+    worker extra.
+    """
+    worker_python()
+    place = place_of(where, overrides or ())
+    one = checkpoint_at(place, step)
+    if one.record is None:
+        raise FindingsError(one.findings)
+    refuse_by_shape(one.record.setup.model, f"{place.address}/{one.directory}")
+    size = one.record.shards.size
+    with shown(f"step {one.step:,}", 2 * size, quiet=as_json) as tell:
+
+        def follow(doing: str, done: int, total: int) -> None:
+            # First all files are verified, then the weights are written.
+            share = done / max(1, total)
+            tell(0, round((share if doing == "verifying" else 1 + share) * size))
+
+        told = export_by_worker(place.address, one.directory, to, follow)
+    if as_json:
+        say_json(told)
+        return
+    _say_export(told, to)
+
+
+def _say_export(told: dict[str, Any], to: Path) -> None:
+    """What was written, and how to load it."""
+    cut = told["padding_left_out"]
+    say(
+        f"step {told['step']:,} is in {to}: {told['class']}, {told['dtype']}, "
+        f"{counted(told['tensors'], 'tensor')}, {format_bytes(told['bytes'])}, verified before."
+    )
+    if cut:
+        rows = f"{told['vocabulary']:,} rows, {cut:,} of padding left out"
+        say(f"vocabulary  {rows}")
+    name = told["tokenizer"].partition(" ")[2] or "none: the run had no real one"
+    said = "saved beside the weights" if told["tokenizer_saved"] else name
+    say(f"tokenizer   {said}")
+    say(f'next  AutoModelForCausalLM.from_pretrained("{to}")')
+
+
+def import_weights(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="HF_DIR", help="A directory with config.json and weights as safetensors."
+        ),
+    ],
+    to: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Where the checkpoint goes: a directory not there yet."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write Hugging Face weights as a checkpoint that a run can start from.
+
+    It has weights and no optimizer state: a run takes it up at step 0, as initial_weights in its
+    spec. Prints the part of the spec that does so. Needs the worker extra.
+    """
+    refuse_secret(source)
+    worker_python()
+    if "://" in source:
+        raise UsageError(
+            f"{source} is no directory, and weights are imported from one. "
+            "Fetch them first: hf download OWNER/NAME --local-dir DIR."
+        )
+    there = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))
+    with shown(source, there, quiet=as_json) as tell:
+        told = import_by_worker(Path(source), to.absolute(), lambda _, done, total: tell(0, done))
+    if as_json:
+        say_json(told)
+        return
+    count, size = counted(told["tensors"], "tensor"), format_bytes(told["bytes"])
+    say(f"{told['class']} is in {to}: {told['dtype']}, {count}, {size}, committed as step 0.")
+    say("A spec starts from it with")
+    for line in _yaml(told["spec"]):
+        say(f"  {line}")
+
+
+def _yaml(values: dict[str, Any], ahead: str = "") -> list[str]:
+    """Nested keys as lines of YAML."""
+    lines: list[str] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines += [f"{ahead}{key}:", *_yaml(value, f"{ahead}  ")]
+        else:
+            shown_value = str(value).lower() if isinstance(value, bool) else value
+            lines.append(f"{ahead}{key}: {shown_value}")
+    return lines
