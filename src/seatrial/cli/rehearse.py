@@ -55,7 +55,8 @@ def command(
 ) -> None:
     """Rehearse a run: the real engine on this host's CPU, with a shrunk twin of the plan.
 
-    Trains, kills a process and resumes, reshards the checkpoint, evaluates. Needs the worker extra.
+    Trains, kills a process and resumes, reshards the checkpoint, evaluates, exports the weights.
+    Needs the worker extra.
     """
     worker_python()
     catalog = default_catalog()

@@ -1,19 +1,23 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The drills: train, kill and resume, reshard, evaluate; each with what it has proven."""
+"""The drills: train, kill and resume, reshard, evaluate, export; each with what it has proven."""
 
 import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from seatrial.checkpoints.naming import directory_name
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.environment import engine_environment
 from seatrial.engines.megatron.flags import Arguments, engine_arguments
+from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
 from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Degrees, Twin
+from seatrial.rehearsal.weights_process import compare_logits, export_weights, why_not_exported
 from seatrial.rehearsal.worker_process import (
     Outcome,
     Training,
@@ -51,6 +55,8 @@ class DrillName(StrEnum):
     """The checkpoint loaded in another layout."""
     EVALUATE = "evaluate"
     """The loss on the validation data."""
+    EXPORT = "export"
+    """The trained weights in Hugging Face's format, and their logits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,7 @@ class Rehearsal:
             DrillName.KILL: self.kill,
             DrillName.RESHARD: self.reshard,
             DrillName.EVALUATE: self.evaluate,
+            DrillName.EXPORT: self.export,
         }
         return drills[drill]()
 
@@ -248,6 +255,32 @@ class Rehearsal:
         said = f"{len(found)} evaluations of {batches} batches"
         said += f", loss {losses[0]:.2f} → {losses[-1]:.2f}" if good else ", without a finite loss"
         return self._result(DrillName.EVALUATE, good, said, sum(e.values["seconds"] for e in found))
+
+    def export(self) -> Result:
+        """Export the last checkpoint, and compare its logits in transformers with the engine's."""
+        why = why_not_exported(self._arguments())
+        if why:
+            said = f"no export for this model: {why}"
+            return replace(self._result(DrillName.EXPORT, True, said, 0.0), judged=False)
+        straight = self._straight()
+        if straight.code:
+            return self._result(DrillName.EXPORT, False, "the training itself fails", 0.0)
+        self.announce(DrillName.EXPORT, "exported", STEPS)
+        began = time.monotonic()
+        source, last = self.directory / "straight", directory_name(STEPS)
+        target = self.directory / "exported"
+        try:
+            done = export_weights(str(source), last, target)
+            self.announce(DrillName.EXPORT, "compared", STEPS)
+            logits = compare_logits(source / last, target, self._arguments(), self.seed)
+        except SeatrialError as error:
+            said = str(error).partition("\n")[0]
+            return self._result(DrillName.EXPORT, False, said, time.monotonic() - began)
+        said = (
+            f"{done['class']}, logits of {logits.tokens} tokens in transformers: "
+            f"{logits.largest:.0e} from the engine's"
+        )
+        return self._result(DrillName.EXPORT, logits.equal, said, time.monotonic() - began)
 
     def _straight(self) -> Outcome:
         """The undisturbed training, run once."""

@@ -174,7 +174,7 @@ def run_drills(request: Request, found: Iterable[Twin], announce: Announce) -> I
                     yield rehearsal.run(drill)
         finally:
             # Logs and events stay for a reader; checkpoints are large and have served.
-            for name in ("straight", "killed", "index-cache"):
+            for name in ("straight", "killed", "exported", "index-cache"):
                 shutil.rmtree(directory / name, ignore_errors=True)
 
 

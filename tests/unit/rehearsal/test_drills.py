@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from seatrial.cli.main import app
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.rehearsal import drills
+from seatrial.rehearsal.weights_process import Logits, WeightsError
 from seatrial.rehearsal.worker_process import Outcome, Training
 from tests.conftest import SPEC
 
@@ -112,3 +113,52 @@ def test_a_reshard_that_differs_ends_with_1(
     code, output = rehearse(monkeypatch, tmp_path, "reshard", answer)
     assert code == 1
     assert "FAILED" in output
+
+
+def exported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, logits: Logits | Exception
+) -> tuple[int, str]:
+    """The drill, with an export that worked and a comparison that gave this."""
+
+    def compare(*_: object) -> Logits:
+        if isinstance(logits, Exception):
+            raise logits
+        return logits
+
+    monkeypatch.setattr(drills, "export_weights", lambda *_: {"class": "GPT2LMHeadModel"})
+    monkeypatch.setattr(drills, "compare_logits", compare)
+    return rehearse(monkeypatch, tmp_path, "export", lambda t: outcome(range(1, 21)))
+
+
+def test_an_export_with_the_engines_logits_passes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, output = exported(monkeypatch, tmp_path, Logits(2e-6, 128, 997, 128))
+    assert code == 0
+    assert "GPT2LMHeadModel, logits of 128 tokens in transformers: 2e-06" in output
+
+
+@pytest.mark.parametrize(
+    ("logits", "said"),
+    [
+        (Logits(2e-4, 128, 997, 120), "2e-04 from the engine's"),
+        (Logits(math.inf, 0, 0, 0), "inf from the engine's"),
+        (WeightsError("compare_logits did not come to its end"), "did not come to its end"),
+    ],
+)
+def test_an_export_with_other_logits_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, logits: Logits | Exception, said: str
+) -> None:
+    code, output = exported(monkeypatch, tmp_path, logits)
+    assert code == 1
+    assert said in output
+    assert "FAILED" in output
+
+
+def test_a_model_of_no_class_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reason = "no class that an export knows has this."
+    monkeypatch.setattr(drills, "why_not_exported", lambda arguments: reason)
+    code, output = rehearse(monkeypatch, tmp_path, "export", lambda t: outcome(range(1, 21)))
+    assert code == 0
+    assert reason in output
+    assert " ? " in output
