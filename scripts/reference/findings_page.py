@@ -28,6 +28,7 @@ from seatrial.runs.codes import RunCode
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.loader import loads
 from seatrial.worker.preflight import PreflightCode
+from seatrial.worker.supervisor.codes import SupervisorCode
 
 SOURCES: dict[type[StrEnum], str] = {
     SpecCode: "Reading a spec",
@@ -43,6 +44,7 @@ SOURCES: dict[type[StrEnum], str] = {
     PreflightCode: "Looking at a node before training",
     CheckpointCode: "Verifying checkpoints, and starting from one",
     ExchangeCode: "Exporting weights and importing them",
+    SupervisorCode: "Supervising the processes of a node",
     ClusterCode: "Talking to a cluster",
     RunCode: "Launching runs and explaining them",
     AnomalyCode: "Watching a run train",

@@ -53,6 +53,8 @@ class Profile(Entry):
     """Taints of GPU nodes that pods tolerate."""
     network_interface: str = ""
     """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
+    auto_resume: bool = False
+    """Whether the cluster replaces faulty nodes under a PyTorchJob that is annotated for it."""
     zone_label: str = "topology.kubernetes.io/zone"
     """Node label of the failure domain."""
 

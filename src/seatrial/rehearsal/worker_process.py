@@ -21,7 +21,7 @@ from typing import Any
 from seatrial.engines.megatron.flags import Arguments, command_line
 from seatrial.errors import MissingExtraError
 from seatrial.monitoring.event_log import Event, EventKind, read_events
-from seatrial.rehearsal.leftovers import MARK, end_marked, new_mark
+from seatrial.monitoring.processes import MARK, end_marked, new_mark
 
 WORKER_PYTHON = "SEATRIAL_WORKER_PYTHON"
 """The Python that has the worker extra, when it is not the one that runs the command."""

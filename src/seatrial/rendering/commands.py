@@ -9,22 +9,26 @@ from dataclasses import dataclass
 
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.flags import command_line, engine_arguments
-from seatrial.rendering.environment import SITE, literal
-from seatrial.rendering.resources import saved_bytes, shared_memory_gib
+from seatrial.rendering.environment import SCRATCH, SITE, literal
+from seatrial.rendering.resources import grace_seconds, saved_bytes, shared_memory_gib
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.volumes import LOCK
 
 PYTHON = "python3"
 WORKER_MODULE = "seatrial.worker.pod"
 """One process of a run inside a pod."""
+SUPERVISOR_MODULE = "seatrial.worker.supervisor"
+"""What starts torchrun on a node, and sees to its processes."""
+SUPERVISION = f"{SCRATCH}/supervisor"
+"""Where a pod's processes leave their heartbeats; of no use to anybody after it."""
+LEFT_OF_GRACE = 15
+"""Seconds of a pod's grace that the supervisor keeps for itself."""
 PREFLIGHT_MODULE = "seatrial.worker.preflight"
 """What looks at a node before training starts there."""
 RENDEZVOUS_PORT = 23456
 """Where torchrun's processes meet; the training operator's own default."""
 PREFLIGHT_PORT = 29400
 """Where the nodes meet before that, for an all-reduce."""
-RENDEZVOUS_SECONDS = 900
-"""How long a node waits for the others: a container that keeps failing is held back up to 300 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +43,30 @@ class Meeting:
     """What is to be added to the node's number, where the operator counts roles from 0 each."""
 
 
-def training_command(scene: Scene, meeting: Meeting) -> list[str]:
-    """Start torchrun with everything said: nodes, processes, rank, rendezvous, logs, engine."""
+def training_command(scene: Scene, meeting: Meeting, directory: str = SUPERVISION) -> list[str]:
+    """Start the supervisor with everything said: nodes, processes, rank, rendezvous, engine."""
+    machines = scene.plan.machines
     return [
-        *(PYTHON, "-m", "torch.distributed.run"),
-        *_shape(scene),
+        *(PYTHON, "-m", SUPERVISOR_MODULE),
+        f"--nodes={machines.nodes}",
+        f"--processes={machines.processes_per_node}",
         f"--node-rank={meeting.node_rank}",
-        f"--master-addr={meeting.address}",
-        f"--master-port={RENDEZVOUS_PORT}",
-        f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}",
-        # Pods start again together, through the operator; torchrun would hang on its own
-        # leftovers (pytorch#135712).
-        "--max-restarts=0",
+        f"--address={meeting.address}",
+        f"--port={RENDEZVOUS_PORT}",
+        # Nobody of another attempt, or of a run that had this name before, is let in.
+        f"--name={'-'.join(filter(None, (_attempt(scene), scene.attempt.submission)))}",
+        f"--restarts={scene.plan.spec.cluster.restarts}",
+        f"--grace-seconds={grace_seconds(scene) - LEFT_OF_GRACE}",
+        f"--directory={directory}",
+        "--",
         f"--log-dir={log_directory(scene)}/node-{meeting.node_rank}",
         *_process(scene),
     ]
+
+
+def probe_command(kind: str) -> list[str]:
+    """What the kubelet asks a supervised pod."""
+    return [PYTHON, "-m", f"{SUPERVISOR_MODULE}.probe", kind, SUPERVISION]
 
 
 def hyperpod_command(scene: Scene) -> list[str]:
@@ -64,6 +77,10 @@ def hyperpod_command(scene: Scene) -> list[str]:
 def log_directory(scene: Scene) -> str:
     """Where the processes of this attempt write what they print."""
     return f"{scene.home}/logs/attempt-{scene.attempt.number}"
+
+
+def _attempt(scene: Scene) -> str:
+    return f"{scene.plan.spec.name}-attempt-{scene.attempt.number}"
 
 
 def _shape(scene: Scene) -> list[str]:

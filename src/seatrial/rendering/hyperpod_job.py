@@ -33,6 +33,8 @@ def hyperpod_job(scene: Scene) -> Manifest:
         command=hyperpod_command(scene),
         preflight=None,
         restart_policy="",
+        # HyperPod's own agent starts processes again, as the operator tells it.
+        supervised=False,
     )
     return manifest(
         "sagemaker.amazonaws.com/v1",

@@ -5,7 +5,12 @@
 from dataclasses import dataclass
 
 from seatrial.catalog.node_types import Cloud
-from seatrial.rendering.commands import Meeting, install_command, preflight_command
+from seatrial.rendering.commands import (
+    Meeting,
+    install_command,
+    preflight_command,
+    probe_command,
+)
 from seatrial.rendering.environment import open_environment, plain, training_environment
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.monitoring import metrics_port
@@ -44,6 +49,8 @@ class Role:
     """Ports of the training container by name."""
     preflight_env: tuple[Manifest, ...] = ()
     """Variables that only the pre-flight needs."""
+    supervised: bool = True
+    """Whether our supervisor starts the processes, and answers the kubelet's probes."""
 
 
 def training_pod(scene: Scene, role: Role) -> Manifest:
@@ -135,8 +142,31 @@ def _training_container(scene: Scene, role: Role) -> Manifest:
         **without_empty({"ports": [{"name": name, "containerPort": port} for name, port in ports]}),
         "resources": training_resources(scene),
         "securityContext": container_security(locks_memory=scene.fabric.rdma),
+        **(_probes() if role.supervised else {}),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount.mount for mount in training_mounts(scene)],
+    }
+
+
+def _probes() -> Manifest:
+    """Whether the supervisor does its work: it has come up within ten minutes, and looks since.
+
+    Long starts, saves and hangs are its own to judge, so that no probe ends what is well.
+    """
+    return {
+        "startupProbe": {
+            "exec": {"command": probe_command("startup")},
+            # Nodes find the first one by a name that is only answered for pods that have come up.
+            "periodSeconds": 3,
+            "timeoutSeconds": 10,
+            "failureThreshold": 200,
+        },
+        "livenessProbe": {
+            "exec": {"command": probe_command("liveness")},
+            "periodSeconds": 30,
+            "timeoutSeconds": 20,
+            "failureThreshold": 4,
+        },
     }
 
 
@@ -176,6 +206,7 @@ def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
         container["volumeMounts"] = [
             mount.mount for mount in training_mounts(scene) if not mount.is_secret
         ]
-        container.pop("ports", None)
+        for name in ("ports", "startupProbe", "livenessProbe"):
+            container.pop(name, None)
         containers.append(container)
     return containers

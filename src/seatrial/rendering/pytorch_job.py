@@ -27,6 +27,8 @@ def pytorch_job(scene: Scene) -> Manifest:
         replicas["Worker"] = _replica(scene, machines.nodes - 1, first_rank=1)
     head = attempt_metadata(scene.plan, scene.attempt, Component.TRAINING)
     head["labels"] = head["labels"] | queue_labels(scene)
+    if scene.profile.auto_resume:
+        head["annotations"] = head["annotations"] | _auto_resume(scene)
     return manifest(
         "kubeflow.org/v1",
         "PyTorchJob",
@@ -37,6 +39,19 @@ def pytorch_job(scene: Scene) -> Manifest:
             "pytorchReplicaSpecs": replicas,
         },
     )
+
+
+def _auto_resume(scene: Scene) -> dict[str, str]:
+    """What makes HyperPod take a faulty node away and let the job go on elsewhere.
+
+    It does so in namespaces that are called kubeflow or begin with hyperpod (AWS, "Running jobs
+    using kubectl" and "using the SageMaker HyperPod CLI").
+    """
+    prefix = "sagemaker.amazonaws.com"
+    return {
+        f"{prefix}/enable-job-auto-resume": "true",
+        f"{prefix}/job-max-retry-count": str(scene.plan.spec.cluster.restarts),
+    }
 
 
 def _run_policy(scene: Scene) -> Manifest:

@@ -147,9 +147,8 @@ def _begin(run: LocalRun, wanted: Wanted, ledger: Ledger) -> None:
     )
     run.add(record)
     run.file(number, "spec").write_text(spec_text(plan.spec), encoding="utf-8")
-    restarts = plan.spec.cluster.restarts
     grace = float(grace_seconds(scene))
-    task = Task(number, _words(scene, python), _environment(scene), restarts, grace)
+    task = Task(number, _words(scene, python), _environment(scene), grace)
     file = run.file(number, "task")
     file.write_text(task.to_text(), encoding="utf-8")
     words = [sys.executable, "-m", "seatrial.runs.local_supervisor", str(file.resolve())]
@@ -183,14 +182,18 @@ def _own_path() -> str:
 
 
 def _words(scene: Scene, python: str) -> tuple[str, ...]:
-    """The command of a pod, with this host's Python and a port that is free here."""
-    words = training_command(scene, Meeting("0", LOOPBACK))
-    port = f"--master-port={RENDEZVOUS_PORT}"
+    """The command of a pod, with this host's Pythons and a port that is free here.
+
+    The supervisor runs in the Python of this command, and starts torchrun in that of the worker.
+    """
+    words = training_command(scene, Meeting("0", LOOPBACK), f"{scene.home}/supervisor")
+    port = f"--port={RENDEZVOUS_PORT}"
     with socket.create_server((LOOPBACK, 0)) as free:
-        here = f"--master-port={free.getsockname()[1]}"
+        here = f"--port={free.getsockname()[1]}"
     # What is escaped for the kubelet is plain here.
     plain = [here if word == port else word.replace("$$(", "$(") for word in words]
-    return (python, *plain[1:])
+    plain.insert(plain.index("--"), f"--python={python}")
+    return (sys.executable, *plain[1:])
 
 
 def _environment(scene: Scene) -> dict[str, str]:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.runs.local_supervisor FILE`: one attempt on this host, to its end.
 
-Starts torchrun, starts it again when it fails as an operator would, passes on the wish to end, and
-writes down how the attempt ended. It outlives the command that launched it.
+Does what a cluster does for a pod: starts the supervisor of its processes, passes on the wish to
+end, and writes down how the attempt ended. It outlives the command that launched it. Restarts,
+hangs and leftovers are the business of `seatrial.worker.supervisor`, here as in a pod.
 """
 
 import json
@@ -17,13 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from seatrial.rehearsal.leftovers import MARK, end_marked, new_mark
+from seatrial.monitoring.processes import MARK, end_marked, new_mark
 from seatrial.rehearsal.worker_process import python_path
 from seatrial.runs.ledger import End, Outcome
 from seatrial.runs.local_ledger import LocalRun, lock_within
 
-PAUSE_SECONDS = 1.0
-"""Between the end of processes and their next start."""
 LOCK_SECONDS = 10.0
 """How long others may look at the lock before it is taken for held by another supervisor."""
 
@@ -38,8 +37,6 @@ class Task:
     """The command."""
     environment: dict[str, str]
     """Variables that it needs besides those of the one who launched it."""
-    restarts: int
-    """How often it may be started again."""
     grace_seconds: float
     """How long it may take to save when it is asked to end."""
 
@@ -66,12 +63,7 @@ class Supervisor:
 
     def work(self) -> Outcome:
         """Run it, and write down how it ended."""
-        code, outcome = 0, Outcome.FAILED
-        for left in range(self._task.restarts, -1, -1):
-            code = self._once()
-            if code == 0 or self._stopping or not left:
-                break
-            time.sleep(PAUSE_SECONDS)
+        code, outcome = self._once(), Outcome.FAILED
         if self._stopping and code != 0:
             outcome = Outcome.STOPPED
         elif code == 0:
@@ -82,7 +74,7 @@ class Supervisor:
         return outcome
 
     def _once(self) -> int:
-        """One start of the processes; their exit code."""
+        """Run the supervisor of the processes; its exit code is theirs."""
         mark = new_mark()
         environment = os.environ | {"PYTHONPATH": python_path()} | self._task.environment
         with self._run.file(self._task.number, "log").open("ab") as log:

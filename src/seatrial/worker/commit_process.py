@@ -15,7 +15,7 @@ def async_loop(*args: Any, **kwargs: Any) -> None:
     """The engine's own loop, after the writer is prepared, and on a CPU the runtime."""
     if settings().device is Device.CPU:
         # Else it asks for a GPU, ends, and leaves the training to wait for a save for ever.
-        import_module("seatrial.worker.cpu.ending").end_with_parent()
+        import_module("seatrial.worker.ending").end_with_parent()
         import_module("seatrial.worker.cpu.redirection").redirect()
     import_module("seatrial.worker.commit_digests").install_writing()
     engine = import_module("megatron.core.dist_checkpointing.strategies.async_utils")

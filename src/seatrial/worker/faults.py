@@ -6,6 +6,7 @@ Each breaks one thing that a layout's correctness stands on. Only tests ask for 
 environment; on a GPU none is ever installed, because they live in the CPU runtime's layers.
 """
 
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -26,6 +27,8 @@ class Fault(StrEnum):
     """Gathered keys are left in the order of the ranks."""
     LOCAL_POSITIONS = "local-positions"
     """Every context-parallel rank counts positions from 0."""
+    SLOW_SAVES = "slow-saves"
+    """Every second save takes ten times as long as it would; nothing else is wrong."""
 
 
 def install(fault: Fault) -> None:
@@ -95,10 +98,28 @@ def _local_positions() -> None:
     _replace(gpt, "load_batch", load_batch)
 
 
+def _slow_saves() -> None:
+    from megatron.training import training  # noqa: PLC0415
+
+    original, count = training.save_checkpoint, 0
+
+    def save_checkpoint(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        began = time.monotonic()
+        result = original(*args, **kwargs)
+        if count % 2 == 0:
+            time.sleep(9 * (time.monotonic() - began))
+        return result
+
+    _replace(training, "save_checkpoint", save_checkpoint)
+
+
 _FAULTS: dict[Fault, Callable[[], None]] = {
     Fault.UNMARKED_NORM: _unmarked_norm,
     Fault.NO_CAUSAL_MASK: _no_causal_mask,
     Fault.CONTIGUOUS_CHUNKS: _contiguous_chunks,
     Fault.UNORDERED_KEYS: _unordered_keys,
     Fault.LOCAL_POSITIONS: _local_positions,
+    Fault.SLOW_SAVES: _slow_saves,
 }

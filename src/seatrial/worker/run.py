@@ -7,10 +7,13 @@ import sys
 from seatrial.worker import gpu
 from seatrial.worker.metrics import serving
 from seatrial.worker.settings import Device, settings
+from seatrial.worker.supervisor.rank import begin_beating
 
 
 def main() -> None:
     """Prepare the device, then hand over to the engine."""
+    # First of all, so that the supervisor knows of this process while it loads torch.
+    heart = begin_beating()
     chosen = settings()
     if chosen.device is Device.CPU:
         # Before the engine is imported: it decides by torch.cuda what it is made of.
@@ -27,4 +30,4 @@ def main() -> None:
     with serving(chosen):
         from seatrial.worker.training import train  # noqa: PLC0415
 
-        train(chosen)
+        train(chosen, heart)

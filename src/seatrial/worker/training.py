@@ -16,34 +16,37 @@ from megatron.training.arguments import parse_and_validate_args
 from seatrial.checkpoints.stopping import StopError
 from seatrial.errors import SeatrialError
 from seatrial.worker import resume_pickles, troubles
+from seatrial.worker.beating import beating
 from seatrial.worker.commit import Keeper
 from seatrial.worker.gpt import build_datasets, forward_step
 from seatrial.worker.observe import Observer
 from seatrial.worker.replacements import ON_ANY_DEVICE, replace
 from seatrial.worker.resume import Resumption
 from seatrial.worker.settings import Settings
+from seatrial.worker.supervisor.beats import Heartbeat
 
 TOKENIZER = "--tokenizer-model"
 TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
 """What a repository on the Hub may keep of a tokenizer, and not its weights."""
 
 
-def train(chosen: Settings) -> None:
+def train(chosen: Settings, heart: Heartbeat | None = None) -> None:
     """Train as the command line says; the engine's own exit code ends the process.
 
     What a person can mend ends it with a line that says how, and not with a traceback.
     """
     try:
-        _train(chosen)
+        _train(chosen, heart or Heartbeat(None, chosen.rank))
     except SeatrialError as error:
         sys.stderr.write(f"seatrial: {error}\n")
         raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
 
 
-def _train(chosen: Settings) -> None:
+def _train(chosen: Settings, heart: Heartbeat) -> None:
     events = chosen.events if chosen.writes_events else None
     # From here on, so that the log also tells of arguments that the engine refuses.
-    with Observer(events, chosen.kill_step, shares=chosen.events is not None).watching():
+    observer = Observer(events, chosen.kill_step, shares=chosen.events is not None)
+    with observer.watching(), beating(heart):
         replace(ON_ANY_DEVICE)
         protect_checkpoints(chosen)
         if chosen.tokenizer_revision:

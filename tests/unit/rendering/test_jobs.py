@@ -43,10 +43,10 @@ def test_a_pytorchjob_has_a_master_and_workers_that_know_everything() -> None:
     assert made["spec"]["nprocPerNode"] == "8"
     for number in (0, 1):
         assert torchrun_words(made, number) == [
-            *("python3", "-m", "torch.distributed.run"),
-            *("--nnodes=2", "--nproc-per-node=8", "--node-rank=$(RANK)"),
-            *("--master-addr=slim-7b-master-0", "--master-port=23456"),
-            *("--rdzv-conf=timeout=900", "--max-restarts=0"),
+            *("python3", "-m", "seatrial.worker.supervisor"),
+            *("--nodes=2", "--processes=8", "--node-rank=$(RANK)"),
+            *("--address=slim-7b-master-0", "--port=23456", "--name=slim-7b-attempt-1"),
+            *("--restarts=10", "--grace-seconds=759", "--directory=/scratch/supervisor", "--"),
             "--log-dir=/data/slim-7b/logs/attempt-1/node-$(RANK)",
             *("--tee=3", "--module", "seatrial.worker.pod"),
         ]
@@ -117,7 +117,7 @@ def test_a_trainjob_names_its_runtime_and_the_runtime_is_the_run() -> None:
     assert container["name"] == "node"
     words = torchrun_words(runtime())
     assert "--node-rank=$(JOB_COMPLETION_INDEX)" in words
-    assert "--master-addr=slim-7b-node-0-0.slim-7b" in words
+    assert "--address=slim-7b-node-0-0.slim-7b" in words
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,29 @@ def test_a_hyperpod_job_is_started_by_its_own_launcher() -> None:
     preflight = replica["template"]["spec"]["initContainers"][-1]["command"]
     assert not [word for word in preflight if word.startswith("--master-addr")]
     assert made["spec"]["runPolicy"]["jobMaxRetryCount"] == 10
+    # Its own agent starts processes again; the kubelet has nobody of ours to ask.
+    assert "Probe" not in str(made)
+    assert "seatrial.worker.supervisor" not in str(made)
+
+
+def test_on_hyperpod_a_pytorchjob_asks_for_new_nodes_in_the_place_of_faulty_ones() -> None:
+    resumed = "sagemaker.amazonaws.com/enable-job-auto-resume"
+    made = job(*HYPERPOD[:2], "cluster.operator=pytorchjob", "cluster.restarts=3")
+    assert made["metadata"]["annotations"][resumed] == "true"
+    retries = made["metadata"]["annotations"]["sagemaker.amazonaws.com/job-max-retry-count"]
+    assert retries == "3"
+    assert resumed not in job()["metadata"]["annotations"]
+
+
+def test_the_kubelet_asks_the_supervisor() -> None:
+    for template in (*pod_templates(job()), *pod_templates(runtime())):
+        (container,) = template["spec"]["containers"]
+        place = next(w for w in container["command"] if w.startswith("--directory="))
+        for kind in ("startup", "liveness"):
+            words = container[f"{kind}Probe"]["exec"]["command"]
+            assert words[-2:] == [kind, place.removeprefix("--directory=")]
+        # Kubernetes refuses probes of init containers.
+        assert "Probe" not in str(template["spec"].get("initContainers"))
 
 
 OPERATORS = {

@@ -89,7 +89,7 @@ def test_a_run_is_launched_once_and_succeeds(home: Path) -> None:
     assert not launched(home).is_new
     until(lambda: (home / "words").exists())
     words = (home / "words").read_text()
-    assert "--nnodes=1 --nproc-per-node=4 --node-rank=0 --master-addr=127.0.0.1" in words
+    assert "--nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:" in words
     assert "--module seatrial.worker.pod" in words
     ends(home, 0)
     assert wait(lambda: status_here(run), 60, sleep=lambda _: time.sleep(0.05)).succeeded

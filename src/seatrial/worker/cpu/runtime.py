@@ -5,8 +5,8 @@
 import os
 
 from seatrial.worker.cpu.adam import offer_as_apex
-from seatrial.worker.cpu.ending import end_with_parent
 from seatrial.worker.cpu.redirection import redirect
+from seatrial.worker.ending import end_with_parent
 from seatrial.worker.replacements import ON_CPU, replace
 
 ENVIRONMENT = {

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from seatrial.rehearsal.leftovers import MARK, end_marked, marked, new_mark
+from seatrial.monitoring.processes import MARK, end_marked, marked, new_mark
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="found through /proc")

@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m seatrial.worker.supervisor OPTIONS -- WORDS`: the processes of one node, to the end.
+
+The words after `--` are torchrun's: its logs, the module, and the engine's arguments.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial.worker.settings import EVENTS
+from seatrial.worker.supervisor.agent import Meeting
+from seatrial.worker.supervisor.budget import RestartsInARow
+from seatrial.worker.supervisor.supervise import Supervisor, Task
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Supervise; the exit code is that of the processes."""
+    task = parsed(sys.argv[1:] if arguments is None else arguments)
+    supervisor = Supervisor(task, RestartsInARow(task.restarts), sys.stdout.buffer)
+    signal.signal(signal.SIGTERM, supervisor.stop)
+    signal.signal(signal.SIGINT, supervisor.stop)
+    return supervisor.work()
+
+
+def parsed(arguments: Sequence[str]) -> Task:
+    """The task of a command line."""
+    parser = argparse.ArgumentParser(prog="python -m seatrial.worker.supervisor")
+    for name in ("--nodes", "--processes", "--node-rank", "--port", "--restarts"):
+        parser.add_argument(name, type=int, required=True)
+    for name in ("--address", "--name", "--directory"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--grace-seconds", type=float, required=True)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("words", nargs="+")
+    given = parser.parse_args(arguments)
+    events = os.environ.get(EVENTS)
+    return Task(
+        Meeting(
+            *(given.nodes, given.processes, given.node_rank),
+            *(given.address, given.port, given.name),
+        ),
+        tuple(given.words),
+        given.python,
+        Path(given.directory),
+        Path(events) if events else None,
+        given.restarts,
+        given.grace_seconds,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the supervisor has to report: a line for whoever reads the log, and an event."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.worker.supervisor.agent import Failure
+from seatrial.worker.supervisor.beats import Beat
+from seatrial.worker.supervisor.codes import SupervisorCode
+from seatrial.worker.supervisor.last_words import LAST_WORDS, Told
+from seatrial.worker.supervisor.watch import Silence
+
+
+class Reports:
+    """Writes findings about a node's processes."""
+
+    def __init__(self, events: Path | None, node_rank: int) -> None:
+        """Take the event log, and the node that is spoken of."""
+        self._events = events
+        self._node = node_rank
+
+    def directory(self, cause: str) -> Path:
+        """A new directory for last words, beside the event log."""
+        when = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+        home = self._events.parent if self._events else Path.cwd()
+        return home / LAST_WORDS / f"{when}-node-{self._node}-{cause}"
+
+    def died(self, failure: Failure, rank: int, step: int) -> None:
+        """A process has ended."""
+        how = _ended(failure.code)
+        self._report(
+            SupervisorCode.DIED,
+            Severity.WARNING,
+            f"rank {rank} ended {how}; all ranks start again from the last checkpoint.",
+            "See what it printed before. Killed by signal 9 without a word, it may have run out "
+            "of memory: see the pod's status.",
+            step,
+            failure.code,
+            rank=rank,
+            process=failure.process,
+        )
+
+    def silent(self, silence: Silence, told: Told) -> None:
+        """Processes have been silent for too long."""
+        ranks = ", ".join(str(beat.rank) for beat in silence.beats)
+        stopped = [rank for rank, letter in told.states.items() if letter in ("T", "t")]
+        who = f"rank {stopped[0]} is stopped, and " if stopped else ""
+        first = min(silence.beats, key=lambda beat: beat.since)
+        self._report(
+            SupervisorCode.SILENT,
+            Severity.WARNING,
+            f"{who}ranks {ranks} have told nothing for {silence.seconds:.1f} s in {first.phase} "
+            f"after step {first.step}; {silence.limit:.1f} s would be usual at most.",
+            f"Their stacks and what else is known are in {told.directory}.",
+            first.step,
+            round(silence.seconds, 3),
+            ranks=[beat.rank for beat in silence.beats],
+            stopped=stopped,
+            limit=round(silence.limit, 3),
+            stacks=told.stacks,
+            flights=told.flights,
+        )
+
+    def moved(self, silence: Silence, beats: list[Beat]) -> None:
+        """Processes that were silent have gone on by themselves."""
+        step = max((beat.step for beat in beats), default=0)
+        self._report(
+            SupervisorCode.MOVED,
+            Severity.NOTE,
+            f"the ranks go on after a silence of more than {silence.limit:.1f} s.",
+            "See what the step waited for: data, the file system, the network.",
+            step,
+            round(silence.seconds, 3),
+        )
+
+    def agent_ended(self, code: int, step: int) -> None:
+        """The agent has ended without telling of a process."""
+        rule = f"torchrun ended {_ended(code)}, and its ranks with it."
+        fix = "See what it printed. Where it lost the other nodes, see theirs."
+        self._report(SupervisorCode.AGENT, Severity.WARNING, rule, fix, step, code)
+
+    def no_progress(self, restarts: int) -> None:
+        """Restarts lead nowhere."""
+        rule = f"{restarts} restarts in a row began at the same step or before: the run has failed."
+        fix = "See why its processes end, in the lines before and in the findings of this attempt."
+        self._report(SupervisorCode.NO_PROGRESS, Severity.ERROR, rule, fix, 0, restarts)
+
+    def asked(self, step: int) -> None:
+        """The pod was asked to end."""
+        rule = "the processes were asked to end; they save, and the attempt can go on from there."
+        fix = "Nothing, if a node was drained or the run was stopped."
+        self._report(SupervisorCode.ASKED, Severity.NOTE, rule, fix, step, "SIGTERM")
+
+    def _report(
+        self,
+        code: SupervisorCode,
+        severity: Severity,
+        rule: str,
+        fix: str,
+        step: int,
+        value: object,
+        **values: Any,
+    ) -> None:
+        where = Where(field=f"node {self._node}")
+        finding = Finding(code, severity, where, rule, str(value), fix)
+        sys.stderr.write(f"seatrial: {code} {finding.one_line()}\n")
+        sys.stderr.flush()
+        if self._events is None:
+            return
+        try:
+            log = EventLog(self._events)
+        except OSError:
+            return
+        try:
+            log.write(EventKind.FINDING, step, **finding.to_dict(), node=self._node, **values)
+        except OSError as error:
+            sys.stderr.write(f"seatrial: the event log cannot be written: {error}\n")
+        finally:
+            log.close()
+
+
+def _ended(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"with {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"

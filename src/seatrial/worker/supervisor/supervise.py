@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Supervising the processes of one node to the end of a run's attempt."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+from seatrial.checkpoints.stopping import StopCode
+from seatrial.monitoring.processes import MARK, end, end_marked, new_mark, state
+from seatrial.worker.ending import adopt_orphans
+from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.settings import ATTEMPT, FRUITLESS
+from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Meeting
+from seatrial.worker.supervisor.beats import DIRECTORY, Beat, Phase, forget_beats, read_beats
+from seatrial.worker.supervisor.budget import Budget
+from seatrial.worker.supervisor.hangs import Hangs
+from seatrial.worker.supervisor.last_words import recorder_variables
+from seatrial.worker.supervisor.orphans import Orphans
+from seatrial.worker.supervisor.rank import SUPERVISOR
+from seatrial.worker.supervisor.reports import Reports
+from seatrial.worker.supervisor.status import Status, write_status
+from seatrial.worker.supervisor.watch import Watch
+
+LOOK_SECONDS = 0.25
+"""How often processes are looked at."""
+LINGER_SECONDS = 5.0
+"""How long a process may take to end that the agent has asked to, when another has died.
+
+It cannot save without the dead one, and the engine takes the agent's SIGTERM for a wish to save:
+left alone it would wait in a collective until the agent kills it after 30 s."""
+PAUSE_SECONDS = 1.0
+"""Between the end of an agent and the start of the next."""
+FINAL_CODES = frozenset(StopCode)
+"""Exit codes of a process that says that another start would not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be supervised."""
+
+    meeting: Meeting
+    """How the nodes meet."""
+    words: tuple[str, ...]
+    """The rest of torchrun's command: logs, module, the engine's arguments."""
+    python: str
+    """The Python that has torch."""
+    directory: Path
+    """Where heartbeats and the status go; on this node."""
+    events: Path | None
+    """The event log; nothing is reported without one."""
+    restarts: int
+    """Restarts in a row without progress before the attempt has failed."""
+    grace_seconds: float
+    """How long the processes may take to save when they are asked to end."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for the processes, beside those of this one."""
+
+    def command(self) -> list[str]:
+        """The words that start torchrun."""
+        begin = [self.python, "-m", "torch.distributed.run"]
+        return [*begin, *self.meeting.words(self.restarts), *self.words]
+
+
+class Supervisor:
+    """Keeps the processes of one node running, and ends them when they do not get on."""
+
+    def __init__(
+        self,
+        task: Task,
+        budget: Budget,
+        out: BinaryIO,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep what is to be supervised."""
+        self._task = task
+        self._budget = budget
+        self._out = out
+        self._clock = clock
+        self._reports = Reports(task.events, task.meeting.node_rank)
+        self._watch = Watch()
+        self._hangs = Hangs(self._watch, self._reports, task.directory, task.python)
+        self._mark = os.environ.get(MARK) or new_mark()
+        self._asked = 0.0
+        self._saw_off = self._given_up = False
+        self._restarts = 0
+        self._agent: Agent | None = None
+
+    def stop(self, _: int = 0, __: FrameType | None = None) -> None:
+        """Ask the processes to save and end."""
+        if not self._asked:
+            self._asked = self._clock()
+            if self._agent is not None and self._agent.code() is None:
+                self._agent.ask()
+
+    def work(self) -> int:
+        """Run to the end; the exit code of the last processes, 128 and more for a signal."""
+        adopt_orphans()
+        self._task.directory.mkdir(parents=True, exist_ok=True)
+        self._tell([], self._clock())
+        while True:
+            life = self._once()
+            if life.code == 0:
+                return self._over(0, "finished")
+            if self._asked:
+                return self._over(UNFINISHED, "asked to end")
+            if self._given_up or (not life.is_counted and not self._may_restart()):
+                last = life.failures[-1].code if life.failures else life.code
+                return self._over(last if last > 0 else 128 - last, f"ended with {last}")
+            time.sleep(PAUSE_SECONDS)
+
+    def _once(self) -> "_Life":
+        """One life of an agent."""
+        forget_beats(self._task.directory)
+        task = self._task
+        environment = {
+            **recorder_variables(task.directory),
+            **os.environ,
+            **task.environment,
+            MARK: self._mark,
+            DIRECTORY: str(task.directory),
+            SUPERVISOR: str(os.getpid()),
+            MASTER: task.meeting.address,
+            # Starts that come to nothing are counted beside the checkpoints as well, over all pods.
+            ATTEMPT: task.meeting.name,
+            FRUITLESS: str(task.restarts + 1),
+        }
+        agent = self._agent = Agent(task.command(), environment, self._out)
+        orphans = Orphans(agent.process)
+        if self._asked:
+            agent.ask()
+        life = _Life(agent, self._clock())
+        while (code := agent.code()) is None:
+            self._look(life, orphans)
+            time.sleep(LOOK_SECONDS)
+        life.code = code
+        # Whatever it leaves ends now: a rank that goes on would write where the next one does.
+        end_marked(self._mark, spared={os.getpid()})
+        orphans.reap()
+        agent.drain()
+        self._take_signs(life)
+        if self._asked:
+            self._report_asked(life)
+        elif code != 0 and not life.failures:
+            self._reports.agent_ended(code, life.step)
+        return life
+
+    def _look(self, life: "_Life", orphans: Orphans) -> None:
+        """See to all that can be wrong with the processes."""
+        now = self._clock()
+        beats = read_beats(self._task.directory)
+        alive = {beat.process for beat in beats if state(beat.process)}
+        self._begin(life, beats, alive)
+        self._take_signs(life)
+        for process in life.overdue(now):
+            end(process)
+        if not life.closing and not self._asked:
+            self._hangs.look(beats, alive, now)
+        orphans.end_those_without(beats, alive)
+        if self._asked:
+            self._see_off(life, now)
+        if now - life.told >= 1.0:
+            life.told = now
+            self._tell(beats, now)
+
+    def _see_off(self, life: "_Life", now: float) -> None:
+        """The processes were asked to save and end; the grace of the pod is all that they have."""
+        self._report_asked(life)
+        if now - self._asked > self._task.grace_seconds:
+            life.agent.kill()
+
+    def _report_asked(self, life: "_Life") -> None:
+        if not self._saw_off:
+            self._saw_off = True
+            self._reports.asked(life.step)
+
+    def _begin(self, life: "_Life", beats: list[Beat], alive: set[int]) -> None:
+        """Note processes that have begun to train."""
+        for beat in beats:
+            if beat.process in alive:
+                life.step = max(life.step, beat.step)
+                if beat.resumed >= 0 and beat.process not in life.begun:
+                    life.begun.add(beat.process)
+                    self._budget.began(beat.resumed)
+
+    def _take_signs(self, life: "_Life") -> None:
+        """What the agent has told of its processes."""
+        for sign in life.agent.signs():
+            match sign:
+                case Closing(process):
+                    if not self._asked:
+                        life.closing[process] = self._clock() + LINGER_SECONDS
+                case Failure():
+                    self._failed(life, sign)
+
+    def _failed(self, life: "_Life", failure: Failure) -> None:
+        """A process has ended; the agent starts all again, unless that leads nowhere."""
+        life.failures.append(failure)
+        if self._asked or self._given_up:
+            return
+        self._restarts += 1
+        self._hangs.forget()
+        if failure.code == UNFINISHED:
+            # Another node was asked to end, and all have saved: no failure.
+            return
+        first = self._task.meeting.processes * self._task.meeting.node_rank
+        self._reports.died(failure, first + failure.local_rank, life.step)
+        life.counted_at = len(life.begun)
+        self._given_up = failure.code in FINAL_CODES
+        if self._given_up or not self._may_restart():
+            life.agent.kill()
+
+    def _may_restart(self) -> bool:
+        if self._budget.spend():
+            return True
+        self._given_up = True
+        self._reports.no_progress(self._budget.spent - 1)
+        return False
+
+    def _tell(self, beats: list[Beat], now: float) -> None:
+        newest = max(beats, key=lambda beat: beat.since, default=None)
+        phase = newest.phase if newest else Phase.STARTING
+        silent = now - newest.since if newest else 0.0
+        limit = self._watch.patience.limit(phase)
+        step = newest.step if newest else 0
+        status = Status(now, phase, step, silent, limit, self._restarts)
+        write_status(self._task.directory, status)
+
+    def _over(self, code: int, why: str) -> int:
+        status = Status(self._clock(), Phase.ENDING, 0, 0.0, 0.0, self._restarts, why)
+        write_status(self._task.directory, status)
+        if code:
+            sys.stderr.write(f"seatrial: {why} after {self._restarts} restarts.\n")
+        return code
+
+
+@dataclass
+class _Life:
+    """What is known of one agent's processes."""
+
+    agent: Agent
+    """The agent."""
+    told: float
+    """When the status was last written."""
+    step: int = 0
+    """The newest step."""
+    code: int = 0
+    """The agent's exit code, once it has ended."""
+    failures: list[Failure] = field(default_factory=list)
+    """Processes that ended."""
+    counted_at: int = -1
+    """How many processes had begun to train when the last failure was counted."""
+    begun: set[int] = field(default_factory=set)
+    """Processes that have begun to train."""
+    closing: dict[int, float] = field(default_factory=dict)
+    """Processes that the agent has asked to end, and until when they may take."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the agent's end belongs to a failure that was counted."""
+        return self.counted_at == len(self.begun)
+
+    def overdue(self, now: float) -> list[int]:
+        """Those that took too long; whoever has ended is forgotten."""
+        self.closing = {p: until for p, until in self.closing.items() if state(p)}
+        return [process for process, until in self.closing.items() if now > until]

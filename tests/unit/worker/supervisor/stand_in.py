@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Stands in for torchrun and for the ranks that it starts, without torch.
+
+Started as torchrun, it starts ranks, says in torchrun's words when one ends, and starts all again.
+Started as a rank, it beats. What ranks are to do beside that stands in files of a directory.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from seatrial.worker.supervisor.beats import Phase
+from seatrial.worker.supervisor.rank import begin_beating
+
+PLACE = "PLACE_OF_TEST"
+RANKS = 2
+
+
+def agent() -> int:
+    allowed = next(int(w.partition("=")[2]) for w in sys.argv if w.startswith("--max-restarts"))
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+    count = 0
+    while True:
+        ranks = [_rank(number, count) for number in range(RANKS)]
+        while not ended and all(rank.poll() is None for rank in ranks):
+            time.sleep(0.05)
+        failed = [n for n, rank in enumerate(ranks) if rank.poll() not in (None, 0)]
+        if failed:
+            rank = ranks[failed[0]]
+            _say(
+                f"E1115 api.py:1002] failed (exitcode: {rank.returncode}) local_rank: {failed[0]} "
+                f"(pid: {rank.pid}) of binary: python"
+            )
+        for rank in ranks:
+            if rank.poll() is None and (failed or ended):
+                _say(f"W1115 Sending process {rank.pid} closing signal SIGTERM")
+                rank.terminate()
+        for rank in ranks:
+            rank.wait(timeout=30)
+        if not failed or ended or count >= allowed:
+            return 1 if failed or ended else 0
+        count += 1
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _rank(number: int, count: int) -> "subprocess.Popen[bytes]":
+    told = {
+        "RANK": str(number),
+        "LOCAL_RANK": str(number),
+        "TORCHELASTIC_RESTART_COUNT": f"{count}",
+    }
+    return subprocess.Popen([sys.executable, __file__, "rank"], env=os.environ | told)
+
+
+def rank() -> None:
+    place = Path(os.environ[PLACE])
+    heart = begin_beating()
+    # A process that writes for it, and does not end with it.
+    subprocess.Popen(["sleep", "1000"])
+    if (place / "deaf").exists():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    heart.begin(0)
+    for step in range(1, 100_000):
+        time.sleep(0.02)
+        if (place / "fail").exists():
+            sys.exit(int((place / "fail").read_text()))
+        if (place / "save").exists():
+            with heart.pause(Phase.SAVING):
+                time.sleep(float((place / "save").read_text()))
+        heart.step(step)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["rank"]:
+        rank()
+    else:
+        sys.exit(agent())
