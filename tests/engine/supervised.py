@@ -18,7 +18,7 @@ from seatrial.worker.supervisor.codes import SupervisorCode
 from tests.engine.test_pods import ENVIRONMENT
 from tests.engine.toy import DENSE, SHARDED
 
-PATIENCE = 600.0
+PATIENCE = 1200.0
 """Seconds within which anything that is waited for should have happened, on a busy host."""
 SAVE_EVERY = 10
 DROPOUT: Arguments = {"hidden-dropout": 0.1, "attention-dropout": 0.1}

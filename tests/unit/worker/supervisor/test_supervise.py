@@ -20,7 +20,10 @@ from seatrial.worker.supervisor.codes import SupervisorCode
 from seatrial.worker.supervisor.status import read_status
 from tests.unit.worker.supervisor import stand_in
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
+    pytest.mark.timeout(900),
+]
 
 HASTE = """
 import sys
@@ -29,7 +32,8 @@ from seatrial.worker.supervisor import __main__, patience, watch
 patience.STEP_FLOOR, patience.EARLY_FLOOR, watch.MARGIN = 2.0, 5.0, 0.0
 sys.exit(__main__.main())
 """
-REACHED = 60.0
+REACHED = 300.0
+"""Seconds within which anything should have happened, on a busy host."""
 
 
 class Node:
@@ -150,7 +154,7 @@ def test_a_stopped_rank_is_noticed_and_all_start_again(start: Start) -> None:
     node = start()
     before = node.trains(steps=40)
     os.kill(before[1].process, signal.SIGSTOP)
-    node.until(lambda: len(node.findings(SupervisorCode.SILENT)) == 1, 20)
+    node.until(lambda: len(node.findings(SupervisorCode.SILENT)) == 1)
     (finding,) = node.findings(SupervisorCode.SILENT)
     assert finding.values["stopped"] == [1]
     assert finding.values["ranks"] == [1]
@@ -180,7 +184,7 @@ def test_asked_to_end_it_saves_and_does_not_succeed(start: Start) -> None:
     node = start()
     node.trains()
     node.process.terminate()
-    assert node.process.wait(timeout=30) == UNFINISHED
+    assert node.process.wait(timeout=REACHED) == UNFINISHED
     assert len(node.findings(SupervisorCode.ASKED)) == 1
     assert not node.findings(SupervisorCode.DIED)
     node.until(lambda: not node.all(), 5.0)
