@@ -80,8 +80,14 @@ class Supervised:
 
     def agent(self) -> int:
         """The process of torchrun."""
-        (found,) = [p for p in children(self.process.pid) if b"torch" in _words(p)]
+        # While the supervisor starts it again there is none.
+        self.until(lambda: len(self._agents()) == 1)
+        (found,) = self._agents()
         return found
+
+    def _agents(self) -> list[int]:
+        started = children(self.process.pid)
+        return [p for p in started if state(p) and b"torch.distributed.run" in _words(p)]
 
     def others(self) -> list[int]:
         """All processes of the training but the supervisor and torchrun."""
@@ -98,15 +104,21 @@ class Supervised:
         self.until(reached)
         return self.beats()
 
-    def until(self, happened: Callable[[], bool], seconds: float = PATIENCE) -> float:
-        """Wait for something; how long it took."""
+    def until(self, happened: Callable[[], bool], every: float = 0.02) -> float:
+        """Wait for something, looking every so many seconds; how long it took."""
         began = time.monotonic()
         while not happened():
-            late = time.monotonic() - began > seconds
+            late = time.monotonic() - began > PATIENCE
             assert not late, f"in vain, see {self.directory / 'log'}"
             assert self.process.poll() is None or happened(), f"ended: {self.directory / 'log'}"
-            time.sleep(0.02)
+            time.sleep(every)
         return time.monotonic() - began
+
+    def reported(self, code: SupervisorCode, before: int = 0) -> Event:
+        """What the supervisor reports under a code, once there is more than before."""
+        # To read the whole log takes a while, which the ranks have to do without.
+        self.until(lambda: len(self.findings(code)) > before, every=0.25)
+        return self.findings(code)[before]
 
     def finish(self) -> int:
         """The exit code, once it has ended by itself."""
@@ -118,11 +130,13 @@ class Supervised:
         self.process.wait()
         end_marked(self.mark)
 
+    def all_events(self) -> list[Event]:
+        """What the event log has."""
+        return list(read_events(self.events_file)) if self.events_file.exists() else []
+
     def events(self, kind: EventKind) -> list[Event]:
         """The events of a kind."""
-        if not self.events_file.exists():
-            return []
-        return [event for event in read_events(self.events_file) if event.kind is kind]
+        return [event for event in self.all_events() if event.kind is kind]
 
     def findings(self, code: SupervisorCode) -> list[Event]:
         """What the supervisor has reported under a code."""

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checkpoints.inventory import newest_step
+from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.starts import claim
+from seatrial.checkpoints.stopping import StopCode
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
 from seatrial.rehearsal.worker_process import differing_tensors
@@ -43,8 +47,7 @@ def test_killed_ranks_agents_and_stopped_ranks_leave_no_trace(
         third = run.trains_from(4 * SAVE_EVERY + 5, restart=0)
         os.kill(third[0].process, signal.SIGSTOP)
         stopped = time.time()
-        run.until(lambda: len(run.findings(SupervisorCode.SILENT)) > 0)
-        (noticed,) = run.findings(SupervisorCode.SILENT)
+        noticed = run.reported(SupervisorCode.SILENT)
         bound = max(10.0, 5 * run.usual_step())
         assert run.finish() == 0
     finally:
@@ -60,7 +63,9 @@ def test_killed_ranks_agents_and_stopped_ranks_leave_no_trace(
     assert gone <= 5.0
     assert took <= bound
     assert noticed.values["stopped"] == [0]
-    assert noticed.values["stacks"] == 2, "the stacks of both ranks"
+    (words,) = (run.directory / "last-words").iterdir()
+    stacks = [path.read_text() for path in words.glob("stack-rank-*.txt")]
+    assert ["Thread" in stack for stack in stacks] == [True, True], "the stacks of both ranks"
     assert (wrong, changed) == ([], [])
     assert len(run.findings(SupervisorCode.DIED)) == 2
     assert len(run.findings(SupervisorCode.AGENT)) == 1
@@ -84,6 +89,21 @@ def test_asked_to_end_it_saves_and_goes_on_from_there(tmp_path: Path) -> None:
     finally:
         again.end()
     assert [event.step for event in again.events(EventKind.START)] == [0, saved]
+
+
+def test_a_start_that_was_replaced_is_not_started_again(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, {**MODEL, "train-iters": 100_000, "save-interval": SAVE_EVERY})
+    try:
+        run.trains_from(SAVE_EVERY + 1)
+        place = LocalPlace(run.saved)
+        claim(place, "another", newest_step(place))
+        committed = newest_step(place)
+        assert run.finish() == StopCode.STALE
+    finally:
+        run.end()
+    assert newest_step(LocalPlace(run.saved)) == committed
+    assert len(run.findings(SupervisorCode.DIED)) == 1
+    assert len(run.events(EventKind.START)) == 1
 
 
 def test_saves_ten_times_as_long_are_no_alarm(tmp_path: Path, figure: Figure) -> None:

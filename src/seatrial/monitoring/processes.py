@@ -21,6 +21,7 @@ STOPPED = frozenset("Tt")
 """States of a process that somebody has stopped, by a signal or to look into it."""
 _GONE = frozenset("ZX")
 """A process that has ended and waits to be noticed by its parent."""
+_PASSES = 10
 
 
 def new_mark() -> str:
@@ -34,11 +35,19 @@ def marked(mark: str) -> list[int]:
 
 
 def end_marked(mark: str, spared: Collection[int] = ()) -> list[int]:
-    """Kill every process that carries a mark, but for those that are spared; which they were."""
-    found = [process for process in marked(mark) if process not in spared]
-    for process in found:
-        end(process)
-    return found
+    """Kill every process that carries a mark, but for those that are spared; which they were.
+
+    More than once: one of them may start another while the rest is looked for.
+    """
+    ended: set[int] = set()
+    for _ in range(_PASSES):
+        found = {p for p in marked(mark) if p not in spared and p not in ended and state(p)}
+        if not found:
+            break
+        for process in found:
+            end(process)
+        ended |= found
+    return sorted(ended)
 
 
 def end(process: int) -> None:
@@ -49,12 +58,13 @@ def end(process: int) -> None:
 
 def state(process: int) -> str:
     """The letter by which the kernel tells what a process does; empty when it has ended."""
-    try:
-        # After the name, which may hold anything (proc_pid_stat(5)).
-        letter = (PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+    letter = _told(process, 0)
     return "" if letter in _GONE else letter
+
+
+def begun(process: int) -> int:
+    """When a process began, in ticks since the host did; 0 when it has ended."""
+    return int(_told(process, 19) or 0)
 
 
 def children(parent: int) -> list[int]:
@@ -74,6 +84,15 @@ def variables(process: int) -> dict[str, str]:
         return {}
     pairs = (word.decode(errors="replace").partition("=") for word in words if word)
     return {name: value for name, _, value in pairs}
+
+
+def _told(process: int, place: int) -> str:
+    """A word that the kernel tells of a process, counted after its name; empty without one."""
+    try:
+        # The name may hold anything (proc_pid_stat(5)).
+        return (PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()[place]
+    except (OSError, IndexError):
+        return ""
 
 
 def _carries(entry: Path, mark: str) -> bool:

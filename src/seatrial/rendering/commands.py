@@ -54,7 +54,7 @@ def training_command(scene: Scene, meeting: Meeting, directory: str = SUPERVISIO
         f"--address={meeting.address}",
         f"--port={RENDEZVOUS_PORT}",
         # Nobody of another attempt, or of a run that had this name before, is let in.
-        f"--name={'-'.join(filter(None, (_attempt(scene), scene.attempt.submission)))}",
+        f"--name={attempt_name(scene)}",
         f"--restarts={scene.plan.spec.cluster.restarts}",
         f"--grace-seconds={grace_seconds(scene) - LEFT_OF_GRACE}",
         f"--directory={directory}",
@@ -79,8 +79,10 @@ def log_directory(scene: Scene) -> str:
     return f"{scene.home}/logs/attempt-{scene.attempt.number}"
 
 
-def _attempt(scene: Scene) -> str:
-    return f"{scene.plan.spec.name}-attempt-{scene.attempt.number}"
+def attempt_name(scene: Scene) -> str:
+    """What tells an attempt from all others, those of a run that was deleted included."""
+    name = f"{scene.plan.spec.name}-attempt-{scene.attempt.number}"
+    return "-".join(filter(None, (name, scene.attempt.submission)))
 
 
 def _shape(scene: Scene) -> list[str]:

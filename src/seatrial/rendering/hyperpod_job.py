@@ -8,7 +8,8 @@ that nodes are looked at one by one before training, without the all-reduce betw
 tests the network itself (deep health checks).
 """
 
-from seatrial.rendering.commands import hyperpod_command
+from seatrial.rendering.commands import attempt_name, hyperpod_command
+from seatrial.rendering.environment import plain
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, attempt_metadata
 from seatrial.rendering.pod import Role, training_pod
@@ -35,6 +36,15 @@ def hyperpod_job(scene: Scene) -> Manifest:
         restart_policy="",
         # HyperPod's own agent starts processes again, as the operator tells it.
         supervised=False,
+        # Starts that come to nothing are counted beside the checkpoints; a supervisor says so too.
+        env=tuple(
+            plain(
+                {
+                    "SEATRIAL_ATTEMPT": attempt_name(scene),
+                    "SEATRIAL_FRUITLESS_STARTS": str(restarts + 1),
+                }
+            )
+        ),
     )
     return manifest(
         "sagemaker.amazonaws.com/v1",

@@ -116,10 +116,10 @@ def _tensorboard_policy(scene: Scene) -> Manifest:
 
 
 def meeting_service(scene: Scene) -> Manifest:
-    """The name of node 0 before its pod is ready, so that nodes can meet in init containers.
+    """The name of node 0 before its pod is ready: for init containers, and for rendezvous.
 
     The training operator's own service answers only once node 0 is ready, which it is not before
-    its init containers have ended.
+    its init containers have ended and its startup probe was answered.
     """
     return manifest(
         "v1",

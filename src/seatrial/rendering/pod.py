@@ -51,6 +51,8 @@ class Role:
     """Variables that only the pre-flight needs."""
     supervised: bool = True
     """Whether our supervisor starts the processes, and answers the kubelet's probes."""
+    env: tuple[Manifest, ...] = ()
+    """Variables of the training container beside those of every run."""
 
 
 def training_pod(scene: Scene, role: Role) -> Manifest:
@@ -138,7 +140,7 @@ def _training_container(scene: Scene, role: Role) -> Manifest:
         "image": scene.image.reference,
         "imagePullPolicy": "IfNotPresent",
         "command": role.command,
-        "env": training_environment(scene),
+        "env": [*training_environment(scene), *role.env],
         **without_empty({"ports": [{"name": name, "containerPort": port} for name, port in ports]}),
         "resources": training_resources(scene),
         "securityContext": container_security(locks_memory=scene.fabric.rdma),
@@ -156,7 +158,7 @@ def _probes() -> Manifest:
     return {
         "startupProbe": {
             "exec": {"command": probe_command("startup")},
-            # Nodes find the first one by a name that is only answered for pods that have come up.
+            # No name that nodes meet under depends on it (network.meeting_service, JobSet's own).
             "periodSeconds": 3,
             "timeoutSeconds": 10,
             "failureThreshold": 200,

@@ -81,10 +81,12 @@ def _gang(scene: Scene) -> Manifest:
 
 
 def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
-    name = scene.plan.spec.name
+    # The operator's own service answers for the first node only when its pod is ready, which its
+    # probes decide. Ours answers before; the first node itself knows its own name in any case.
+    first = object_name(scene.plan, MEETING)
     # RANK is the node's number here: the operator means nodes by it (kubeflow/trainer#1790).
-    meeting = Meeting("$(RANK)", f"{name}-master-0")
-    before = Meeting(f"$({INDEX})", object_name(scene.plan, MEETING), first_rank)
+    meeting = Meeting("$(RANK)", first if first_rank else f"{scene.plan.spec.name}-master-0")
+    before = Meeting(f"$({INDEX})", first, first_rank)
     role = Role(
         container=CONTAINER,
         command=training_command(scene, meeting),

@@ -107,8 +107,9 @@ def _make_home(wanted: Wanted) -> None:
         ) from None
 
 
-def _scene(wanted: Wanted, number: int) -> Scene:
-    return scene_of(wanted.plan, wanted.catalog, Attempt(number, (), own_digest()))
+def _scene(wanted: Wanted, number: int, submission: str = "") -> Scene:
+    attempt = Attempt(number, (), own_digest(), submission)
+    return scene_of(wanted.plan, wanted.catalog, attempt)
 
 
 def _agree(run: LocalRun, wanted: Wanted, number: int, confirm: Confirm) -> None:
@@ -134,11 +135,12 @@ def _agree(run: LocalRun, wanted: Wanted, number: int, confirm: Confirm) -> None
 def _begin(run: LocalRun, wanted: Wanted, ledger: Ledger) -> None:
     """Write the attempt down, and start its supervisor."""
     plan, number = wanted.plan, ledger.next_number
-    scene = _scene(wanted, number)
+    submission = uuid4().hex
+    scene = _scene(wanted, number, submission)
     python = worker_python()
     record = AttemptRecord(
         number,
-        uuid4().hex,
+        submission,
         utc(datetime.now(UTC)),
         KIND,
         spec_digest(plan.spec),

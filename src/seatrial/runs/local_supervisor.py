@@ -23,6 +23,8 @@ from seatrial.rehearsal.worker_process import python_path
 from seatrial.runs.ledger import End, Outcome
 from seatrial.runs.local_ledger import LocalRun, lock_within
 
+TETHER_MODULE = "seatrial.worker.supervisor.tether"
+"""What makes a program end with whoever started it."""
 LOCK_SECONDS = 10.0
 """How long others may look at the lock before it is taken for held by another supervisor."""
 
@@ -77,9 +79,11 @@ class Supervisor:
         """Run the supervisor of the processes; its exit code is theirs."""
         mark = new_mark()
         environment = os.environ | {"PYTHONPATH": python_path()} | self._task.environment
+        # Killed, this process takes them with it: nobody would know of them any more.
+        tether = (sys.executable, "-m", TETHER_MODULE, str(os.getpid()))
         with self._run.file(self._task.number, "log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
-                self._task.words,
+                (*tether, *self._task.words),
                 env=environment | {MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

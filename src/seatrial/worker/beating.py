@@ -15,13 +15,13 @@ import torch
 from megatron.training import async_utils, get_args
 from megatron.training import training as engine
 
-from seatrial.worker.supervisor.beats import Heartbeat, Phase
+from seatrial.worker.supervisor.beats import BeatWriter, Phase
 
 Wrapped = Callable[..., Any]
 
 
 @contextmanager
-def beating(heart: Heartbeat) -> Iterator[None]:
+def beating(heart: BeatWriter) -> Iterator[None]:
     """Beat while the engine trains."""
     wrappers: dict[str, Callable[[Wrapped], Wrapped]] = {
         "train": lambda original: _train(heart, original),
@@ -41,7 +41,7 @@ def beating(heart: Heartbeat) -> Iterator[None]:
             setattr(engine, name, original)
 
 
-def _train(heart: Heartbeat, original: Wrapped) -> Wrapped:
+def _train(heart: BeatWriter, original: Wrapped) -> Wrapped:
     def train(*args: Any, **kwargs: Any) -> Any:
         heart.begin(int(get_args().iteration))
         result = original(*args, **kwargs)
@@ -51,7 +51,7 @@ def _train(heart: Heartbeat, original: Wrapped) -> Wrapped:
     return train
 
 
-def _step(heart: Heartbeat, original: Wrapped) -> Wrapped:
+def _step(heart: BeatWriter, original: Wrapped) -> Wrapped:
     # The fourth argument is the step; the engine gives it by position.
     def training_log(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
@@ -61,7 +61,7 @@ def _step(heart: Heartbeat, original: Wrapped) -> Wrapped:
     return training_log
 
 
-def _paused(heart: Heartbeat, phase: Phase, original: Wrapped) -> Wrapped:
+def _paused(heart: BeatWriter, phase: Phase, original: Wrapped) -> Wrapped:
     def call(*args: Any, **kwargs: Any) -> Any:
         with heart.pause(phase):
             return original(*args, **kwargs)
@@ -69,7 +69,7 @@ def _paused(heart: Heartbeat, phase: Phase, original: Wrapped) -> Wrapped:
     return call
 
 
-def _finished(heart: Heartbeat, original: Wrapped) -> Wrapped:
+def _finished(heart: BeatWriter, original: Wrapped) -> Wrapped:
     def maybe_finalize_async_save(*args: Any, **kwargs: Any) -> Any:
         before = unfinished_saves()
         if not before:

@@ -12,8 +12,10 @@ from megatron.training.argument_utils import (
     pretrain_cfg_container_from_args,
 )
 from megatron.training.arguments import parse_and_validate_args
+from torch.distributed.checkpoint.api import CheckpointException
 
-from seatrial.checkpoints.stopping import StopError
+from seatrial.checkpoints.starts import StaleStartError
+from seatrial.checkpoints.stopping import StopCode, StopError
 from seatrial.errors import SeatrialError
 from seatrial.worker import resume_pickles, troubles
 from seatrial.worker.beating import beating
@@ -23,26 +25,34 @@ from seatrial.worker.observe import Observer
 from seatrial.worker.replacements import ON_ANY_DEVICE, replace
 from seatrial.worker.resume import Resumption
 from seatrial.worker.settings import Settings
-from seatrial.worker.supervisor.beats import Heartbeat
+from seatrial.worker.supervisor.beats import BeatWriter
 
 TOKENIZER = "--tokenizer-model"
 TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
 """What a repository on the Hub may keep of a tokenizer, and not its weights."""
 
 
-def train(chosen: Settings, heart: Heartbeat | None = None) -> None:
+def train(chosen: Settings, heart: BeatWriter | None = None) -> None:
     """Train as the command line says; the engine's own exit code ends the process.
 
     What a person can mend ends it with a line that says how, and not with a traceback.
     """
     try:
-        _train(chosen, heart or Heartbeat(None, chosen.rank))
+        _train(chosen, heart or BeatWriter(None, chosen.rank))
     except SeatrialError as error:
         sys.stderr.write(f"seatrial: {error}\n")
         raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
+    except CheckpointException as error:
+        # torch gathers what went wrong in writing; that a later start has begun is final.
+        causes = [cause for cause, _ in error.failures.values()]
+        stale = next((cause for cause in causes if isinstance(cause, StaleStartError)), None)
+        if stale is None:
+            raise
+        sys.stderr.write(f"seatrial: {stale}\n")
+        raise SystemExit(StopCode.STALE) from None
 
 
-def _train(chosen: Settings, heart: Heartbeat) -> None:
+def _train(chosen: Settings, heart: BeatWriter) -> None:
     events = chosen.events if chosen.writes_events else None
     # From here on, so that the log also tells of arguments that the engine refuses.
     observer = Observer(events, chosen.kill_step, shares=chosen.events is not None)

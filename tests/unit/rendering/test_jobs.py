@@ -41,11 +41,12 @@ def test_a_pytorchjob_has_a_master_and_workers_that_know_everything() -> None:
     replicas = made["spec"]["pytorchReplicaSpecs"]
     assert {role: r["replicas"] for role, r in replicas.items()} == {"Master": 1, "Worker": 1}
     assert made["spec"]["nprocPerNode"] == "8"
-    for number in (0, 1):
+    # The first node knows its own name; others find it before it is ready, which its probes decide.
+    for number, address in enumerate(("slim-7b-master-0", "slim-7b-meeting")):
         assert torchrun_words(made, number) == [
             *("python3", "-m", "seatrial.worker.supervisor"),
             *("--nodes=2", "--processes=8", "--node-rank=$(RANK)"),
-            *("--address=slim-7b-master-0", "--port=23456", "--name=slim-7b-attempt-1"),
+            *(f"--address={address}", "--port=23456", "--name=slim-7b-attempt-1"),
             *("--restarts=10", "--grace-seconds=759", "--directory=/scratch/supervisor", "--"),
             "--log-dir=/data/slim-7b/logs/attempt-1/node-$(RANK)",
             *("--tee=3", "--module", "seatrial.worker.pod"),
@@ -89,7 +90,8 @@ def test_nodes_meet_before_training_under_a_name_that_answers_already() -> None:
         assert "replica-index" in index["fieldRef"]["fieldPath"]
         ranks += [word for word in preflight["command"] if word.startswith("--first-rank")]
     assert ranks == ["--first-rank=0", "--first-rank=1"]
-    assert not [m for m in manifests("cluster.preflight=false") if "meeting" in str(m["metadata"])]
+    alone = manifests("cluster.preflight=false", "cluster.nodes=1")
+    assert not [m for m in alone if "meeting" in str(m["metadata"])]
 
 
 def test_a_trainjob_names_its_runtime_and_the_runtime_is_the_run() -> None:
@@ -178,6 +180,11 @@ def test_a_hyperpod_job_is_started_by_its_own_launcher() -> None:
     # Its own agent starts processes again; the kubelet has nobody of ours to ask.
     assert "Probe" not in str(made)
     assert "seatrial.worker.supervisor" not in str(made)
+    # Starts that come to nothing are counted here as well.
+    (template,) = pod_templates(made)
+    told = environment(template["spec"]["containers"][0])
+    assert told["SEATRIAL_ATTEMPT"] == "slim-7b-attempt-1"
+    assert told["SEATRIAL_FRUITLESS_STARTS"] == "11"
 
 
 def test_on_hyperpod_a_pytorchjob_asks_for_new_nodes_in_the_place_of_faulty_ones() -> None:
@@ -187,6 +194,15 @@ def test_on_hyperpod_a_pytorchjob_asks_for_new_nodes_in_the_place_of_faulty_ones
     retries = made["metadata"]["annotations"]["sagemaker.amazonaws.com/job-max-retry-count"]
     assert retries == "3"
     assert resumed not in job()["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("preflight", [True, False])
+def test_the_first_node_is_found_before_it_is_ready(preflight: bool) -> None:
+    made = manifests(f"cluster.preflight={str(preflight).lower()}")
+    (service,) = [m for m in made if m["metadata"]["name"] == "slim-7b-meeting"]
+    assert service["spec"]["publishNotReadyAddresses"]
+    jobset = runtime()["spec"]["template"]["spec"]["network"]
+    assert jobset["publishNotReadyAddresses"]
 
 
 def test_the_kubelet_asks_the_supervisor() -> None:

@@ -4,10 +4,13 @@
 
 import fcntl
 import json
+import os
 import shutil
+import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +20,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError, UsageError
+from seatrial.monitoring.processes import state
 from seatrial.rehearsal.worker_process import WORKER_PYTHON
 from seatrial.runs.decision import utc
 from seatrial.runs.following import wait
@@ -38,6 +42,7 @@ TORCHRUN = """\
 #!/bin/sh
 # Stands in for the worker's Python: prints, waits for a word, and ends as it is told.
 trap 'echo "[default0]:saved"; exit 75' TERM
+echo $$ > "$HOME_OF_TEST/process"
 echo "$@" > "$HOME_OF_TEST/words"
 echo "[default1]:step 1"
 while [ ! -e "$HOME_OF_TEST/go" ]; do sleep 0.05; done
@@ -48,13 +53,16 @@ exit "$code"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     program = tmp_path / "python"
     program.write_text(TORCHRUN)
     program.chmod(0o755)
     monkeypatch.setenv(WORKER_PYTHON, str(program))
     monkeypatch.setenv("HOME_OF_TEST", str(tmp_path))
-    return tmp_path
+    yield tmp_path
+    # Whatever a test that failed has left running.
+    for run in local_runs(tmp_path).values():
+        stop_here(run)
 
 
 def launched(home: Path, *overrides: str, agree: bool = False) -> Launched:
@@ -222,6 +230,18 @@ def test_the_supervisor_starts_while_somebody_looks_at_its_lock(home: Path) -> N
         assert starting.result().is_new
     assert status_here(run).state == "running"
     forget_here(run)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system is asked for it")
+def test_a_supervisor_that_is_killed_takes_its_processes_with_it(home: Path) -> None:
+    launched(home)
+    run = run_in(home)
+    until(lambda: (home / "words").exists())
+    process = int((home / "process").read_text())
+    assert state(process)
+    os.kill(run.supervisor(1), signal.SIGKILL)
+    until(lambda: not state(process))
+    assert status_here(run).state == "gone"
 
 
 def test_a_supervisor_that_was_killed_leaves_an_attempt_that_is_gone(home: Path) -> None:

@@ -59,7 +59,7 @@ class Beat:
     """How long the newest step took, without saves and evaluations; 0 before there is one."""
 
 
-class Heartbeat:
+class BeatWriter:
     """Writes the heartbeat of this process; a file that cannot be written must not end a run."""
 
     def __init__(self, path: Path | None, rank: int, restart: int = 0) -> None:

@@ -4,13 +4,16 @@
 
 Kept beside the event log: a directory for each incident, with the last heartbeat and the state of
 every process, the Python stack of those that live, and the dumps of NCCL's flight recorder. Those
-dumps are pickles: they are moved, never opened here.
+dumps are pickles: they are copied, never opened here.
 """
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,9 @@ FLIGHTS = "flight-rank-"
 """How the dumps of the flight recorder begin; torch appends the rank."""
 DUMP_SECONDS = 20.0
 """How long one stack may take."""
+DUMP_FILE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+"""Where torch writes dumps, but for the rank; a pod is told so by its manifest."""
+_NO_STACK = "no stack"
 
 
 def recorder_variables(directory: Path) -> dict[str, str]:
@@ -31,8 +37,7 @@ def recorder_variables(directory: Path) -> dict[str, str]:
     return {
         "TORCH_FR_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(directory / FLIGHTS),
-        "TORCH_FR_DUMP_TEMP_FILE": str(directory / FLIGHTS),
+        DUMP_FILE: str(directory / FLIGHTS),
     }
 
 
@@ -42,8 +47,6 @@ class Told:
 
     directory: Path
     """Where it is; empty where nothing could be written."""
-    states: Mapping[int, str]
-    """What the process of each rank did, as a letter of the kernel; empty when it had ended."""
     stacks: int
     """Stacks that could be read."""
     flights: int
@@ -54,23 +57,31 @@ def collect(
     where: Path, beats: Iterable[Beat], heartbeats: Path, now: float, python: str = sys.executable
 ) -> Told:
     """Write down what the processes of this node can tell; `python` is what they run."""
-    states: dict[int, str] = {}
-    lines: list[str] = []
-    stacks = flights = 0
+    every = list(beats)
     with suppress(OSError):
         where.mkdir(parents=True, exist_ok=True)
-    for beat in beats:
-        states[beat.rank] = state(beat.process)
-        lines.append(_line(beat, states[beat.rank], now))
-        stack = stack_of(beat.process, python) if states[beat.rank] else ""
-        if stack:
-            stacks += _write(where / f"stack-rank-{beat.rank}.txt", stack)
-    _write(where / "processes.txt", "".join(lines))
-    for dump in heartbeats.glob(f"{FLIGHTS}*"):
-        with suppress(OSError):
-            shutil.move(dump, where / dump.name)
-            flights += 1
-    return Told(where, states, stacks, flights)
+    _write(where / "processes.txt", "".join(_line(beat, now) for beat in every))
+    # All at once: a node has eight, and each may take until its time is over.
+    with ThreadPoolExecutor(max(1, len(every))) as pool:
+        found = list(pool.map(lambda beat: stack_of(beat.process, python), every))
+    stacks = 0
+    for beat, stack in zip(every, found, strict=True):
+        kept = bool(stack) and _write(where / f"stack-rank-{beat.rank}.txt", stack)
+        stacks += kept and not stack.startswith(_NO_STACK)
+    return Told(where, stacks, sum(_copy_dump(where, beat, heartbeats, now) for beat in every))
+
+
+def _copy_dump(where: Path, beat: Beat, heartbeats: Path, now: float) -> bool:
+    """Keep the dump of a rank, if it has written one since it fell silent."""
+    dump = Path(os.environ.get(DUMP_FILE, str(heartbeats / FLIGHTS)) + str(beat.rank))
+    silent_since = time.time() - (now - beat.since)
+    try:
+        if dump.stat().st_mtime < silent_since:
+            return False
+        shutil.copyfile(dump, where / f"{FLIGHTS}{beat.rank}")
+    except OSError:
+        return False
+    return True
 
 
 def stack_of(process: int, python: str = sys.executable) -> str:
@@ -85,8 +96,8 @@ def stack_of(process: int, python: str = sys.executable) -> str:
             words, capture_output=True, text=True, timeout=DUMP_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"no stack: {error}\n"
-    return done.stdout or f"no stack: {done.stderr}"
+        return f"{_NO_STACK}: {error}\n"
+    return done.stdout or f"{_NO_STACK}: {done.stderr}"
 
 
 def _py_spy(python: str) -> str | None:
@@ -95,8 +106,8 @@ def _py_spy(python: str) -> str | None:
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
-def _line(beat: Beat, letter: str, now: float) -> str:
-    waits = ""
+def _line(beat: Beat, now: float) -> str:
+    letter, waits = state(beat.process), ""
     with suppress(OSError):
         waits = (PROCESSES / str(beat.process) / "wchan").read_text().strip("0\n")
     return (

@@ -10,8 +10,11 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
-from seatrial.monitoring.processes import children, end, state, variables
+from seatrial.monitoring.processes import begun, children, end, state, variables
 from seatrial.worker.supervisor.beats import Beat
+
+RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
+"""What torchrun tells its ranks, and nobody else."""
 
 
 class Orphans:
@@ -22,8 +25,12 @@ class Orphans:
         self._agent = agent
 
     def end_those_without(self, beats: list[Beat], alive: Collection[int]) -> None:
-        """End every process whose rank is gone, and take note of those that have ended."""
-        ranks = {(b.rank, b.restart) for b in beats if b.process in alive}
+        """End every process whose rank is gone, and take note of those that have ended.
+
+        The number of restarts tells starts apart only on the node where a rank died: on the others
+        torchrun does not count. So what began before the present process of its rank goes.
+        """
+        ranks = {b.rank: begun(b.process) for b in beats if b.process in alive}
         for process in children(os.getpid()):
             if process == self._agent:
                 continue
@@ -32,9 +39,12 @@ class Orphans:
                     os.waitpid(process, os.WNOHANG)
                 continue
             told = variables(process)
+            if RESTART_COUNT not in told:
+                # Started by the supervisor itself; an operator may call a node's number RANK.
+                continue
             with suppress(KeyError, ValueError):
-                rank = int(told["RANK"]), int(told["TORCHELASTIC_RESTART_COUNT"])
-                if rank not in ranks:
+                rank = int(told["RANK"])
+                if rank not in ranks or begun(process) < ranks[rank]:
                     end(process)
 
     def reap(self) -> None:

@@ -53,12 +53,17 @@ class Patience:
         """The 99th percentile of recent steps, seconds; 0 before there are any."""
         return self._usual
 
+    @property
+    def stopped_limit(self) -> float:
+        """Seconds that a process may be stopped, whatever it is at."""
+        return max(STEP_FLOOR, STEP_FACTOR * self._usual)
+
     def limit(self, phase: Phase) -> float:
         """Seconds of silence after which something is wrong."""
         if phase is Phase.STEPS:
             if len(self._steps) < EARLY_STEPS:
                 return max(EARLY_FLOOR, STEP_FACTOR * self._usual)
-            return max(STEP_FLOOR, STEP_FACTOR * self._usual)
+            return self.stopped_limit
         if phase in (Phase.STARTING, Phase.FIRST):
             return max(START_FLOOR, START_FACTOR * self._longest[phase])
         return max(SLOW_FLOOR, SLOW_FACTOR * self._longest[phase])

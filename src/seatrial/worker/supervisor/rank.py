@@ -7,13 +7,13 @@ from pathlib import Path
 
 from seatrial.worker.ending import end_with_parent, let_look
 from seatrial.worker.supervisor.agent import MASTER
-from seatrial.worker.supervisor.beats import DIRECTORY, Heartbeat, beat_file
+from seatrial.worker.supervisor.beats import DIRECTORY, BeatWriter, beat_file
 
 SUPERVISOR = "SEATRIAL_SUPERVISOR"
 """The variable that tells processes who supervises them."""
 
 
-def begin_beating() -> Heartbeat:
+def begin_beating() -> BeatWriter:
     """The heartbeat of this process; without a supervisor it is kept nowhere, and nothing is done.
 
     Under another agent, such as HyperPod's, a process must not end with its parent: it may come
@@ -22,10 +22,10 @@ def begin_beating() -> Heartbeat:
     rank = int(os.environ.get("RANK", "0"))
     supervisor, directory = os.environ.get(SUPERVISOR), os.environ.get(DIRECTORY)
     if not supervisor or not directory:
-        return Heartbeat(None, rank)
+        return BeatWriter(None, rank)
     end_with_parent()
     let_look(int(supervisor))
     # torchrun has the name here by which it numbers nodes (see Meeting.words).
     os.environ["MASTER_ADDR"] = os.environ.get(MASTER, os.environ.get("MASTER_ADDR", ""))
     path = beat_file(Path(directory), int(os.environ.get("LOCAL_RANK", "0")))
-    return Heartbeat(path, rank, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    return BeatWriter(path, rank, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))

@@ -46,10 +46,9 @@ class Reports:
             process=failure.process,
         )
 
-    def silent(self, silence: Silence, told: Told) -> None:
-        """Processes have been silent for too long."""
+    def silent(self, silence: Silence, stopped: list[int], where: Path) -> None:
+        """Processes have been silent for too long; some of them may be stopped."""
         ranks = ", ".join(str(beat.rank) for beat in silence.beats)
-        stopped = [rank for rank, letter in told.states.items() if letter in ("T", "t")]
         who = f"rank {stopped[0]} is stopped, and " if stopped else ""
         first = min(silence.beats, key=lambda beat: beat.since)
         self._report(
@@ -57,15 +56,21 @@ class Reports:
             Severity.WARNING,
             f"{who}ranks {ranks} have told nothing for {silence.seconds:.1f} s in {first.phase} "
             f"after step {first.step}; {silence.limit:.1f} s would be usual at most.",
-            f"Their stacks and what else is known are in {told.directory}.",
+            f"Their stacks and what else is known go to {where}.",
             first.step,
             round(silence.seconds, 3),
             ranks=[beat.rank for beat in silence.beats],
             stopped=stopped,
             limit=round(silence.limit, 3),
-            stacks=told.stacks,
-            flights=told.flights,
         )
+
+    def collected(self, told: Told) -> None:
+        """Last words were collected."""
+        sys.stderr.write(
+            f"seatrial: node {self._node}: {told.stacks} stacks and {told.flights} dumps of NCCL's "
+            f"calls were collected in {told.directory}\n"
+        )
+        sys.stderr.flush()
 
     def moved(self, silence: Silence, beats: list[Beat]) -> None:
         """Processes that were silent have gone on by themselves."""

@@ -36,6 +36,10 @@ It cannot save without the dead one, and the engine takes the agent's SIGTERM fo
 left alone it would wait in a collective until the agent kills it after 30 s."""
 PAUSE_SECONDS = 1.0
 """Between the end of an agent and the start of the next."""
+CONNECT_SECONDS = 30.0
+"""An agent that ends sooner than this does not wait for others; torch gives up after 60 s."""
+WAIT_SECONDS = 1800.0
+"""How long nodes may go on looking for the first one without that counting as restarts."""
 FINAL_CODES = frozenset(StopCode)
 """Exit codes of a process that says that another start would not help."""
 
@@ -89,6 +93,7 @@ class Supervisor:
         self._asked = 0.0
         self._saw_off = self._given_up = False
         self._restarts = 0
+        self._last_met = clock()
         self._agent: Agent | None = None
 
     def stop(self, _: int = 0, __: FrameType | None = None) -> None:
@@ -109,10 +114,19 @@ class Supervisor:
                 return self._over(0, "finished")
             if self._asked:
                 return self._over(UNFINISHED, "asked to end")
-            if self._given_up or (not life.is_counted and not self._may_restart()):
+            waited = self._clock() - self._last_met < WAIT_SECONDS and self._waited_in_vain(life)
+            if self._given_up or not (waited or life.is_counted or self._may_restart()):
                 last = life.failures[-1].code if life.failures else life.code
                 return self._over(last if last > 0 else 128 - last, f"ended with {last}")
             time.sleep(PAUSE_SECONDS)
+
+    def _waited_in_vain(self, life: "_Life") -> bool:
+        """Whether the agent only ended because it did not find the first node.
+
+        That node may be held back for minutes; the others must not use up their restarts on it.
+        """
+        is_early = self._clock() - life.began < CONNECT_SECONDS
+        return not (life.met or life.failures or is_early)
 
     def _once(self) -> "_Life":
         """One life of an agent."""
@@ -134,11 +148,14 @@ class Supervisor:
         orphans = Orphans(agent.process)
         if self._asked:
             agent.ask()
-        life = _Life(agent, self._clock())
+        now = self._clock()
+        life = _Life(agent, now, now)
         while (code := agent.code()) is None:
             self._look(life, orphans)
             time.sleep(LOOK_SECONDS)
         life.code = code
+        if life.met:
+            self._last_met = self._clock()
         # Whatever it leaves ends now: a rank that goes on would write where the next one does.
         end_marked(self._mark, spared={os.getpid()})
         orphans.reap()
@@ -154,7 +171,7 @@ class Supervisor:
         """See to all that can be wrong with the processes."""
         now = self._clock()
         beats = read_beats(self._task.directory)
-        alive = {beat.process for beat in beats if state(beat.process)}
+        alive = {b.process: letter for b in beats if (letter := state(b.process))}
         self._begin(life, beats, alive)
         self._take_signs(life)
         for process in life.overdue(now):
@@ -179,8 +196,9 @@ class Supervisor:
             self._saw_off = True
             self._reports.asked(life.step)
 
-    def _begin(self, life: "_Life", beats: list[Beat], alive: set[int]) -> None:
+    def _begin(self, life: "_Life", beats: list[Beat], alive: Mapping[int, str]) -> None:
         """Note processes that have begun to train."""
+        life.met |= bool(alive)
         for beat in beats:
             if beat.process in alive:
                 life.step = max(life.step, beat.step)
@@ -245,6 +263,8 @@ class _Life:
 
     agent: Agent
     """The agent."""
+    began: float
+    """When it was started."""
     told: float
     """When the status was last written."""
     step: int = 0
@@ -257,6 +277,8 @@ class _Life:
     """How many processes had begun to train when the last failure was counted."""
     begun: set[int] = field(default_factory=set)
     """Processes that have begun to train."""
+    met: bool = False
+    """Whether the nodes met: only then does the agent start processes."""
     closing: dict[int, float] = field(default_factory=dict)
     """Processes that the agent has asked to end, and until when they may take."""
 

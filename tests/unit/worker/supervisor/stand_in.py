@@ -25,6 +25,10 @@ def agent() -> int:
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
     count = 0
+    if (Path(os.environ[PLACE]) / "alone").exists():
+        # As torchrun does that does not find the first node, only sooner.
+        time.sleep(0.8)
+        return 1
     while True:
         ranks = [_rank(number, count) for number in range(RANKS)]
         while not ended and all(rank.poll() is None for rank in ranks):
@@ -75,6 +79,8 @@ def rank() -> None:
         time.sleep(0.02)
         if (place / "fail").exists():
             sys.exit(int((place / "fail").read_text()))
+        if (place / "hang").exists():
+            time.sleep(1000)
         if (place / "save").exists():
             with heart.pause(Phase.SAVING):
                 time.sleep(float((place / "save").read_text()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.worker.supervisor import beats
-from seatrial.worker.supervisor.beats import Heartbeat, Phase, beat_file, decoded, read_beats
+from seatrial.worker.supervisor.beats import BeatWriter, Phase, beat_file, decoded, read_beats
 
 
 class Clock:
@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_a_beat_tells_phase_step_and_how_long_a_step_took(tmp_path: Path, clock: Clock) -> None:
-    heart = Heartbeat(beat_file(tmp_path, 1), rank=9, restart=2)
+    heart = BeatWriter(beat_file(tmp_path, 1), rank=9, restart=2)
     (first,) = read_beats(tmp_path)
     assert (first.process, first.rank, first.restart) == (os.getpid(), 9, 2)
     assert (first.phase, first.resumed) == (Phase.STARTING, -1)
@@ -55,14 +55,14 @@ def test_a_beat_tells_phase_step_and_how_long_a_step_took(tmp_path: Path, clock:
 
 
 def test_a_run_that_ends_inside_of_a_save_stays_at_its_end(tmp_path: Path) -> None:
-    heart = Heartbeat(beat_file(tmp_path, 0), rank=0)
+    heart = BeatWriter(beat_file(tmp_path, 0), rank=0)
     with heart.pause(Phase.SAVING):
         heart.end()
     assert read_beats(tmp_path)[0].phase is Phase.ENDING
 
 
 def test_half_a_line_is_no_beat(tmp_path: Path) -> None:
-    Heartbeat(beat_file(tmp_path, 0), rank=0)
+    BeatWriter(beat_file(tmp_path, 0), rank=0)
     whole = beat_file(tmp_path, 0).read_text()
     assert decoded(whole) is not None
     assert decoded(whole[:20]) is None
@@ -74,7 +74,7 @@ def test_half_a_line_is_no_beat(tmp_path: Path) -> None:
 def test_without_a_place_nothing_is_written_and_nothing_fails(tmp_path: Path) -> None:
     for path in (None, tmp_path / "file" / "rank-0"):
         (tmp_path / "file").touch()
-        heart = Heartbeat(path, rank=0)
+        heart = BeatWriter(path, rank=0)
         heart.begin(0)
         heart.step(1)
         heart.end()

@@ -27,9 +27,10 @@ pytestmark = [
 
 HASTE = """
 import sys
-from seatrial.worker.supervisor import __main__, patience, watch
+from seatrial.worker.supervisor import __main__, hangs, patience, supervise, watch
 # Silence of 2 s is enough here; the figures themselves are tested elsewhere.
 patience.STEP_FLOOR, patience.EARLY_FLOOR, watch.MARGIN = 2.0, 5.0, 0.0
+supervise.CONNECT_SECONDS, hangs.CERTAIN_FLOOR = 0.5, 3.0
 sys.exit(__main__.main())
 """
 REACHED = 300.0
@@ -166,6 +167,32 @@ def test_a_stopped_rank_is_noticed_and_all_start_again(start: Start) -> None:
     assert not node.findings(SupervisorCode.MOVED)
 
 
+def test_ranks_that_only_hang_are_ended_later(start: Start) -> None:
+    node = start()
+    before = {beat.process for beat in node.trains(steps=40)}
+    (node.place / "hang").touch()
+    node.until(lambda: len(node.findings(SupervisorCode.SILENT)) == 1)
+    assert {beat.process for beat in node.beats()} == before
+    (node.place / "hang").unlink()
+    node.until(lambda: not before & {beat.process for beat in node.beats()})
+    node.trains()
+    assert node.findings(SupervisorCode.SILENT)[0].values["stopped"] == []
+
+
+def test_a_rank_that_is_stopped_in_a_save_is_noticed_as_well(start: Start) -> None:
+    node = start()
+    node.trains(steps=40)
+    (node.place / "save").write_text("1000")
+    node.until(lambda: all(beat.phase is Phase.SAVING for beat in node.beats()))
+    (node.place / "save").unlink()
+    os.kill(node.beats()[0].process, signal.SIGSTOP)
+    # A save alone may take ten minutes.
+    node.until(lambda: len(node.findings(SupervisorCode.SILENT)) == 1, 60)
+    (finding,) = node.findings(SupervisorCode.SILENT)
+    assert finding.values["stopped"] == [0]
+    node.until(lambda: {beat.restart for beat in node.beats()} == {1})
+
+
 def test_a_save_ten_times_as_long_is_no_alarm(start: Start) -> None:
     node = start()
     node.trains(steps=40)
@@ -218,6 +245,16 @@ def test_a_process_that_says_that_a_restart_would_not_help_is_believed(start: St
     (node.place / "fail").write_text("82")
     assert node.process.wait(timeout=REACHED) == 82
     assert len(node.findings(SupervisorCode.DIED)) == 1
+
+
+def test_waiting_for_the_first_node_uses_up_no_restarts(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "alone").touch()
+    node = start(restarts=1)
+    node.until(lambda: len(node.findings(SupervisorCode.AGENT)) >= 3)
+    assert node.process.poll() is None
+    (tmp_path / "alone").unlink()
+    node.trains()
+    assert not node.findings(SupervisorCode.NO_PROGRESS)
 
 
 def test_without_restarts_the_first_failure_is_the_last(start: Start) -> None:
