@@ -29,8 +29,8 @@ from seatrial.spec.loader import LoadedSpec, loads
 Planner = Callable[[LoadedSpec], PlannedRun]
 """Plans a run; the default is the planner, a command uses the plan that is kept."""
 NO_DATA = "data not looked at: --data"
-NO_CHECKPOINT = "no checkpoint here to go on from"
-NO_CLUSTER = "cluster not looked at: --cluster"
+NO_CHECKPOINT = "no checkpoint here"
+NO_CLUSTER = "cluster not asked: --cluster"
 NO_ENGINE = "engine not asked: --engine"
 NO_MANIFESTS = "no manifests for this run"
 UNREADABLE = "the spec has errors"

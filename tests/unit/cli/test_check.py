@@ -5,6 +5,8 @@
 import json
 from pathlib import Path
 
+from seatrial.client import check
+from tests.unit.checkpoints.made import make_checkpoint
 from tests.unit.checks.examples import BASE
 from tests.unit.cli.test_commands import seatrial
 
@@ -23,7 +25,8 @@ def test_a_run_that_nothing_speaks_against(tmp_path: Path) -> None:
     spec(tmp_path)
     done = seatrial("check", "run.yaml", cwd=tmp_path)
     assert done.stdout.startswith("Nothing speaks against this run: ")
-    assert "data not looked at: --data, engine not asked: --engine" in done.stdout
+    for reason in ("data not looked at: --data", "no checkpoint here", "--cluster", "--engine"):
+        assert reason in done.stdout
     assert done.stdout.endswith("next  seatrial rehearse run.yaml\n")
 
 
@@ -75,6 +78,36 @@ def test_data_are_looked_at_when_asked_for(tmp_path: Path) -> None:
     done = seatrial("check", "run.yaml", "--data", cwd=tmp_path, code=1)
     assert "ST-DATASET-010" in done.stdout
     assert f"there is no {prefix}.bin" in done.stdout.replace("\n        ", " ")
+
+
+def test_a_cluster_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+    spec(tmp_path)
+    absent = ("--kubeconfig", "nowhere.json")
+    done = seatrial("check", "run.yaml", *absent, cwd=tmp_path, code=4)
+    assert "ST-CLUSTER-001" in done.stderr
+
+
+def test_a_run_without_objects_has_no_cluster_to_look_at(tmp_path: Path) -> None:
+    local = "cluster: {profile: local, node_type: local, nodes: 1, processes_per_node: 8}\n"
+    start, end = CLEAN.index("cluster:"), CLEAN.index("checkpoints:")
+    spec(tmp_path, CLEAN[:start] + local + CLEAN[end:])
+    done = seatrial("check", "run.yaml", "--cluster", cwd=tmp_path, code=2)
+    assert "brings no objects to a cluster" in done.stderr
+
+
+def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "saves", 5)
+    text = CLEAN.replace(
+        "nodes: 2}", f"nodes: 2, storage: {{tier: amlfs-125, mount: {tmp_path}}}}}"
+    )
+    text = text.replace("every_steps: 1000}", f"every_steps: 1000, location: {tmp_path}/saves}}")
+    file = spec(tmp_path, text)
+    done = seatrial("check", "run.yaml", cwd=tmp_path, code=1)
+    assert "error   ST-RESUME-001" in done.stdout
+    assert "no checkpoint here" not in done.stdout
+    codes = {finding.code for finding in check(file).findings}
+    own = check(file, {"checkpoints.location": f"{tmp_path}/own"})
+    assert codes - {finding.code for finding in own.findings} == {"ST-RESUME-001"}
 
 
 def test_a_code_is_explained_with_its_source(tmp_path: Path) -> None:

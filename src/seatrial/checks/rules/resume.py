@@ -3,6 +3,7 @@
 """Rules about the checkpoint that a run would go on from: the resume verdict, before launch."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from seatrial.checkpoints.setup import Layout, Setup
 from seatrial.checkpoints.verdict import Reason, Resume, verdict
@@ -212,7 +213,10 @@ def other_batch(situation: Situation) -> Iterator[Checked]:
     if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
         return
     saved, size = chosen.setup.global_batch_size, situation.plan.batch.global_batch_size
-    if saved and saved != size:
+    same = replace(chosen.setup.model, padded_vocab_size=0) == replace(
+        wanted_setup(situation).model, padded_vocab_size=0
+    )
+    if saved and saved != size and same:
         yield situation.warning(
             ResumeCode.BATCH,
             "training.global_batch_size",
