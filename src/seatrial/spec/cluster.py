@@ -246,8 +246,7 @@ class ClusterSpec(SpecModel):
     run_as_user: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
     """Numeric user of the processes; root on a fabric with RDMA and 1000 elsewhere when absent."""
     restarts: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 10
-    """How often in a row the processes may start again without having got further, before the
-    attempt has failed."""
+    """How often in a row the processes may start again without having got further."""
     failures_per_gpu_year: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Unplanned interruptions to expect of a GPU in a year; those of Llama 3's run when absent."""
     preflight: Flag = True
