@@ -7,6 +7,7 @@
     load_spec(path, overrides)   the spec in a file
     validate(path, overrides)    spec, plan and notes; raises FindingsError with all that is wrong
     plan(path, overrides)        what a spec resolves to
+    check(path, overrides, ...)  every rule applied before a GPU is asked for, as a Verdict
     prepare_data(path, ...)      raw text to verified Megatron data, resumable
     estimate_data(path, ...)     what that would take, from a sample
     verify_data(where)           what is wrong with prepared data
@@ -33,8 +34,10 @@ from seatrial.version import VERSION
 
 if TYPE_CHECKING:
     from seatrial.catalog.catalog import Catalog, Kind
+    from seatrial.checks.check import Verdict
     from seatrial.client import (
         Validation,
+        check,
         estimate_data,
         export_mlflow,
         export_weights,
@@ -84,9 +87,11 @@ _HOMES = {
     "UnreadableError": "seatrial.errors",
     "UsageError": "seatrial.errors",
     "Validation": "seatrial.client",
+    "Verdict": "seatrial.checks.check",
     "Where": "seatrial.findings",
     "Starter": "seatrial.recipes.starter",
     "Wishes": "seatrial.recipes.starter",
+    "check": "seatrial.client",
     "estimate_data": "seatrial.client",
     "json_schema": "seatrial.spec.schema",
     "export_mlflow": "seatrial.client",
@@ -123,9 +128,11 @@ __all__ = [
     "UnreadableError",
     "UsageError",
     "Validation",
+    "Verdict",
     "Where",
     "Wishes",
     "__version__",
+    "check",
     "estimate_data",
     "export_mlflow",
     "export_weights",
