@@ -74,15 +74,19 @@ def common_rules() -> list[Manifest]:
         # A forward over WebSockets begins with a GET, and asks for both.
         _rule("", ["pods/portforward"], ["get", "create"]),
         _rule("", ["events"], READ),
+        # What would hold pods back is looked at before they are asked for: seatrial check.
+        _rule("", ["resourcequotas", "limitranges"], READ),
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], READ),
     ]
 
 
 def observer_rules() -> list[Manifest]:
-    """What helps to explain a run that waits; the product works without it, and says so."""
+    """What helps to see, or to explain, why a run waits; all works without it, and says so."""
     return [
-        _rule("", ["nodes", "persistentvolumes"], READ),
-        _rule("storage.k8s.io", ["storageclasses"], READ),
+        _rule("", ["nodes", "persistentvolumes", "namespaces"], READ),
+        # Whether an operator runs shows in its deployment.
+        _rule("apps", ["deployments"], READ),
+        _rule("storage.k8s.io", ["storageclasses", "csidrivers"], READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
         _rule("kueue.x-k8s.io", ["clusterqueues", "resourceflavors", "topologies"], READ),
         _rule("scheduling.k8s.io", ["priorityclasses"], READ),
