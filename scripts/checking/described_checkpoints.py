@@ -15,6 +15,8 @@ from seatrial.checks.data_facts import Unknown
 from seatrial.checks.saved.facts import PlaceFacts, SavedFacts
 
 Description = dict[str, Any]
+ABSENT = "none"
+"""What a description calls an optimizer's state that was not saved."""
 
 
 class DescribedCheckpoints:
@@ -45,8 +47,13 @@ class DescribedCheckpoints:
         return PlaceFacts(tuple(saved), self._tracked)
 
     def _saved(self, told: Description) -> SavedFacts:
+        step, batch = told["step"], told.get("global_batch_size", self._run.global_batch_size)
         return SavedFacts(
-            told["step"], self._setup(told), told["consumed_samples"], told["complete"]
+            step,
+            self._setup(told),
+            told.get("consumed_samples", step * batch),
+            told.get("complete", True),
+            told.get("optimizer_state") != ABSENT,
         )
 
     def _setup(self, told: Description) -> Setup:
@@ -62,6 +69,7 @@ class DescribedCheckpoints:
             dp_size=layout.world_size // (layout.tp_size * layout.pp_size * layout.cp_size),
         )
         own = "none" if told.get("sharding") == "none" else run.optimizer_sharding
+        state = told.get("optimizer_state", own)
         return replace(
             run,
             layout=layout,
@@ -72,7 +80,7 @@ class DescribedCheckpoints:
             checkpoint_format=_format(told, run),
             versions=replace(run.versions, engine=_engine(told, run)),
             optimizer=told.get("optimizer", run.optimizer),
-            optimizer_sharding=told.get("optimizer_state", own),
+            optimizer_sharding=own if state == ABSENT else state,
             global_batch_size=told.get("global_batch_size", run.global_batch_size),
             schedule=self._schedule(told),
         )

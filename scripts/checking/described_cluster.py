@@ -57,8 +57,8 @@ def described_cluster(file: Path, kind: str, namespace: str) -> ClusterFacts | N
             Controller(
                 each["name"],
                 each["namespace"],
-                each["wanted"],
-                each["ready"],
+                each.get("wanted", 1),
+                each.get("ready", 1),
                 each.get("version", ""),
             )
             for each in told.get("operators", ())
@@ -159,9 +159,9 @@ def _claim(told: Description) -> ClaimFacts:
     return ClaimFacts(
         told["name"],
         told["namespace"],
-        told["phase"],
-        tuple(told["access_modes"]),
-        int(number(told["capacity"])),
+        told.get("phase", "Bound"),
+        tuple(told.get("access_modes", ())),
+        int(number(told.get("capacity", 0))),
         None if free is None else int(number(free)),
         told.get("storage_class", ""),
     )

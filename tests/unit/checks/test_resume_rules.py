@@ -188,6 +188,19 @@ def test_a_parent_whose_newest_save_is_torn_is_told_with_what_is_taken_instead()
     assert not verdict(probe, "continue_from={run: first, step: 500}").findings
 
 
+def test_a_checkpoint_without_the_optimizers_state_is_only_weights(tmp_path: Path) -> None:
+    (finding,) = verdict(places(has_optimizer=False), CONTINUES).findings
+    assert (finding.code, finding.where.field) == (ResumeCode.OPTIMIZER, "continue_from")
+    make_checkpoint(tmp_path, 5)
+    found = CheckpointReader().at(str(tmp_path))
+    assert isinstance(found, PlaceFacts)
+    assert not found.saved[0].has_optimizer, "its list of tensors names layers only"
+    (tmp_path / "iter_0000005" / ".metadata").write_bytes(b"?")
+    found = CheckpointReader().at(str(tmp_path))
+    assert isinstance(found, PlaceFacts)
+    assert found.saved[0].has_optimizer, "nobody can tell"
+
+
 def test_first_weights_have_to_be_there_and_of_this_model() -> None:
     starts = f"initial_weights={{checkpoint: {PARENT}}}"
     (finding,) = verdict(places(model(layers=2)), starts).findings

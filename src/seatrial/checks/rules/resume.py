@@ -74,6 +74,16 @@ def judged(situation: Situation) -> Iterator[Checked]:
     reasons = verdict(chosen.setup, wanted).reasons
     # Of a checkpoint of another model, nothing else is worth saying.
     shapes = [each for each in reasons if each.what not in _CODES]
+    if not shapes and not chosen.has_optimizer:
+        yield situation.error(
+            ResumeCode.OPTIMIZER,
+            origin.field,
+            f"the checkpoint of step {chosen.step:,} holds no optimizer state, which going on "
+            "takes up.",
+            "Start a run from its weights instead: initial_weights.",
+            chosen.step,
+        )
+        reasons = tuple(each for each in reasons if not each.what.startswith("optimizer"))
     for reason in shapes[:1] or reasons:
         yield from _finding(situation, origin, chosen.setup, wanted, reason)
 

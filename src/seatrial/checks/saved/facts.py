@@ -21,6 +21,8 @@ class SavedFacts:
     """Sequences that were trained on up to then."""
     recorded: bool = True
     """Whether it has a record; a save that was cut short has none, nor has another's."""
+    has_optimizer: bool = True
+    """Whether it holds the optimizer's state; taken to be so where nobody looked."""
 
     @property
     def whole(self) -> bool:

@@ -1,15 +1,21 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The probe that reads checkpoints: records only, however large what they speak of is."""
+"""The probe that reads checkpoints: records and lists of tensors, and no tensor."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from seatrial.checkpoints.inventory import State, checkpoints, tracked_step
-from seatrial.checkpoints.place import place_at
+from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, tracked_step
+from seatrial.checkpoints.naming import METADATA, directory_name
+from seatrial.checkpoints.pickles import PickleError, stored_items
+from seatrial.checkpoints.place import Place, place_at
 from seatrial.checks.data_facts import Unknown
 from seatrial.checks.saved.facts import PlaceFacts, SavedFacts
 from seatrial.errors import SeatrialError
+
+LARGEST = 1 << 25
+"""Bytes of a list of tensors that is looked into; that of a very large run takes long."""
 
 
 class CheckpointReader:
@@ -27,15 +33,32 @@ class CheckpointReader:
             return Unknown.UNSEEN
         try:
             place = place_at(address)
-            saved = tuple(
-                SavedFacts(
-                    one.step,
-                    one.record.setup if one.record is not None else None,
-                    one.record.consumed_samples if one.record is not None else 0,
-                    one.state is not State.TORN,
-                )
-                for one in checkpoints(place)
-            )
-            return PlaceFacts(saved, tracked_step(place))
+            saved = [_facts(one) for one in checkpoints(place)]
+            for number, one in enumerate(saved):
+                if one.whole:
+                    # Only of the newest: a list of tensors may be large, and there may be hundreds.
+                    found = _has_optimizer(place, directory_name(one.step))
+                    saved[number] = replace(one, has_optimizer=found)
+                    break
+            return PlaceFacts(tuple(saved), tracked_step(place))
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
+
+
+def _facts(one: Checkpoint) -> SavedFacts:
+    """One checkpoint, as its record tells it."""
+    if one.record is None:
+        return SavedFacts(one.step, None, 0, one.state is not State.TORN)
+    return SavedFacts(one.step, one.record.setup, one.record.consumed_samples)
+
+
+def _has_optimizer(place: Place, directory: str) -> bool:
+    """Whether the engine's list of tensors has the optimizer's; yes where it cannot be read."""
+    size = place.size(f"{directory}/{METADATA}")
+    if size is None or size > LARGEST:
+        return True
+    try:
+        items = stored_items(place.store.read(f"{directory}/{METADATA}"))
+    except (PickleError, SeatrialError, OSError):
+        return True
+    return any("optimizer" in item.name for item in items)
