@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.engines.check import option_findings, plan_findings
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.findings import Finding, has_errors
 from seatrial.hashing import digest
@@ -257,7 +257,7 @@ def build_index_cache(
         return f"not needed by {resolved.spec.engine.name}"
     if "://" in place:
         return "not built: the engine reads it from a path; training builds it at its first start"
-    arguments = engine_arguments(resolved)
+    arguments = ENGINES[resolved.spec.engine.name].arguments(resolved)
     blend = Path(place, Path(str(arguments.get("data-args-path"))).name)
     if not blend.is_file():
         return f"not built: there is no {blend}"

@@ -15,8 +15,8 @@ from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.flags import FLAGS, engine_arguments
 from seatrial.engines.megatron.options import known_options
+from seatrial.engines.megatron.trial import production_arguments
 from seatrial.planning.resolve import resolve
-from seatrial.rehearsal.drills import production_arguments
 from seatrial.rehearsal.worker_process import ask_engine, worker_python
 from seatrial.spec.loader import loads
 from tests.engine.conftest import Figure

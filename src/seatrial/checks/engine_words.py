@@ -6,7 +6,7 @@ import re
 
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation
-from seatrial.engines.megatron.options import MODELLED
+from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)+")
@@ -25,7 +25,8 @@ def refusal(situation: Situation, reason: str) -> Checked:
     """The finding for arguments that the engine refused."""
     field_name = spoken_of(situation, reason)
     said = " ".join(reason.split())
-    rule = f"Megatron refuses the arguments of this run: {said}"
+    title = ENGINES[situation.spec.engine.name].title
+    rule = f"{title} refuses the arguments of this run: {said}"
     return Checked(
         Finding(
             CheckCode.REFUSED,
@@ -59,8 +60,9 @@ def spoken_of(situation: Situation, reason: str) -> str:
     for word in words:
         if word in passed:
             return f"engine.options.{passed[word]}"
+    modelled = ENGINES[situation.spec.engine.name].modelled
     for word in words:
-        if word in MODELLED or word in _CALLED:
-            return _CALLED.get(word) or MODELLED[word]
+        if word in modelled or word in _CALLED:
+            return _CALLED.get(word) or modelled[word]
     # Asserts without a message say nothing; an option that nobody else has is the likeliest.
     return f"engine.options.{next(iter(passed.values()))}" if passed else NOWHERE

@@ -142,7 +142,7 @@ def _with_engine(verdict: Verdict, *, wanted: bool) -> Verdict:
     # Loaded here because the rest of the check needs no engine.
     from seatrial.cli.check_engine import asked, require_engine  # noqa: PLC0415
 
-    require_engine()
+    require_engine(situation)
     if situation is None or has_errors(verdict.findings):
         return verdict.without("engine not asked: there are errors", 1)
     return verdict.adding(asked(situation))

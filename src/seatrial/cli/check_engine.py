@@ -4,11 +4,10 @@
 
 from seatrial.checks.engine_words import refusal, unjudged
 from seatrial.checks.situation import Checked, Situation
-from seatrial.engines.megatron.environment import engine_environment
-from seatrial.engines.megatron.flags import engine_arguments
-from seatrial.rehearsal.drills import VERDICT_TIMEOUT, production_arguments
-from seatrial.rehearsal.rehearse import require_megatron
+from seatrial.engines.registry import ENGINES
+from seatrial.rehearsal.drills import VERDICT_TIMEOUT
 from seatrial.rehearsal.worker_process import ask_engine, worker_python
+from seatrial.spec.engine import EngineName
 
 READ = ("CUDA_DEVICE_", "CUDA_GRAPHS_", "NVTE_", "NCCL_", "PYTORCH_CUDA_")
 """How the variables begin that the engine's validation looks at."""
@@ -20,22 +19,24 @@ def _read_by_engine(situation: Situation) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(READ)}
 
 
-def require_engine() -> None:
-    """Refuse to go on without the worker extra."""
-    worker_python()
+def require_engine(situation: Situation | None) -> None:
+    """Refuse to go on without the engine of the run; Megatron where there is no run to ask."""
+    name = situation.spec.engine.name if situation else EngineName.MEGATRON
+    worker_python(ENGINES[name])
 
 
 def asked(situation: Situation) -> tuple[Checked, ...]:
     """What the engine says of the production arguments at the real world size."""
     plan = situation.plan
-    require_megatron(plan)
+    engine = ENGINES[plan.spec.engine.name]
     last = plan.layout.pp_size - 1
     answer = ask_engine(
-        production_arguments(engine_arguments(plan)),
+        engine.verdict_arguments(plan),
         plan.layout.world_size,
         sorted({0, last}),
         VERDICT_TIMEOUT,
-        engine_environment(plan) | _read_by_engine(situation),
+        engine.environment(plan) | _read_by_engine(situation),
+        engine,
     )
     if answer["accepted"] is None:
         return (unjudged(situation, str(answer["reason"])),)

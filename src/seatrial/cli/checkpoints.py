@@ -25,8 +25,7 @@ from seatrial.cli.checkpoints_text import as_data, say_decisions, say_list, say_
 from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import plan, refuse_secret
-from seatrial.engines.megatron.engine import MegatronEngine
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Finding, has_errors
 from seatrial.units import format_bytes
@@ -151,9 +150,10 @@ def resume_verdict(
     if one.record is None:
         _end(one.findings or (), as_json, {"outcome": str(Resume.IMPOSSIBLE)}, failed=True)
         return
-    versions = Versions(VERSION, f"megatron-core {MegatronEngine.version}", "")
+    engine = ENGINES[planned.spec.engine.name]
+    versions = Versions(VERSION, engine.package, "")
     ranks = planned.layout.world_size
-    wanted = setup_from_arguments(engine_arguments(planned), versions, ranks)
+    wanted = setup_from_arguments(engine.arguments(planned), versions, ranks)
     answer = verdict(one.record.setup, wanted)
     if as_json:
         say_json({"step": one.step, **asdict(answer)})

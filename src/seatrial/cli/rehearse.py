@@ -26,7 +26,6 @@ from seatrial.rehearsal.rehearse import (
     Request,
     make_twins,
     report_of,
-    require_megatron,
     run_drills,
     write_report,
 )
@@ -58,10 +57,9 @@ def command(
     Trains, kills a process and resumes, reshards the checkpoint, evaluates, exports the weights.
     Needs the worker extra.
     """
-    worker_python()
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides or (), catalog, tell=say_error)
-    require_megatron(plan)
+    worker_python(ENGINES[plan.spec.engine.name])
     _require_writable(file.parent)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     home = file.parent / ".seatrial" / plan.spec.name

@@ -3,7 +3,7 @@
 """The engines by name."""
 
 from seatrial.engines.engine import Engine
-from seatrial.engines.llm_foundry import LlmFoundryEngine
+from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
 from seatrial.engines.megatron.engine import MegatronEngine
 from seatrial.spec.engine import EngineName
 

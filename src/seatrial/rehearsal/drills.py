@@ -11,9 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from seatrial.checkpoints.naming import directory_name
-from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
-from seatrial.engines.megatron.environment import engine_environment
-from seatrial.engines.megatron.flags import Arguments, engine_arguments
+from seatrial.engines.engine import Arguments, Engine, Resharding, Trial
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
 from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Degrees, Twin
@@ -33,13 +32,6 @@ VERDICT_TIMEOUT = 300.0
 TOLERANCE = {Precision.FP32: 1e-6}
 HALF_TOLERANCE = 5e-4
 """Largest relative difference of a loss after resharding: in fp32, and in half precision."""
-STAGE_ARGUMENTS = (
-    "decoder-first-pipeline-num-layers",
-    "decoder-last-pipeline-num-layers",
-    "account-for-embedding-in-pipeline-split",
-    "account-for-loss-in-pipeline-split",
-)
-"""What makes stages uneven, which one stage alone cannot be."""
 
 
 class DrillName(StrEnum):
@@ -85,26 +77,15 @@ def _silent(drill: DrillName, doing: str, step: int) -> None:
     """Tell nobody."""
 
 
-def production_arguments(plan_arguments: Arguments) -> Arguments:
-    """The arguments for the engine's verdict: the plan's own, without what validation would load.
-
-    The layers are the engine's local ones, because Transformer Engine needs a GPU to be imported.
-    """
-    return plan_arguments | {
-        "tokenizer-type": "NullTokenizer",
-        "tokenizer-model": None,
-        "tensorboard-dir": None,
-        "wandb-project": None,
-        "wandb-exp-name": None,
-        "wandb-entity": None,
-        "spec": CPU_ARGUMENTS["spec"],
-    }
-
-
 def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
     """Put the production arguments through the engine, and compare its counts with the plan's."""
     answer = ask_engine(
-        twin_of.arguments, twin_of.world_size, stages, VERDICT_TIMEOUT, twin_of.environment
+        twin_of.arguments,
+        twin_of.world_size,
+        stages,
+        VERDICT_TIMEOUT,
+        twin_of.environment,
+        twin_of.engine,
     )
     if answer["accepted"] is None:
         said = f"cannot be judged on a CPU: {answer['reason']}"
@@ -138,6 +119,8 @@ class Full:
     """The plan's own counts."""
     environment: dict[str, str]
     """The variables that the engine asks for."""
+    engine: Engine
+    """The engine."""
 
 
 @dataclass
@@ -154,6 +137,11 @@ class Rehearsal:
     """Told what is going on."""
     straight: Outcome | None = None
     """The undisturbed training, once it has run."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the run."""
+        return ENGINES[self.twin.plan.spec.engine.name]
 
     def run(self, drill: DrillName) -> Result:
         """Run one drill; those that compare run the undisturbed training first."""
@@ -210,8 +198,10 @@ class Rehearsal:
             if number not in straight.steps()
             or _figures(event) != _figures(straight.steps()[number])
         ]
-        last = f"iter_{STEPS:07d}"
-        tensors, changed = differing_tensors(self.directory / "straight" / last, where / last)
+        last = self.engine.checkpoint_name(STEPS)
+        tensors, changed = differing_tensors(
+            self.directory / "straight" / last, where / last, engine=self.engine
+        )
         said = f"rank {rank} killed in step {step}, resumed at {SAVE_AT}: "
         if differing:
             said += f"{len(differing)} of {STEPS - SAVE_AT} steps differ"
@@ -226,7 +216,8 @@ class Rehearsal:
         straight = self._straight()
         if straight.code:
             return self._result(DrillName.RESHARD, False, "the training itself fails", 0.0)
-        other = other_layout(self.twin.degrees, self.twin.plan.model.architecture.is_moe)
+        moe = self.twin.plan.model.architecture.is_moe
+        other = other_layout(self.twin.degrees, moe, splits_model=self.engine.splits_model)
         arguments = self._resharded(other)
         outcome = self._train("resharded", arguments, DrillName.RESHARD, other.processes)
         if outcome.code:
@@ -289,43 +280,20 @@ class Rehearsal:
             self.straight = self._train("straight", arguments, DrillName.TRAIN)
         return self.straight
 
-    def _arguments(self) -> Arguments:
-        """The twin's own arguments, and what a CPU needs."""
-        arguments = engine_arguments(self.twin.plan) | CPU_ARGUMENTS
-        if self.twin.data.null_tokenizer:
-            arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
-        if self.twin.plan.spec.training.precision is Precision.FP16:
-            # From its default of 2^32 the loss scale would skip every step of so short a run.
-            arguments["initial-loss-scale"] = 4096
-        arguments["tensorboard-dir"] = None
-        # Indices for so short a sequence do not belong beside the user's data.
-        arguments["data-cache-path"] = str(self.directory / "index-cache")
-        return arguments
+    def _arguments(self, where: str = "", resharding: Resharding | None = None) -> Arguments:
+        """The twin's own arguments, with what a CPU and this drill need."""
+        tokens = self.twin.data.null_tokenizer
+        trial = Trial(str(self.directory), where, tokens, resharding)
+        return self.engine.trial_arguments(self.twin.plan, trial)
 
     def _saving(self, where: Path) -> Arguments:
         """The arguments with a checkpoint directory of the drill's own."""
-        return self._arguments() | {"save": str(where), "load": str(where)}
+        return self._arguments(str(where))
 
     def _resharded(self, other: Degrees) -> Arguments:
         """The arguments that load the first save in another layout and go on without saving."""
-        plan = self.twin.plan
-        arguments = self._saving(self.directory / "straight") | {
-            "ckpt-step": SAVE_AT,
-            "save": None,
-            "save-interval": None,
-            "tensor-model-parallel-size": other.tp,
-            "pipeline-model-parallel-size": other.pp,
-            "context-parallel-size": other.cp,
-            "sequence-parallel": plan.sequence_parallel and other.tp > 1,
-        }
-        if other.pp == 1:
-            for name in STAGE_ARGUMENTS:
-                arguments[name] = None
-            arguments["num-virtual-stages-per-pipeline-rank"] = None
-        if plan.model.architecture.is_moe:
-            ranks, ep = other.tp * other.cp * other.dp, plan.layout.ep_size
-            arguments["expert-model-parallel-size"] = ep if ranks % ep == 0 else 1
-        return arguments
+        resharding = Resharding(SAVE_AT, other.tp, other.pp, other.cp, other.dp)
+        return self._arguments(str(self.directory / "straight"), resharding)
 
     def _train(
         self,
@@ -342,7 +310,8 @@ class Rehearsal:
             processes or self.twin.degrees.processes,
             self.directory,
             kill,
-            environment=engine_environment(self.twin.plan),
+            environment=self.engine.environment(self.twin.plan),
+            engine=self.engine.name,
         )
         return train(training, TIMEOUT, lambda step: self.announce(drill, name, step))
 
@@ -350,13 +319,16 @@ class Rehearsal:
         return Result(drill, ok, said, seconds, twin=str(self.twin.degrees))
 
 
-def other_layout(degrees: Degrees, moe: bool = False) -> Degrees:
+def other_layout(degrees: Degrees, moe: bool = False, *, splits_model: bool = True) -> Degrees:
     """A layout that cuts the model differently, of 8 ranks at most.
 
     The engine keeps a second optimizer for experts where ep is above 1 or tp is not that of the
     experts, and a checkpoint with two cannot be loaded into one. A mixture of experts therefore
     keeps tp and ep, and changes its stages.
     """
+    if not splits_model:
+        # More ranks than saved: a sharded checkpoint of LLM Foundry does not load on one.
+        return replace(degrees, dp=2 * degrees.dp)
     if degrees.pp > 1:
         return replace(degrees, pp=1)
     if moe:

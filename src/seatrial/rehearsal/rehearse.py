@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.engines.megatron.data_names import tokenizer_name
-from seatrial.engines.megatron.environment import engine_environment
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.engine import DataFormat
+from seatrial.engines.llm_foundry.data_settings import source_place
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
@@ -24,13 +23,10 @@ from seatrial.rehearsal.drills import (
     Rehearsal,
     Result,
     check_arguments,
-    production_arguments,
 )
 from seatrial.rehearsal.twin import Twin, TwinData, twins
 from seatrial.rehearsal.worker_process import tokenizer_trouble
-from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec
-from seatrial.spec.parallelism import Sharding
 
 NOT_PROVEN = (
     "kernels (Transformer Engine, flash attention)",
@@ -106,23 +102,12 @@ class Request:
     """The drills to run."""
 
 
-def require_megatron(plan: Plan) -> None:
-    """Refuse a plan of an engine that cannot be rehearsed yet."""
-    if plan.spec.engine.name is not EngineName.MEGATRON:
-        raise UsageError(
-            f"Runs of {plan.spec.engine.name} cannot be rehearsed in this version; "
-            "those of megatron can."
-        )
-
-
 def make_twins(request: Request) -> list[Twin]:
     """The twins of a plan, or the reason why it cannot be rehearsed."""
     plan = request.plan
-    if plan.sharding is Sharding.FSDP:
-        raise UsageError(
-            "Megatron's FSDP needs a GPU and cannot be rehearsed on a CPU. "
-            "Rehearse with parallelism.sharding=optimizer."
-        )
+    refusal = ENGINES[plan.spec.engine.name].no_rehearsal(plan)
+    if refusal:
+        raise UsageError(refusal)
     files = prepared_files(plan)
     trouble = _tokenizer_trouble(plan) if files else ""
     return twins(request.loaded, plan, request.catalog, TwinData(files, trouble))
@@ -130,14 +115,16 @@ def make_twins(request: Request) -> list[Twin]:
 
 def prepared_files(plan: Plan) -> tuple[str, ...]:
     """The data of the spec when all of them are prepared and can be read on this host."""
-    sources = plan.spec.data.sources or ()
+    sources, engine = plan.spec.data.sources or (), ENGINES[plan.spec.engine.name]
     prefixes = [source.prepared for source in sources if source.prepared is not None]
-    if len(prefixes) < len(sources):
+    if engine.data_format is DataFormat.MDS:
+        prefixes = [source_place(plan, source) for source in sources]
+    elif len(prefixes) < len(sources):
         # Raw text: what `seatrial data prepare` has written, if it has.
         blend = Path(plan.data_location) / "blend.txt"
         words = blend.read_text().split() if blend.is_file() else []
         prefixes = [word for word in words if not _is_weight(word)]
-    there = all(Path(f"{prefix}.{end}").is_file() for prefix in prefixes for end in ("bin", "idx"))
+    there = all(Path(file).is_file() for prefix in prefixes for file in engine.data_files(prefix))
     return tuple(prefixes) if there else ()
 
 
@@ -152,12 +139,12 @@ def _is_weight(word: str) -> bool:
 
 def _tokenizer_trouble(plan: Plan) -> str:
     """Why the plan's tokenizer cannot be loaded here."""
-    arguments = engine_arguments(plan)
-    if arguments["tokenizer-type"] != "HuggingFaceTokenizer":
+    engine = ENGINES[plan.spec.engine.name]
+    wanted = engine.hub_tokenizer(plan)
+    if wanted is None:
         name = plan.model.tokenizer
         return "" if not name or Path(name).is_file() else "there is no such file"
-    _, revision = tokenizer_name(plan.model.tokenizer)
-    return tokenizer_trouble(str(arguments["tokenizer-model"]), revision)
+    return tokenizer_trouble(*wanted, engine=engine)
 
 
 def run_drills(request: Request, found: Iterable[Twin], announce: Announce) -> Iterator[Result]:
@@ -182,11 +169,13 @@ def arguments_result(plan: Plan) -> Result:
     """The engine's verdict on the production arguments, with three stages built and counted."""
     last = plan.layout.pp_size - 1
     stages = sorted({0, last // 2, last})
+    engine = ENGINES[plan.spec.engine.name]
     full = Full(
-        production_arguments(engine_arguments(plan)),
+        engine.verdict_arguments(plan),
         plan.layout.world_size,
         plan.stage_parameters,
-        engine_environment(plan),
+        engine.environment(plan),
+        engine,
     )
     began = time.monotonic()
     result = check_arguments(full, stages)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.engines.engine import DataFormat
+from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
 from seatrial.spec.architecture import Activation, Architecture, MixtureOfExperts
@@ -29,13 +31,6 @@ PEAK_LEARNING_RATE = 1e-3
 """Large enough that twenty steps move the loss."""
 MOCK_VOCABULARY = 997
 """Not a multiple of anything, so that padding is exercised."""
-
-ON_CPU = {
-    Precision.FP8: Precision.BF16,
-    Precision.MXFP8: Precision.BF16,
-    Precision.NVFP4: Precision.BF16,
-}
-"""Precisions that need a GPU's hardware, and what the twin uses in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +121,9 @@ def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, data: TwinData) -> l
 def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
     """What differs from the plan in kind, in words."""
     found = []
-    precision = plan.spec.training.precision
-    if precision in ON_CPU:
-        found.append(f"precision {precision} runs as {ON_CPU[precision]}")
+    precision, small = plan.spec.training.precision, _precision(plan)
+    if small is not precision:
+        found.append(f"precision {precision} runs as {small}")
     if plan.model.tokenizer and data.null_tokenizer:
         why = f" of the same size, as it cannot be loaded ({data.tokenizer_trouble})"
         size = why if data.tokenizer_trouble else ""
@@ -142,20 +137,33 @@ def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _small_data(plan: Plan, data: TwinData) -> dict[str, Any]:
+    """The spec's own data where they are, or made-up ones."""
+    if not data.real:
+        return {"mock": True, "sources": None}
+    if ENGINES[plan.spec.engine.name].data_format is DataFormat.INDEXED:
+        return {"location": plan.data_location}
+    # Samples lie in a directory of their length, and the twin's are the beginnings of those.
+    pairs = zip(data.files, plan.spec.data.sources or (), strict=True)
+    return {"sources": [{"prepared": place, "weight": s.weight} for place, s in pairs]}
+
+
+def _precision(plan: Plan) -> Precision:
+    """The number format that the engine computes in on a CPU."""
+    return ENGINES[plan.spec.engine.name].cpu_precision(plan.spec.training.precision)
+
+
 def _twin(
     loaded: LoadedSpec, plan: Plan, degrees: Degrees, catalog: Catalog, data: TwinData
 ) -> Twin:
     """One twin: a small spec, resolved by the same rules as the plan."""
-    precision = plan.spec.training.precision
     spec = plan.spec.model_dump(mode="json", by_alias=True)
     spec["model"] = {"dimensions": _small_model(plan, degrees, data).model_dump(mode="json")}
     spec["initial_weights"] = spec["continue_from"] = None
     spec["data"]["tokenizer"] = plan.model.tokenizer or None
-    spec["data"] |= (
-        {"location": plan.data_location} if data.real else {"mock": True, "sources": None}
-    )
+    spec["data"] |= _small_data(plan, data)
     spec["training"] |= _small_training(plan, degrees)
-    spec["training"]["precision"] = ON_CPU.get(precision, precision)
+    spec["training"]["precision"] = _precision(plan)
     spec["parallelism"] |= _small_parallelism(plan, degrees)
     spec["cluster"] = {"profile": "local", "processes_per_node": degrees.processes}
     spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}

@@ -18,12 +18,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from seatrial.engines.megatron.flags import Arguments, command_line
+from seatrial.engines.engine import Arguments, Engine
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.processes import MARK, end_marked, new_mark
+from seatrial.rehearsal.environments import installed_python
+from seatrial.spec.engine import EngineName
 
-WORKER_PYTHON = "SEATRIAL_WORKER_PYTHON"
+MEGATRON = ENGINES[EngineName.MEGATRON]
+"""The engine of whoever names none."""
+WORKER_PYTHON = MEGATRON.installation.variable
 """The Python that has the worker extra, when it is not the one that runs the command."""
 
 ENDING = 40.0
@@ -52,21 +57,25 @@ def python_path() -> str:
     return os.pathsep.join(filter(None, (_linked_package().name, os.environ.get("PYTHONPATH"))))
 
 
-def worker_python() -> str:
-    """The Python to start workers with."""
-    chosen = os.environ.get(WORKER_PYTHON)
+def worker_python(engine: Engine = MEGATRON) -> str:
+    """The Python to start workers of an engine with."""
+    installation = engine.installation
+    chosen = os.environ.get(installation.variable)
     if chosen:
         if not os.access(chosen, os.X_OK):
             raise MissingExtraError(
-                f"{WORKER_PYTHON} is {chosen}, which is no program. Set it to the Python of an "
-                "environment with seatrial[worker]."
+                f"{installation.variable} is {chosen}, which is no program. Set it to the Python "
+                f"of an environment with {installation.what}."
             )
         return chosen
-    if find_spec("torch") and find_spec("megatron"):
+    if all(find_spec(package) for package in installation.packages):
         return sys.executable
+    installed = installed_python(engine)
+    if installed:
+        return installed
     raise MissingExtraError(
-        "The training engine is not installed. Install seatrial[worker] here, or in an "
-        f"environment of its own and set {WORKER_PYTHON} to that environment's Python."
+        f"The training engine is not installed. Install {installation.what} here, or in an "
+        f"environment of its own and set {installation.variable} to that environment's Python."
     )
 
 
@@ -90,6 +99,8 @@ class Training:
     """What the plan's engine asks for."""
     restarts: int = 0
     """How often torchrun may start the processes again when one dies."""
+    engine: EngineName = EngineName.MEGATRON
+    """Whose arguments they are."""
 
     @property
     def log(self) -> Path:
@@ -133,16 +144,17 @@ def train(training: Training, timeout: float, progress: Progress | None = None) 
     """Run one training to its end, or stop it when it takes too long."""
     training.directory.mkdir(parents=True, exist_ok=True)
     training.events_file.unlink(missing_ok=True)
+    engine = ENGINES[training.engine]
     words = [
-        worker_python(),
+        worker_python(engine),
         "-m",
         "torch.distributed.run",
         "--standalone",
         f"--nproc-per-node={training.processes}",
         f"--max-restarts={training.restarts}",
         "--module",
-        "seatrial.worker",
-        *command_line(training.arguments),
+        engine.modules.process,
+        *engine.command_line(training.arguments),
     ]
     began = time.monotonic()
     with training.log.open("w") as log, _process(words, _environment(training), log) as process:
@@ -249,17 +261,20 @@ def ask_engine(
     stages: list[int],
     timeout: float,
     environment: dict[str, str] | None = None,
+    engine: Engine = MEGATRON,
 ) -> Any:
     """The engine's verdict on arguments at a world size: the JSON that worker/verdict.py prints."""
-    words = ["--stages", ",".join(map(str, stages)), *command_line(arguments)]
+    words = ["--stages", ",".join(map(str, stages)), *engine.command_line(arguments)]
     settings = {"WORLD_SIZE": str(world_size), "RANK": "0", **(environment or {})}
-    answer = _ask("verdict", words, timeout, settings)
+    answer = _ask(engine.modules.verdict, words, timeout, settings, engine)
     return answer if isinstance(answer, dict) else {"accepted": False, "reason": answer}
 
 
-def differing_tensors(one: Path, other: Path, timeout: float = 120.0) -> tuple[int, list[str]]:
+def differing_tensors(
+    one: Path, other: Path, timeout: float = 120.0, engine: Engine = MEGATRON
+) -> tuple[int, list[str]]:
     """How many tensors a checkpoint has, and which differ in another by a bit."""
-    answer = _ask("compare", [str(one), str(other)], timeout)
+    answer = _ask(engine.modules.compare, [str(one), str(other)], timeout, engine=engine)
     if not isinstance(answer, dict):
         return 0, [f"the comparison itself failed: {answer}"]
     return answer["tensors"], answer["differing"]
@@ -272,19 +287,26 @@ def build_index_cache(
 
     `seen_at` is where training finds the data, `found_at` where they are on this host.
     """
-    words = ["--seen-at", seen_at, "--found-at", found_at, *command_line(arguments)]
-    answer = _ask("index_cache", words, timeout, {"WORLD_SIZE": str(world_size), "RANK": "0"})
+    words = ["--seen-at", seen_at, "--found-at", found_at, *MEGATRON.command_line(arguments)]
+    settings = {"WORLD_SIZE": str(world_size), "RANK": "0"}
+    answer = _ask("index_cache", words, timeout, settings)
     return answer if isinstance(answer, dict) else {"error": answer}
 
 
-def tokenizer_trouble(name: str, revision: str, timeout: float = 60.0) -> str:
+def tokenizer_trouble(
+    name: str, revision: str, timeout: float = 60.0, engine: Engine = MEGATRON
+) -> str:
     """Why the worker cannot load a tokenizer; empty when it can."""
-    answer = _ask("tokenizer", [name, revision], timeout)
+    answer = _ask("tokenizer", [name, revision], timeout, engine=engine)
     return str(answer["trouble"]) if isinstance(answer, dict) else answer
 
 
 def _ask(
-    module: str, words: list[str], timeout: float, environment: dict[str, str] | None = None
+    module: str,
+    words: list[str],
+    timeout: float,
+    environment: dict[str, str] | None = None,
+    engine: Engine = MEGATRON,
 ) -> dict[str, Any] | str:
     """The JSON that a module of the worker prints last, or why there is none."""
     settings = os.environ | {
@@ -292,7 +314,7 @@ def _ask(
         "PYTHONWARNINGS": "ignore",
         **(environment or {}),
     }
-    command = [worker_python(), "-m", f"seatrial.worker.{module}", *words]
+    command = [worker_python(engine), "-m", f"seatrial.worker.{module}", *words]
     try:
         done = subprocess.run(  # noqa: S603  (our own words, no shell)
             command, env=settings, capture_output=True, text=True, timeout=timeout, check=False

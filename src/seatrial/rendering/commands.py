@@ -7,16 +7,14 @@
 
 from dataclasses import dataclass
 
-from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
-from seatrial.engines.megatron.flags import command_line, engine_arguments
+from seatrial.engines.registry import ENGINES
 from seatrial.rendering.environment import SCRATCH, SITE, literal
 from seatrial.rendering.resources import grace_seconds, saved_bytes, shared_memory_gib
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.volumes import LOCK
+from seatrial.spec.cluster import Operator
 
 PYTHON = "python3"
-WORKER_MODULE = "seatrial.worker.pod"
-"""One process of a run inside a pod."""
 SUPERVISOR_MODULE = "seatrial.worker.supervisor"
 """What starts torchrun on a node, and sees to its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
@@ -92,13 +90,12 @@ def _shape(scene: Scene) -> list[str]:
 
 def _process(scene: Scene) -> list[str]:
     """What each process is, and what the engine is told."""
-    arguments = engine_arguments(scene.plan)
-    if scene.on_cpu:
-        arguments |= CPU_ARGUMENTS
-    # Asked to end, the engine saves first; the pod's grace is made for that.
-    arguments.setdefault("exit-signal-handler", True)
-    words = [literal(word) for word in command_line(arguments)]
-    return ["--tee=3", "--module", WORKER_MODULE, *words]
+    engine = ENGINES[scene.plan.spec.engine.name]
+    # On this host there is no disk beside the one that everything is on.
+    scratch = "" if scene.plan.machines.operator is Operator.TORCHRUN else SCRATCH
+    arguments = engine.pod_arguments(scene.plan, on_cpu=scene.on_cpu, scratch=scratch)
+    words = [literal(word) for word in engine.command_line(arguments)]
+    return ["--tee=3", "--module", engine.modules.pod, *words]
 
 
 def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
@@ -140,9 +137,10 @@ def _met(scene: Scene) -> str:
     return f"met-{submission}" if submission else "met"
 
 
-def install_command() -> list[str]:
+def install_command(scene: Scene) -> list[str]:
     """Install the worker by its lock file into a directory that the other containers share."""
+    lock = ENGINES[scene.plan.spec.engine.name].installation.lock
     return [
         *(PYTHON, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
-        *("--require-hashes", "--no-deps", f"--requirement={LOCK}/worker.txt", f"--target={SITE}"),
+        *("--require-hashes", "--no-deps", f"--requirement={LOCK}/{lock}", f"--target={SITE}"),
     ]

@@ -5,7 +5,7 @@
 from fnmatch import fnmatchcase
 
 from seatrial.catalog.fabrics import Fabric, VariableToAvoid
-from seatrial.engines.megatron.environment import engine_environment
+from seatrial.engines.registry import ENGINES
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import grace_seconds, planned_save_seconds
 from seatrial.rendering.scene import Scene
@@ -65,7 +65,7 @@ def open_environment(scene: Scene) -> list[Manifest]:
     """What of it is no secret, for containers that need none."""
     values = run_environment(scene) | _interfaces(scene) | _torch_environment(scene)
     values |= fabric_environment(scene.fabric, scene.plan.machines.node_type)
-    values |= engine_environment(scene.plan)
+    values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
     # What the spec says is meant; rules have looked at it before.
     values |= scene.plan.spec.cluster.env
     return [*identity(), *plain(values)]

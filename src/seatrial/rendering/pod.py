@@ -182,7 +182,7 @@ def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
                 "name": "install",
                 "image": scene.image.reference,
                 "imagePullPolicy": "IfNotPresent",
-                "command": install_command(),
+                "command": install_command(scene),
                 "env": plain(
                     {
                         "HOME": scratch_mount().path,

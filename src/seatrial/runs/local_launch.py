@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from seatrial.cluster.pod_logs import LogLine
-from seatrial.engines.megatron.environment import engine_environment
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity
 from seatrial.rehearsal.worker_process import PACKAGE, worker_python
@@ -137,7 +137,7 @@ def _begin(run: LocalRun, wanted: Wanted, ledger: Ledger) -> None:
     plan, number = wanted.plan, ledger.next_number
     submission = uuid4().hex
     scene = _scene(wanted, number, submission)
-    python = worker_python()
+    python = worker_python(ENGINES[plan.spec.engine.name])
     record = AttemptRecord(
         number,
         submission,
@@ -213,7 +213,8 @@ def _environment(scene: Scene) -> dict[str, str]:
     else:
         values |= recorder_environment(scene)
     values |= logger_environment(scene)
-    return values | engine_environment(scene.plan) | dict(scene.plan.spec.cluster.env)
+    values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
+    return values | dict(scene.plan.spec.cluster.env)
 
 
 def status_here(run: LocalRun) -> Status:

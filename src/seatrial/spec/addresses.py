@@ -54,3 +54,11 @@ def _fix(scheme: str, rest: str) -> str:
 
 Address = Annotated[str, AfterValidator(_address)]
 """A path, or an address of a store that Seatrial reads."""
+
+
+def tokenizer_name(address: str) -> tuple[str, str]:
+    """A tokenizer's name or path, and its revision if it is one of the Hub that pins one."""
+    if not address.startswith("hf://"):
+        return address, ""
+    name, _, revision = address.removeprefix("hf://").partition("@")
+    return name, revision

@@ -14,7 +14,7 @@ from seatrial.spec.base import SpecModel, broken
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.secrets import shown
 
-_OPTION = re.compile(r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$")
+_OPTION = re.compile(r"^[a-z][a-z0-9]*([-_.][a-z0-9]+)*$")
 
 
 def _option(value: Any) -> Any:

@@ -27,6 +27,7 @@ from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.worker import nccl_log
 from seatrial.worker.expected import expected
 from seatrial.worker.heartbeat import Heartbeat
+from seatrial.worker.process_times import process_began
 from seatrial.worker.settings import Device, settings
 from seatrial.worker.step_parts import StepParts
 
@@ -334,14 +335,3 @@ def _ran_with(settings: Any) -> dict[str, Any]:
 def _number(value: Any) -> float | None:
     """A tensor of one number, or a number, as a float."""
     return None if value is None else float(value)
-
-
-def process_began() -> float | None:
-    """When this process was made, seconds since 1970; none where the kernel does not tell."""
-    try:
-        # Ticks since the machine started: field 22 of proc_pid_stat(5), 20th after the name.
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None
-    return round(time.time() - age, 3)

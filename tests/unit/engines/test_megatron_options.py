@@ -118,13 +118,19 @@ LAYOUT_OF_FOUNDRY = ("parallelism.tp_size=1", "parallelism.sequence_parallel=fal
         ((), []),
         (
             ("engine.name=llm-foundry",),
-            ["model.preset", "parallelism.tp_size", "parallelism.sharding"],
+            [
+                "model.preset",
+                "parallelism.tp_size",
+                "parallelism.sharding",
+                "parallelism.recompute",
+            ],
         ),
         (
             (
                 "engine.name=llm-foundry",
                 "model.preset=mpt-7b",
                 "parallelism.sharding=fsdp",
+                "parallelism.recompute=full",
                 *LAYOUT_OF_FOUNDRY,
             ),
             [],

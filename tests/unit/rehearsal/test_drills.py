@@ -34,7 +34,7 @@ def rehearse(
     """The command, with outcomes in place of trainings: its exit code and what it said."""
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/true")
     monkeypatch.setattr(drills, "train", lambda training, *rest: answer(training))
-    monkeypatch.setattr(drills, "differing_tensors", lambda *paths: (40, differing or []))
+    monkeypatch.setattr(drills, "differing_tensors", lambda *paths, engine: (40, differing or []))
     file = tmp_path / "run.yaml"
     file.write_text(SPEC)
     result = CliRunner().invoke(app, ["rehearse", str(file), "--drill", drill, "--seed", "1"])

@@ -9,7 +9,9 @@ from seatrial.checks.data_facts import PairFacts, TokenizerFacts, Unknown
 from seatrial.checks.rules.places import ENDINGS
 from seatrial.checks.situation import Checked, Situation, of_data
 from seatrial.dataprep.output.codes import DatasetCode
-from seatrial.engines.megatron.data_names import tokenizer_name
+from seatrial.engines.engine import DataFormat
+from seatrial.engines.registry import ENGINES
+from seatrial.spec.addresses import tokenizer_name
 
 HEADER_BYTES = 34
 """Magic, version, type, and the counts of sequences and documents."""
@@ -32,6 +34,8 @@ def usable_pairs(situation: Situation) -> Iterator[tuple[str, str, PairFacts]]:
 
 
 def _named(situation: Situation) -> Iterator[tuple[str, str]]:
+    if ENGINES[situation.spec.engine.name].data_format is not DataFormat.INDEXED:
+        return
     for number, source in enumerate(situation.spec.data.sources or ()):
         if source.prepared is not None and not source.prepared.endswith(ENDINGS):
             yield f"data.sources[{number}].prepared", source.prepared

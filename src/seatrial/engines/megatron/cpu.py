@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine must be told beside a plan's own flags to train on a CPU."""
 
-from seatrial.engines.megatron.flags import Arguments
+from seatrial.engines.engine import Arguments
 
 CPU_ARGUMENTS: Arguments = {
     # Layers without Transformer Engine, and ours where those lack something.

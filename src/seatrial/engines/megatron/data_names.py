@@ -5,14 +5,7 @@
 from pathlib import Path
 
 from seatrial.planning.plan import Plan
-
-
-def tokenizer_name(address: str) -> tuple[str, str]:
-    """A tokenizer's name or path, and its revision if it is one of the Hub that pins one."""
-    if not address.startswith("hf://"):
-        return address, ""
-    name, _, revision = address.removeprefix("hf://").partition("@")
-    return name, revision
+from seatrial.spec.addresses import tokenizer_name
 
 
 def data_path(plan: Plan) -> tuple[str, ...] | None:

@@ -2,11 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron-LM's own training loop, from the megatron-core package."""
 
+import shlex
 from collections.abc import Mapping
 
-from seatrial.engines.engine import EngineCode, Problem
-from seatrial.engines.megatron.options import option_problems
+from seatrial.engines.engine import (
+    Arguments,
+    DataFormat,
+    EngineCode,
+    Installation,
+    Problem,
+    Trial,
+    WorkerModules,
+)
+from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engines.megatron.environment import engine_environment
+from seatrial.engines.megatron.flags import command_line, engine_arguments
+from seatrial.engines.megatron.options import MODELLED, option_problems
+from seatrial.engines.megatron.trial import production_arguments, trial_arguments
 from seatrial.planning.plan import Plan
+from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.architecture import Norm, Positions
 from seatrial.spec.engine import EngineName, OptionValue
 from seatrial.spec.parallelism import Sharding
@@ -17,7 +31,16 @@ class MegatronEngine:
     """The engine that the field trains with."""
 
     name = EngineName.MEGATRON
+    title = "Megatron"
     version = "0.19.2"
+    package = f"megatron-core {version}"
+    splits_model = True
+    data_format = DataFormat.INDEXED
+    installation = Installation(
+        "SEATRIAL_WORKER_PYTHON", ("torch", "megatron"), "seatrial[worker]", "worker.txt"
+    )
+    modules = WorkerModules("seatrial.worker", "seatrial.worker.pod", "verdict", "compare")
+    modelled: Mapping[str, str] = MODELLED
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with options that a spec passes through to Megatron."""
@@ -54,6 +77,72 @@ class MegatronEngine:
             field = "engine.options.reset-attention-mask"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
         return found
+
+    def environment(self, plan: Plan) -> dict[str, str]:
+        """Variables without which Megatron refuses the plan, or would run another one."""
+        return engine_environment(plan)
+
+    def arguments(self, plan: Plan) -> Arguments:
+        """The flags of a plan."""
+        return engine_arguments(plan)
+
+    def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
+        """The flags of a plan in a pod."""
+        arguments = engine_arguments(plan)
+        if on_cpu:
+            arguments |= CPU_ARGUMENTS
+        # Asked to end, the engine saves first; the pod's grace is made for that.
+        arguments.setdefault("exit-signal-handler", True)
+        return arguments
+
+    def verdict_arguments(self, plan: Plan) -> Arguments:
+        """The flags without what validation would load."""
+        return production_arguments(engine_arguments(plan))
+
+    def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
+        """The flags of a drill on a CPU."""
+        return trial_arguments(plan, trial)
+
+    def command_line(self, arguments: Arguments) -> list[str]:
+        """Switches that are on, and flags with their values."""
+        return command_line(arguments)
+
+    def text(self, arguments: Arguments) -> str:
+        """One flag a line, as a shell script has them."""
+        words = command_line(arguments)
+        return "".join(
+            f"\n{shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
+            for word in words
+        ).lstrip("\n")
+
+    def no_rehearsal(self, plan: Plan) -> str:
+        """Its FSDP is written for GPUs."""
+        if plan.sharding is Sharding.FSDP:
+            return (
+                "Megatron's FSDP needs a GPU and cannot be rehearsed on a CPU. "
+                "Rehearse with parallelism.sharding=optimizer."
+            )
+        return ""
+
+    def cpu_precision(self, precision: Precision) -> Precision:
+        """Products in 8 and 4 bits need a GPU's hardware."""
+        narrow = (Precision.FP8, Precision.MXFP8, Precision.NVFP4)
+        return Precision.BF16 if precision in narrow else precision
+
+    def data_files(self, prepared: str) -> tuple[str, ...]:
+        """The tokens and their index."""
+        return f"{prepared}.bin", f"{prepared}.idx"
+
+    def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
+        """What `HuggingFaceTokenizer` loads."""
+        arguments = engine_arguments(plan)
+        if arguments["tokenizer-type"] != "HuggingFaceTokenizer":
+            return None
+        return str(arguments["tokenizer-model"]), tokenizer_name(plan.model.tokenizer)[1]
+
+    def checkpoint_name(self, step: int) -> str:
+        """The directory of a step."""
+        return f"iter_{step:07d}"
 
 
 def _layers(plan: Plan) -> object:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment that the engine and the worker ask for, beside that of the fabric."""
 
-from seatrial.engines.megatron.data_names import tokenizer_name
 from seatrial.planning.plan import Plan
+from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.parallelism import Sharding
 
 

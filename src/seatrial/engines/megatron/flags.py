@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from seatrial.engines.engine import Arguments as Arguments
+from seatrial.engines.engine import ArgumentValue
 from seatrial.engines.megatron.data_names import (
     blend_file,
     data_path,
@@ -18,9 +20,6 @@ from seatrial.spec.architecture import Activation, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
 
-FlagValue = bool | int | float | str | tuple[str, ...] | None
-"""True for a switch that is on; None or False leave the flag out; a tuple is several words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -30,7 +29,7 @@ class Flag:
     """The flag without the dashes ahead."""
     field: str
     """The field of the spec that decides it."""
-    value: Callable[[Plan], FlagValue]
+    value: Callable[[Plan], ArgumentValue]
     """Its value for a plan."""
 
 
@@ -45,7 +44,7 @@ _HALF = (Precision.BF16, Precision.FP8, Precision.MXFP8, Precision.NVFP4)
 _FP8_RECIPES = {Precision.FP8: "delayed", Precision.MXFP8: "mxfp8"}
 
 
-def _moe[T: FlagValue](value: Callable[[Plan], T]) -> Callable[[Plan], T | None]:
+def _moe[T: ArgumentValue](value: Callable[[Plan], T]) -> Callable[[Plan], T | None]:
     """The value in a mixture of experts, and no flag in a dense model."""
     return lambda plan: value(plan) if plan.model.architecture.is_moe else None
 
@@ -433,10 +432,6 @@ FLAGS = (
 )
 """Every flag that a plan sets, in the order of the engine's command line."""
 
-Arguments = dict[str, FlagValue]
-"""Flags by name with their values, before they become words of a command line."""
-
-
 USUAL = ("moe-grouped-gemm", "no-create-attention-mask-in-dataloader")
 """Switches that no field decides and that are on unless an option of the spec says otherwise."""
 
@@ -470,7 +465,7 @@ def command_line(arguments: Arguments) -> list[str]:
             continue
         words.append(f"--{name}")
         if isinstance(value, tuple):
-            words += value
+            words += map(str, value)
         elif value is not True:
             words.append(str(value))
     return words

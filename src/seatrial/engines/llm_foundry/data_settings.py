@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where LLM Foundry finds its data: MDS directories with a folder for each split."""
+
+from seatrial.engines.engine import Arguments
+from seatrial.planning.plan import Plan
+from seatrial.spec.addresses import tokenizer_name
+from seatrial.spec.data import DataSource
+
+TRAIN, VALIDATION = "train", "val"
+"""The folders of a prepared data set, as LLM Foundry's own converter names them."""
+LOADERS = {"train_loader": TRAIN, "eval_loader": VALIDATION}
+WORKERS = 8
+"""Processes that load data for each rank, as in the published files."""
+CACHE_LIMIT = "20gb"
+"""What a loader keeps on the node's disk at most; a pod that fills it would be evicted."""
+MOCK = "mock"
+"""The folder of made-up data below the data's place."""
+
+
+def has_evaluation(plan: Plan) -> bool:
+    """Whether the run looks at validation data."""
+    return plan.spec.training.evaluation.batches > 0
+
+
+def data_settings(plan: Plan, cache: str = "") -> Arguments:
+    """The loaders of a plan; with a cache, each node copies what it reads there."""
+    found: Arguments = {
+        "tokenizer.name": tokenizer(plan),
+        "tokenizer.kwargs.model_max_length": plan.model.sequence_length,
+        "tokenizer.kwargs.revision": tokenizer_name(plan.model.tokenizer)[1] or None,
+    }
+    for loader, split in LOADERS.items():
+        if loader == "eval_loader" and not has_evaluation(plan):
+            continue
+        trains = loader == "train_loader"
+        found |= {
+            f"{loader}.name": "text",
+            **_places(plan, f"{loader}.dataset", split, cache),
+            f"{loader}.dataset.shuffle": trains,
+            f"{loader}.dataset.max_seq_len": plan.model.sequence_length,
+            f"{loader}.dataset.shuffle_seed": plan.spec.training.seed,
+            f"{loader}.dataset.cache_limit": CACHE_LIMIT if cache else None,
+            f"{loader}.drop_last": trains,
+            f"{loader}.num_workers": WORKERS,
+        }
+    return found
+
+
+def tokenizer(plan: Plan) -> str | None:
+    """The tokenizer's name on the Hub, or the directory of its file."""
+    name = tokenizer_name(plan.model.tokenizer)[0]
+    return name.removesuffix("/tokenizer.json") or None
+
+
+def _places(plan: Plan, dataset: str, split: str, cache: str) -> Arguments:
+    """One directory, or one stream for each source of a blend."""
+    sources = plan.spec.data.sources or ()
+    if len(sources) < 2:
+        place = source_place(plan, sources[0]) if sources else f"{plan.data_location}/{MOCK}"
+        return {**_place(dataset, place, cache), f"{dataset}.split": split}
+    found: Arguments = {}
+    for number, source in enumerate(sources):
+        # A name in the file is free; dots in it would make sections of it.
+        stream = f"{dataset}.streams.source-{number}"
+        inside = f"{cache}/{number}" if cache else ""
+        found |= _place(stream, source_place(plan, source), inside)
+        found[f"{stream}.split"] = split
+        found[f"{stream}.proportion"] = source.weight
+    return found
+
+
+def source_place(plan: Plan, source: DataSource) -> str:
+    """Where the data of a source are: given, or where preparation writes them."""
+    if source.prepared is not None:
+        return source.prepared
+    return f"{plan.data_location.rstrip('/')}/{mds_directory(plan, source.name or '')}"
+
+
+def mds_directory(plan: Plan, source: str) -> str:
+    """Where the samples of a source are below the data's place; those of a length of their own."""
+    whole = f"mds-{plan.model.sequence_length}"
+    return whole if len(plan.spec.data.sources or ()) == 1 else f"{whole}/{source}"
+
+
+def _place(prefix: str, place: str, cache: str) -> Arguments:
+    """The directory itself, or its copy on the node."""
+    if cache or "://" in place:
+        return {f"{prefix}.local": cache or None, f"{prefix}.remote": place}
+    return {f"{prefix}.local": place}

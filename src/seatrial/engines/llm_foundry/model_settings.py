@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The model section: MPT by its dimensions, other families through `hf_causal_lm`.
+
+Names and defaults are those of `llmfoundry/models/mpt/configuration_mpt.py` and
+`llmfoundry/models/hf/hf_causal_lm.py` of LLM Foundry 0.22.0.
+"""
+
+from seatrial.engines.engine import Arguments, ArgumentValue
+from seatrial.planning.plan import Plan
+from seatrial.spec.addresses import tokenizer_name
+from seatrial.spec.architecture import Activation, Architecture, Family, Norm, Positions
+from seatrial.spec.parallelism import Sharding
+
+NORMS = {
+    Norm.LAYERNORM: "low_precision_layernorm",
+    Norm.LAYERNORM_NO_BIAS: "low_precision_layernorm",
+    Norm.RMSNORM: "low_precision_rmsnorm",
+}
+"""Norms of MPT; biases of norms go with those of linear layers, by `no_bias`."""
+
+
+def model_settings(plan: Plan) -> Arguments:
+    """The model as LLM Foundry builds it."""
+    # Each rank then makes only its own share of the weights.
+    device = "meta" if plan.sharding is Sharding.FSDP else "cpu"
+    if plan.model.architecture.family is Family.MPT:
+        return {"model.name": "mpt_causal_lm", "model.init_device": device} | _mpt(plan)
+    return {"model.name": "hf_causal_lm", "model.init_device": device} | _hugging_face(plan)
+
+
+def _mpt(plan: Plan) -> Arguments:
+    """MPT by its dimensions; what is MPT's default anyway is left out."""
+    model = plan.model.architecture
+    ratio = model.ffn_hidden_size / model.hidden_size
+    grouped = model.kv_heads < model.heads
+    return {
+        "model.d_model": model.hidden_size,
+        "model.n_heads": model.heads,
+        "model.n_layers": model.layers,
+        "model.expansion_ratio": int(ratio) if ratio.is_integer() else ratio,
+        "model.max_seq_len": model.max_positions,
+        "model.vocab_size": plan.model.padded_vocab_size,
+        "model.attn_config.attn_impl": "flash",
+        "model.attn_config.attn_type": "grouped_query_attention" if grouped else None,
+        "model.attn_config.kv_n_heads": model.kv_heads if grouped else None,
+        "model.attn_config.attn_pdrop": plan.spec.training.attention_dropout or None,
+        "model.resid_pdrop": plan.spec.training.hidden_dropout or None,
+        "model.emb_pdrop": plan.spec.training.hidden_dropout or None,
+        "model.norm_type": None if model.norm is Norm.LAYERNORM else NORMS[model.norm],
+        "model.no_bias": None if model.linear_bias else True,
+        "model.tie_word_embeddings": None if model.tied_embeddings else False,
+        **_positions(model),
+        **_feed_forward(model),
+        **_initial(plan),
+    }
+
+
+def _positions(model: Architecture) -> Arguments:
+    if model.positions is Positions.ALIBI:
+        return {"model.attn_config.alibi": True}
+    if model.positions is Positions.ROPE:
+        theta = int(model.rope_theta)
+        return {"model.attn_config.rope": True, "model.attn_config.rope_theta": theta}
+    return {}
+
+
+def _feed_forward(model: Architecture) -> Arguments:
+    if model.activation is not Activation.SWIGLU:
+        return {}
+    act = "model.ffn_config.ffn_act_fn.name"
+    return {"model.ffn_config.ffn_type": "mptglu", act: "silu"}
+
+
+def _initial(plan: Plan) -> Arguments:
+    """The spread of initial weights, where the spec asks for one; MPT's own scheme otherwise."""
+    if "init_std" not in plan.spec.training.model_fields_set:
+        return {}
+    name, spread = "model.init_config.name", "model.init_config.init_std"
+    return {name: "baseline_", spread: plan.spec.training.init_std}
+
+
+def _hugging_face(plan: Plan) -> Arguments:
+    """A model of the Hub's own code from fresh weights, with the plan's dimensions.
+
+    The repository is that of the tokenizer: both are of the same family, and its config.json is
+    the base that the dimensions are put over.
+    """
+    model = plan.model.architecture
+    override = "model.config_overrides."
+    dimensions: dict[str, ArgumentValue] = {
+        "num_hidden_layers": model.layers,
+        "hidden_size": model.hidden_size,
+        "intermediate_size": model.ffn_hidden_size,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+        "max_position_embeddings": model.max_positions,
+        "rope_theta": model.rope_theta,
+        "tie_word_embeddings": model.tied_embeddings,
+    }
+    return {
+        "model.pretrained_model_name_or_path": tokenizer_name(plan.model.tokenizer)[0],
+        "model.pretrained": False,
+        "model.use_flash_attention_2": True,
+        **{f"{override}{name}": value for name, value in dimensions.items()},
+    }

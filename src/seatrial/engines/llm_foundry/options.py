@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""LLM Foundry's own settings: which exist, and which of them a field of the spec covers."""
+
+from collections.abc import Mapping
+
+from seatrial.engines.engine import EngineCode, Problem
+from seatrial.naming import nearest
+from seatrial.spec.engine import OptionValue
+
+MODELLED = {
+    "model": "model",
+    "model.d_model": "model.dimensions.hidden_size",
+    "model.n_heads": "model.dimensions.heads",
+    "model.n_layers": "model.dimensions.layers",
+    "model.expansion_ratio": "model.dimensions.ffn_hidden_size",
+    "model.max_seq_len": "model.dimensions.max_positions",
+    "model.vocab_size": "model.dimensions.vocab_size",
+    "model.no_bias": "model.dimensions.linear_bias",
+    "model.norm_type": "model.dimensions.norm",
+    "model.tie_word_embeddings": "model.dimensions.tied_embeddings",
+    "model.learned_pos_emb": "model.dimensions.positions",
+    "model.attn_config.alibi": "model.dimensions.positions",
+    "model.attn_config.rope": "model.dimensions.positions",
+    "model.attn_config.rope_theta": "model.dimensions.rope_theta",
+    "model.attn_config.attn_type": "model.dimensions.kv_heads",
+    "model.attn_config.kv_n_heads": "model.dimensions.kv_heads",
+    "model.attn_config.attn_pdrop": "training.attention_dropout",
+    "model.resid_pdrop": "training.hidden_dropout",
+    "model.emb_pdrop": "training.hidden_dropout",
+    "model.ffn_config.ffn_type": "model.dimensions.activation",
+    "tokenizer": "data.tokenizer",
+    "tokenizer.name": "data.tokenizer",
+    "train_loader": "data.sources",
+    "train_loader.dataset.local": "data.location",
+    "train_loader.dataset.remote": "data.sources",
+    "train_loader.dataset.streams": "data.sources",
+    "train_loader.dataset.max_seq_len": "training.sequence_length",
+    "train_loader.dataset.shuffle_seed": "training.seed",
+    "eval_loader": "data.sources",
+    "eval_loaders": "data.sources",
+    "max_seq_len": "training.sequence_length",
+    "max_duration": "training.steps",
+    "global_train_batch_size": "training.global_batch_size",
+    "device_train_batch_size": "training.global_batch_size",
+    "device_train_microbatch_size": "training.micro_batch_size",
+    "scheduler": "training.learning_rate",
+    "scheduler.name": "training.learning_rate.style",
+    "scheduler.t_warmup": "training.learning_rate.warmup",
+    "scheduler.t_max": "training.learning_rate.decay",
+    "scheduler.alpha_f": "training.learning_rate.minimum",
+    "optimizer": "training.optimizer",
+    "optimizer.lr": "training.learning_rate.peak",
+    "optimizer.betas": "training.optimizer.beta1",
+    "optimizer.eps": "training.optimizer.epsilon",
+    "optimizer.weight_decay": "training.optimizer.weight_decay",
+    "algorithms.gradient_clipping.clipping_threshold": "training.optimizer.clip_grad_norm",
+    "precision": "training.precision",
+    "seed": "training.seed",
+    "eval_interval": "training.evaluation.every_steps",
+    "eval_subset_num_batches": "training.evaluation.batches",
+    "fsdp_config": "parallelism.sharding",
+    "fsdp_config.sharding_strategy": "parallelism.sharding",
+    "fsdp_config.activation_checkpointing": "parallelism.recompute",
+    "save_folder": "checkpoints.location",
+    "save_interval": "checkpoints.every_steps",
+    "save_num_checkpoints_to_keep": "checkpoints.keep_last",
+    "load_path": "initial_weights.checkpoint",
+    "run_name": "name",
+    "console_log_interval": "monitoring.log_every_steps",
+    "loggers.tensorboard.log_dir": "monitoring.tensorboard",
+    "loggers.wandb.project": "monitoring.wandb.project",
+}
+"""Settings that a spec makes through a field of its own, and that field."""
+
+DERIVED = {
+    "save_filename": "checkpoints are found by their names",
+    "save_latest_filename": "checkpoints are found by their names",
+    "fsdp_config.sharded_ckpt_prefix_dir": "checkpoints are found by their names",
+    "fsdp_config.state_dict_type": "the format of checkpoints is the plan's",
+    "save_weights_only": "a restarted run would go on without its optimizer's state",
+    "save_ignore_keys": "a restarted run would go on without a part of its state",
+    "load_ignore_keys": "a restarted run would go on without a part of its state",
+    "save_overwrite": "a run would not go on from its own checkpoints",
+    "autoresume": "a run would not go on from its own checkpoints",
+    "only_hf_checkpoint": "the plan is one of training",
+    "only_composer_checkpoint": "the plan is one of training",
+    "tp_config": "LLM Foundry's tensor parallelism is no part of the plan",
+    "train_subset_num_batches": "the plan counts the steps",
+    "n_gpus": "LLM Foundry counts them itself",
+    "device_train_grad_accum": "LLM Foundry counts them itself",
+    "variables": "the plan has a value for each",
+}
+"""Settings that would make what the plan says untrue, and why."""
+
+SECTIONS = frozenset(
+    {"model", "tokenizer", "optimizer", "scheduler", "train_loader", "eval_loader"}
+    | {"fsdp_config", "tp_config", "eval_gauntlet", "loggers", "callbacks", "algorithms"}
+    | {"profiler", "compile_config", "metadata", "variables"}
+)
+"""Settings that have settings below them."""
+
+KNOWN = SECTIONS | {
+    *("accumulate_train_batch_on_tokens", "autoresume", "code_paths", "console_log_interval"),
+    *("cuda_load_lazy", "device_eval_batch_size", "device_train_batch_size"),
+    *("device_train_grad_accum", "device_train_microbatch_size", "dist_timeout", "eval_first"),
+    *("eval_gauntlet_str", "eval_interval", "eval_loaders", "eval_subset_num_batches"),
+    *("expandable_segments", "flatten_metadata", "global_train_batch_size", "icl_seq_len"),
+    *("icl_subset_num_batches", "icl_tasks", "icl_tasks_str", "load_ignore_keys", "load_path"),
+    *("load_strict_model_weights", "load_weights_only", "log_config", "log_to_console"),
+    *("max_duration", "max_seq_len", "max_split_size_mb", "n_gpus", "only_composer_checkpoint"),
+    *("only_hf_checkpoint", "precision", "progress_bar", "python_log_level", "run_name"),
+    *("save_filename", "save_folder", "save_ignore_keys", "save_interval"),
+    *("save_latest_filename", "save_num_checkpoints_to_keep", "save_overwrite"),
+    *("save_weights_only", "seed", "spin_dataloaders", "train_subset_num_batches"),
+}
+"""The fields of `TrainConfig` (llmfoundry/utils/config_utils.py of LLM Foundry 0.22.0)."""
+
+FSDP = frozenset(
+    {"activation_checkpointing", "activation_checkpointing_reentrant", "activation_cpu_offload"}
+    | {"auto_wrap", "te_checkpoint_wrapper", "te_shard_fp8_weight", "backward_prefetch"}
+    | {"backward_prefetch_limit", "cpu_offload", "data_parallel_shard_degree"}
+    | {"data_parallel_replicate_degree", "forward_prefetch", "forward_prefetch_limit"}
+    | {"ignored_modules", "keep_low_precision_grads", "limit_all_gathers"}
+    | {"load_monolith_rank0_only", "load_planner", "mixed_precision", "process_group"}
+    | {"save_planner", "sharded_ckpt_prefix_dir", "sharding_strategy", "state_dict_type"}
+    | {"sync_module_states", "use_orig_params", "verbose"}
+)
+"""The fields of `FSDPConfig` (composer/utils/parallelism.py of Composer 0.32.1)."""
+
+
+def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
+    """What is wrong with settings that a spec passes through."""
+    found = (_problem(name) for name in options)
+    return [problem for problem in found if problem is not None]
+
+
+def _problem(name: str) -> Problem | None:
+    """What is wrong with one setting, if anything."""
+    field, section = f"engine.options.{name}", name.partition(".")[0]
+    if name in MODELLED:
+        rule = f"{name} is what {MODELLED[name]} says."
+        return Problem(EngineCode.MODELLED_OPTION, field, rule, f"Set {MODELLED[name]} instead.")
+    if name in DERIVED:
+        rule = f"{name} would contradict the plan: {DERIVED[name]}."
+        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove it.")
+    if section not in KNOWN:
+        return _unknown(field, name, nearest(section, KNOWN))
+    below = name.partition(".")[2]
+    if below and section not in SECTIONS:
+        rule = f"{section} of LLM Foundry has no settings below it."
+        return Problem(EngineCode.UNKNOWN_OPTION, field, rule, f"Set {section} itself.")
+    if not below and section in SECTIONS:
+        rule = f"{section} is a section of LLM Foundry's settings, not a value."
+        fix = f"Name what is below it: {section}.NAME."
+        return Problem(EngineCode.OPTION_VALUE, field, rule, fix)
+    if section == "fsdp_config" and below not in FSDP:
+        match = nearest(below, FSDP)
+        return _unknown(field, name, f"fsdp_config.{match}" if match else None)
+    return None
+
+
+def _unknown(field: str, name: str, match: str | None) -> Problem:
+    """The finding for a setting that does not exist."""
+    fix = f"Did you mean {match}?" if match else "Look it up in LLM Foundry's TrainConfig."
+    return Problem(EngineCode.UNKNOWN_OPTION, field, f"LLM Foundry has no setting {name}.", fix)

@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the fields of a plan to LLM Foundry's own settings, in the order of its published files.
+
+The names are those of `TrainConfig` (`llmfoundry/utils/config_utils.py` of LLM Foundry 0.22.0),
+the layout that of `scripts/train/yamls/pretrain/mpt-30b.yaml`. Sections are parts of a name:
+`optimizer.lr`.
+"""
+
+from seatrial.engines.engine import Arguments
+from seatrial.engines.llm_foundry.data_settings import data_settings, has_evaluation
+from seatrial.engines.llm_foundry.model_settings import model_settings
+from seatrial.planning.plan import Plan
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import DecayStyle, Precision
+
+STEP_DIRECTORY = "iter_{batch:07d}"
+"""What a checkpoint is called, in Composer's notation; `naming` of the checkpoints knows it."""
+PRECISIONS = {Precision.FP32: "fp32", Precision.BF16: "amp_bf16", Precision.FP16: "amp_fp16"}
+SCHEDULERS = {
+    DecayStyle.COSINE: "cosine_with_warmup",
+    DecayStyle.LINEAR: "linear_decay_with_warmup",
+    DecayStyle.CONSTANT: "constant_with_warmup",
+    DecayStyle.INVERSE_SQUARE_ROOT: "inv_sqrt_with_warmup",
+}
+
+
+def engine_settings(plan: Plan, cache: str = "") -> Arguments:
+    """The settings of a plan, options that the spec passes through included."""
+    settings: Arguments = {
+        "max_seq_len": plan.model.sequence_length,
+        "run_name": plan.spec.name,
+        **model_settings(plan),
+        **data_settings(plan, cache),
+        **_optimization(plan),
+        **_length(plan),
+        **_system(plan),
+        **_sharding(plan),
+        **_logging(plan),
+        **_checkpoints(plan),
+    }
+    for name, value in plan.spec.engine.options.items():
+        settings[name] = value
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _optimization(plan: Plan) -> Arguments:
+    optimizer = plan.spec.training.optimizer
+    clips = optimizer.clip_grad_norm > 0
+    return {
+        **_scheduler(plan),
+        "optimizer.name": "decoupled_adamw",
+        "optimizer.lr": plan.schedule.peak,
+        "optimizer.betas": (optimizer.beta1, optimizer.beta2),
+        "optimizer.eps": optimizer.epsilon,
+        # AdamW takes lr × decay off a weight in a step, Composer's takes lr ÷ peak × decay
+        # (composer/optim/decoupled_weight_decay.py of 0.32.1): the peak goes into the decay.
+        "optimizer.weight_decay": optimizer.weight_decay * plan.schedule.peak,
+        "algorithms.gradient_clipping.clipping_type": "norm" if clips else None,
+        "algorithms.gradient_clipping.clipping_threshold": (
+            optimizer.clip_grad_norm if clips else None
+        ),
+    }
+
+
+def _scheduler(plan: Plan) -> Arguments:
+    """The learning rate; `alpha_f` is the minimum as a share of the peak."""
+    style, schedule = plan.spec.training.learning_rate.style, plan.schedule
+    warmup = schedule.warmup_samples // plan.batch.global_batch_size
+    found: Arguments = {
+        "scheduler.name": SCHEDULERS.get(style),
+        "scheduler.t_warmup": batches(warmup),
+    }
+    share = schedule.minimum / schedule.peak
+    if style is DecayStyle.INVERSE_SQUARE_ROOT:
+        # With a scale as long as the warm-up the rate goes as one over the root of the steps.
+        scale, least = batches(max(1, warmup)), "scheduler.alpha_f_decay"
+        return found | {"scheduler.t_scale": scale, "scheduler.t_cooldown": "0ba", least: share}
+    if style is DecayStyle.CONSTANT:
+        return found
+    end = batches(schedule.decay_samples // plan.batch.global_batch_size)
+    return found | {"scheduler.t_max": end, "scheduler.alpha_f": share}
+
+
+def _length(plan: Plan) -> Arguments:
+    evaluation, batch = plan.spec.training.evaluation, plan.batch
+    evaluates = has_evaluation(plan)
+    return {
+        "max_duration": batches(plan.length.steps),
+        "eval_interval": batches(evaluation.every_steps) if evaluates else 0,
+        "eval_first": False,
+        # Counted in batches of each rank, and ours are global ones.
+        "eval_subset_num_batches": evaluation.batches * batch.micro_batches if evaluates else None,
+        "global_train_batch_size": batch.global_batch_size,
+    }
+
+
+def _system(plan: Plan) -> Arguments:
+    return {
+        "seed": plan.spec.training.seed,
+        "device_eval_batch_size": plan.batch.micro_batch_size,
+        "device_train_microbatch_size": plan.batch.micro_batch_size,
+        "precision": PRECISIONS.get(plan.spec.training.precision),
+    }
+
+
+def _sharding(plan: Plan) -> Arguments:
+    """Fully sharded data parallelism, as the published files have it; plain ranks without it.
+
+    Activations are computed again only inside FSDP, which can also shard nothing.
+    """
+    sharded, again = plan.sharding is Sharding.FSDP, plan.recompute is Recompute.FULL
+    if not sharded and not again:
+        return {}
+    return {
+        "fsdp_config.sharding_strategy": "FULL_SHARD" if sharded else "NO_SHARD",
+        "fsdp_config.mixed_precision": "PURE",
+        "fsdp_config.activation_checkpointing": again,
+        "fsdp_config.activation_checkpointing_reentrant": False,
+        "fsdp_config.activation_cpu_offload": False,
+        "fsdp_config.limit_all_gathers": True,
+        # Every rank writes its own share; `full` would gather the model on rank 0.
+        "fsdp_config.state_dict_type": "sharded" if sharded else "full",
+        "fsdp_config.sharded_ckpt_prefix_dir": STEP_DIRECTORY if sharded else None,
+    }
+
+
+def _logging(plan: Plan) -> Arguments:
+    monitoring = plan.spec.monitoring
+    board = f"{plan.checkpoint_location}/tensorboard" if monitoring.tensorboard else None
+    wandb = monitoring.wandb
+    return {
+        "progress_bar": False,
+        "log_to_console": True,
+        "console_log_interval": batches(monitoring.log_every_steps),
+        # Its default is debug, which prints the whole of every batch's bookkeeping.
+        "python_log_level": "info",
+        "callbacks.speed_monitor.window_size": 10,
+        "callbacks.lr_monitor": (),
+        "callbacks.memory_monitor": (),
+        "callbacks.runtime_estimator": (),
+        "loggers.tensorboard.log_dir": board,
+        "loggers.wandb.project": wandb.project if wandb else None,
+        "loggers.wandb.entity": wandb.entity if wandb else None,
+        "loggers.wandb.name": plan.spec.name if wandb else None,
+    }
+
+
+def _checkpoints(plan: Plan) -> Arguments:
+    """Save, keep, and go on from the newest by itself."""
+    start = plan.spec.initial_weights
+    return {
+        "save_folder": plan.checkpoint_location,
+        "save_interval": batches(plan.save_every_steps),
+        "save_filename": f"{STEP_DIRECTORY}/rank{{rank}}.pt",
+        "save_num_checkpoints_to_keep": plan.spec.checkpoints.keep_last,
+        "autoresume": True,
+        "load_path": start.checkpoint if start else None,
+        "load_weights_only": True if start else None,
+    }
+
+
+def batches(steps: int) -> str:
+    """A number of steps as Composer writes it."""
+    return f"{steps}ba"

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What LLM Foundry cannot do of a plan."""
+
+from collections.abc import Iterator
+
+from seatrial.engines.engine import EngineCode, Problem
+from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS
+from seatrial.planning.plan import Plan
+from seatrial.spec.architecture import Family, Norm
+from seatrial.spec.parallelism import Recompute, Sharding
+
+
+def plan_problems(plan: Plan) -> list[Problem]:
+    """Every reason why LLM Foundry cannot run a plan."""
+    return [*_model(plan), *_layout(plan), *_training(plan), *_data(plan)]
+
+
+def _unsupported(field: str, rule: str, fix: str) -> Problem:
+    return Problem(EngineCode.UNSUPPORTED, field, rule, fix)
+
+
+def _model(plan: Plan) -> Iterator[Problem]:
+    model = plan.model.architecture
+    field = "model.preset" if plan.spec.model.preset else "model.dimensions"
+    if model.family is Family.GPT:
+        where = field if plan.spec.model.preset else f"{field}.family"
+        rule = "LLM Foundry trains models of the MPT family, and Llama's through hf_causal_lm."
+        yield _unsupported(where, rule, "Use a preset such as mpt-7b, or engine.name=megatron.")
+    if model.family is Family.LLAMA and not plan.model.tokenizer.startswith("hf://"):
+        rule = "hf_causal_lm takes the model's code and configuration from the Hub, by the name "
+        rule += "of the tokenizer's repository."
+        yield _unsupported("data.tokenizer", rule, "Write hf://NAME of the model's repository.")
+    if model.moe is not None:
+        rule = "a mixture of experts needs MegaBlocks in LLM Foundry, which is not installed."
+        yield _unsupported(field, rule, "Use engine.name=megatron.")
+    if model.family is not Family.MPT:
+        return
+    if model.qk_norm:
+        rule = "MPT normalises queries and keys over all heads, not per head."
+        yield _unsupported("model.dimensions.qk_norm", rule, "Use false, or engine.name=megatron.")
+    if model.heads * model.head_dim != model.hidden_size:
+        rule = "LLM Foundry's MPT has heads of hidden_size / heads."
+        yield _unsupported("model.dimensions.head_dim", rule, "Remove head_dim.")
+    if (
+        model.norm is Norm.LAYERNORM_NO_BIAS
+    ) == model.linear_bias and model.norm is not Norm.RMSNORM:
+        rule = "MPT has biases in linear layers and norms alike, or in neither."
+        fix = "Use norm layernorm with linear_bias true, or layernorm-no-bias with false."
+        yield _unsupported("model.dimensions.norm", rule, fix)
+
+
+def _layout(plan: Plan) -> Iterator[Problem]:
+    for axis in ("tp", "pp", "cp"):
+        if getattr(plan.layout, f"{axis}_size") > 1:
+            rule = f"LLM Foundry has no {axis}: it shards over the data-parallel ranks only."
+            yield _unsupported(f"parallelism.{axis}_size", rule, f"Use {axis}_size 1.")
+    if plan.sharding is Sharding.OPTIMIZER:
+        rule = "LLM Foundry shards everything (fsdp) or nothing."
+        yield _unsupported("parallelism.sharding", rule, "Use fsdp or none.")
+    if plan.recompute is Recompute.SELECTIVE:
+        rule = "LLM Foundry computes whole layers again, or none."
+        yield _unsupported("parallelism.recompute", rule, "Use full or none.")
+
+
+def _training(plan: Plan) -> Iterator[Problem]:
+    training = plan.spec.training
+    if training.precision not in PRECISIONS:
+        rule = f"LLM Foundry computes in {training.precision} only with Transformer Engine's "
+        rule += "layers, which are not installed."
+        yield _unsupported("training.precision", rule, "Use bf16.")
+    style = training.learning_rate.style
+    if style not in SCHEDULERS:
+        rule = f"LLM Foundry has no schedule {style}."
+        fix = f"Use one of: {', '.join(SCHEDULERS)}."
+        yield _unsupported("training.learning_rate.style", rule, fix)
+    if plan.spec.checkpoints.asynchronous:
+        rule = "Composer writes checkpoints while training waits."
+        yield _unsupported("checkpoints.asynchronous", rule, "Use false.")
+    if training.deterministic:
+        rule = "LLM Foundry has no setting for kernels that repeat bit for bit."
+        yield _unsupported("training.deterministic", rule, "Use false.")
+
+
+def _data(plan: Plan) -> Iterator[Problem]:
+    sources = plan.spec.data.sources or ()
+    for number, source in enumerate(sources):
+        if len(sources) > 1 and source.prepared is None and source.name is None:
+            rule = "each source becomes a stream of its own, in a directory of that name."
+            yield _unsupported(f"data.sources[{number}]", rule, "Add name.")
+    if not plan.model.tokenizer and not plan.spec.data.mock:
+        rule = "LLM Foundry loads a tokenizer, also for data that are tokens already."
+        yield _unsupported("data.tokenizer", rule, "Write hf://NAME, or the path of its file.")

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What LLM Foundry is told on a CPU, in drills, and for its own validation.
+
+Settings that begin with `worker.` are ours: the worker takes them away before LLM Foundry reads
+the rest.
+"""
+
+from seatrial.engines.engine import Arguments, Resharding, Trial
+from seatrial.engines.llm_foundry.data_settings import LOADERS, MOCK, has_evaluation
+from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY, engine_settings
+from seatrial.planning.plan import Plan
+from seatrial.spec.architecture import Positions
+from seatrial.spec.parallelism import Sharding
+
+MOCK_DIRECTORY = "worker.mock.directory"
+MOCK_VOCABULARY = "worker.mock.vocab_size"
+MOCK_SAMPLES = "worker.mock.samples"
+
+
+def cpu_settings(plan: Plan) -> Arguments:
+    """What replaces a GPU's kernels; only rounding changes by them."""
+    loads = [name for name in LOADERS if name == "train_loader" or has_evaluation(plan)]
+    rope = plan.model.architecture.positions is Positions.ROPE
+    return {
+        "model.init_device": "cpu",
+        "model.attn_config.attn_impl": "torch",
+        "model.attn_config.rope_impl": "hf" if rope else None,
+        "model.loss_fn": "torch_crossentropy",
+        # Composer trains in fp32 only on a CPU.
+        "precision": "fp32",
+        "callbacks.memory_monitor": None,
+        # None at all is refused: torch wants no prefetching then, and LLM Foundry asks for some.
+        **{f"{name}.num_workers": 1 for name in loads},
+    }
+
+
+def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -> Arguments:
+    """Made-up data and a tokenizer of that size, which the worker writes before it trains.
+
+    LLM Foundry has neither of its own.
+    """
+    place = f"{directory}/{MOCK}"
+    found: Arguments = {
+        MOCK_DIRECTORY: place,
+        MOCK_VOCABULARY: plan.model.architecture.vocab_size,
+        "tokenizer.name": f"{place}/tokenizer",
+        "tokenizer.kwargs.revision": None,
+    }
+    if tokenizer_only:
+        return found
+    # One pass is enough for all steps, so that no epoch ends.
+    found[MOCK_SAMPLES] = (plan.length.steps + 1) * plan.batch.global_batch_size
+    for loader in LOADERS:
+        if loader == "train_loader" or has_evaluation(plan):
+            found |= {f"{loader}.dataset.local": place, f"{loader}.dataset.remote": None}
+    return found
+
+
+def trial_settings(plan: Plan, trial: Trial) -> Arguments:
+    """The twin's own settings, and what a CPU and a drill need."""
+    settings = engine_settings(plan) | cpu_settings(plan)
+    settings["loggers.tensorboard.log_dir"] = None
+    if plan.spec.data.mock or trial.mock_tokenizer:
+        real = bool(plan.spec.data.sources)
+        settings |= mock_settings(plan, trial.directory, tokenizer_only=real)
+    settings["save_folder"] = trial.checkpoints or None
+    if trial.resharding is not None:
+        settings |= _resharded(plan, trial.checkpoints, trial.resharding)
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _resharded(plan: Plan, checkpoints: str, other: Resharding) -> Arguments:
+    """Load a save on another number of ranks and go on without saving."""
+    directory = f"{checkpoints}/{STEP_DIRECTORY.format(batch=other.step)}"
+    sharded = plan.sharding is Sharding.FSDP
+    micro = plan.batch.global_batch_size // other.dp_size
+    return {
+        "save_folder": None,
+        "autoresume": None,
+        "load_path": directory if sharded else f"{directory}/rank0.pt",
+        "device_train_microbatch_size": min(plan.batch.micro_batch_size, micro),
+    }

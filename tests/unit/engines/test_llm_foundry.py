@@ -1,0 +1,286 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What LLM Foundry is told for a plan, and what of a plan it cannot do."""
+
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.engines.engine import EngineCode, Resharding, Trial
+from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
+from seatrial.engines.llm_foundry.settings import engine_settings
+from seatrial.engines.llm_foundry.words import settings_words, settings_yaml
+from seatrial.engines.registry import ENGINES
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import resolve
+from seatrial.recipes.shipped import recipe
+from seatrial.spec.loader import load
+
+ENGINE = LlmFoundryEngine()
+CATALOG = Catalog()
+TRIAL = Trial("/drill", "/drill/straight", mock_tokenizer=True)
+
+
+def plan_of(*overrides: str, name: str = "aks-mpt-125m") -> Plan:
+    return resolve(load(recipe(name).path, overrides), CATALOG)
+
+
+def published(name: str) -> dict[str, Any]:
+    """What the published file of a model says that a plan decides.
+
+    scripts/train/yamls/pretrain of mosaicml/llm-foundry@8c8dd48f.
+    """
+    sizes = {"mpt-125m": (768, 12, 12), "mpt-30b": (7168, 56, 48)}[name]
+    large = name == "mpt-30b"
+    return {
+        "max_seq_len": 2048,
+        "model.name": "mpt_causal_lm",
+        "model.init_device": "meta",
+        "model.d_model": sizes[0],
+        "model.n_heads": sizes[1],
+        "model.n_layers": sizes[2],
+        "model.expansion_ratio": 4,
+        "model.max_seq_len": 2048,
+        "model.vocab_size": 50368,
+        "model.attn_config.attn_impl": "flash",
+        "tokenizer.name": "EleutherAI/gpt-neox-20b",
+        "tokenizer.kwargs.model_max_length": 2048,
+        "scheduler.name": "cosine_with_warmup",
+        "scheduler.t_warmup": "100ba",
+        "scheduler.alpha_f": 0.1,
+        "optimizer.name": "decoupled_adamw",
+        "optimizer.lr": 1e-4 if large else 6e-4,
+        "optimizer.betas": (0.9, 0.95),
+        "optimizer.eps": 1e-8,
+        "optimizer.weight_decay": 0.0,
+        "algorithms.gradient_clipping.clipping_threshold": 1.0,
+        "global_train_batch_size": 2048 if large else 256,
+        "device_train_microbatch_size": 8 if large else 16,
+        "precision": "amp_bf16",
+        "fsdp_config.sharding_strategy": "FULL_SHARD",
+        "fsdp_config.mixed_precision": "PURE",
+        "fsdp_config.activation_checkpointing": large,
+        "fsdp_config.activation_checkpointing_reentrant": False,
+        "fsdp_config.limit_all_gathers": True,
+    }
+
+
+@pytest.mark.parametrize("name", ["mpt-125m", "mpt-30b"])
+def test_a_recipe_says_what_the_published_file_says(name: str) -> None:
+    settings = engine_settings(plan_of(name=f"aks-{name}"))
+    assert {key: settings[key] for key in published(name)} == published(name)
+
+
+def test_the_documents_own_values_are_in_the_settings() -> None:
+    settings = engine_settings(plan_of(name="aks-mpt-30b"))
+    wanted = {
+        "save_interval": "1000ba",
+        "save_num_checkpoints_to_keep": 10,
+        "fsdp_config.state_dict_type": "sharded",
+    }
+    assert {key: settings[key] for key in wanted} == wanted
+
+
+def test_weight_decay_is_turned_into_composers() -> None:
+    # Composer takes decay × lr / peak off a weight in a step, AdamW decay × lr.
+    settings = engine_settings(plan_of("training.optimizer.weight_decay=0.1"))
+    assert settings["optimizer.weight_decay"] == pytest.approx(0.1 * 6e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        (("parallelism.sharding=none",), {"fsdp_config.sharding_strategy": None}),
+        (("parallelism.sharding=none",), {"model.init_device": "cpu"}),
+        (
+            ("parallelism.sharding=none", "parallelism.recompute=full"),
+            {
+                "fsdp_config.sharding_strategy": "NO_SHARD",
+                "fsdp_config.activation_checkpointing": True,
+                "fsdp_config.state_dict_type": "full",
+            },
+        ),
+        (("training.learning_rate.style=linear",), {"scheduler.name": "linear_decay_with_warmup"}),
+        (("training.learning_rate.style=constant",), {"scheduler.t_max": None}),
+        (("training.learning_rate.style=inverse-square-root",), {"scheduler.t_scale": "100ba"}),
+        (("training.evaluation.batches=0",), {"eval_loader.name": None, "eval_interval": 0}),
+        (("training.optimizer.clip_grad_norm=0",), {"algorithms.gradient_clipping": None}),
+        (("training.init_std=0.006",), {"model.init_config.init_std": 0.006}),
+        (("monitoring.tensorboard=false",), {"loggers.tensorboard.log_dir": None}),
+        (("monitoring.wandb={project: mine}",), {"loggers.wandb.project": "mine"}),
+        (
+            ("engine.options={fsdp_config.mixed_precision: DEFAULT}",),
+            {"fsdp_config.mixed_precision": "DEFAULT"},
+        ),
+        (("training.hidden_dropout=0.1",), {"model.resid_pdrop": 0.1, "model.emb_pdrop": 0.1}),
+    ],
+)
+def test_a_field_becomes_a_setting(overrides: tuple[str, ...], wanted: dict[str, Any]) -> None:
+    settings = engine_settings(plan_of(*overrides))
+    assert {key: settings.get(key) for key in wanted} == wanted
+
+
+DIMENSIONS = "layers: 2, hidden_size: 64, heads: 4, vocab_size: 1000, max_positions: 128"
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        ("kv_heads: 2", {"model.attn_config.attn_type": "grouped_query_attention"}),
+        ("positions: alibi", {"model.attn_config.alibi": True}),
+        ("positions: rope", {"model.attn_config.rope_theta": 10000}),
+        ("linear_bias: false, norm: layernorm-no-bias", {"model.no_bias": True}),
+        ("norm: rmsnorm", {"model.norm_type": "low_precision_rmsnorm"}),
+        ("activation: swiglu", {"model.ffn_config.ffn_type": "mptglu"}),
+        ("tied_embeddings: false", {"model.tie_word_embeddings": False}),
+        ("ffn_hidden_size: 96", {"model.expansion_ratio": 1.5}),
+    ],
+)
+def test_a_custom_model_is_built_by_its_dimensions(more: str, wanted: dict[str, Any]) -> None:
+    model = f"model={{dimensions: {{family: mpt, {DIMENSIONS}, {more}}}}}"
+    plan = plan_of(model, "training.sequence_length=128")
+    settings = engine_settings(plan)
+    assert ENGINE.plan_problems(plan) == []
+    assert {key: settings.get(key) for key in wanted} == wanted
+
+
+def test_a_llama_goes_through_hugging_faces_code() -> None:
+    plan = plan_of("model={preset: llama2-7b}", "data.tokenizer=hf://meta-llama/Llama-2-7b-hf")
+    settings = engine_settings(plan)
+    assert ENGINE.plan_problems(plan) == []
+    assert settings["model.name"] == "hf_causal_lm"
+    assert settings["model.pretrained_model_name_or_path"] == "meta-llama/Llama-2-7b-hf"
+    assert settings["model.pretrained"] is False
+    assert settings["model.config_overrides.num_hidden_layers"] == 32
+
+
+REST = "pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none"
+
+
+@pytest.mark.parametrize(
+    ("override", "field"),
+    [
+        ("model={preset: gpt3-125m}", "model.preset"),
+        (f"parallelism={{tp_size: 2, sequence_parallel: false, {REST}}}", "parallelism.tp_size"),
+        ("parallelism.sharding=optimizer", "parallelism.sharding"),
+        ("parallelism.recompute=selective", "parallelism.recompute"),
+        ("training.precision=fp8", "training.precision"),
+        ("training.deterministic=true", "training.deterministic"),
+        ("checkpoints.asynchronous=true", "checkpoints.asynchronous"),
+        (
+            "training.learning_rate={style: wsd, anneal: {fraction: 0.1}}",
+            "training.learning_rate.style",
+        ),
+        (
+            f"model={{dimensions: {{family: mpt, {DIMENSIONS}, linear_bias: false}}}}",
+            "model.dimensions.norm",
+        ),
+        (
+            f"model={{dimensions: {{family: mpt, {DIMENSIONS}, qk_norm: true}}}}",
+            "model.dimensions.qk_norm",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_said_at_the_field(override: str, field: str) -> None:
+    found = ENGINE.plan_problems(plan_of(override, "training.sequence_length=128"))
+    assert field in {problem.field for problem in found}
+    assert all(problem.code is EngineCode.UNSUPPORTED for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        ("max_duration", EngineCode.MODELLED_OPTION),
+        ("device_train_microbatch_size", EngineCode.MODELLED_OPTION),
+        ("fsdp_config.sharding_strategy", EngineCode.MODELLED_OPTION),
+        ("save_overwrite", EngineCode.DERIVED_OPTION),
+        ("max_durations", EngineCode.UNKNOWN_OPTION),
+        ("fsdp_config.limit_all_gather", EngineCode.UNKNOWN_OPTION),
+        ("seed.more", EngineCode.UNKNOWN_OPTION),
+        ("callbacks", EngineCode.OPTION_VALUE),
+        ("fsdp_config.limit_all_gathers", None),
+        ("train_loader.dataset.split", None),
+        ("dist_timeout", None),
+    ],
+)
+def test_options_are_known(option: str, code: EngineCode | None) -> None:
+    found = ENGINE.option_problems({option: 1})
+    assert [problem.code for problem in found] == ([code] if code else [])
+
+
+def test_every_setting_of_a_plan_is_one_that_exists() -> None:
+    # An option of that name is then either allowed or the plan's own, and never unknown.
+    settings = engine_settings(plan_of("monitoring.wandb={project: mine}"))
+    found = ENGINE.option_problems(dict.fromkeys(settings, 1))
+    assert EngineCode.UNKNOWN_OPTION not in {problem.code for problem in found}
+
+
+def test_words_and_file_say_the_same() -> None:
+    settings = engine_settings(plan_of())
+    read = YAML(typ="safe")
+    file = read.load(settings_yaml(settings))
+    for word in settings_words(settings):
+        name, _, value = word.partition("=")
+        inside = file
+        for section in name.split("."):
+            inside = inside[section]
+        assert read.load(value) == inside, name
+
+
+def test_numbers_have_a_point_for_old_parsers() -> None:
+    assert settings_words({"optimizer.eps": 1e-8}) == ["optimizer.eps=1.0e-08"]
+
+
+def test_texts_that_look_like_something_else_are_quoted() -> None:
+    assert settings_words({"run_name": "on", "a": "1e3"}) == ['run_name="on"', 'a="1e3"']
+
+
+def test_a_pod_copies_data_to_its_own_disk() -> None:
+    plan = plan_of()
+    told = ENGINE.pod_arguments(plan, on_cpu=False, scratch="/scratch")
+    place = f"{plan.data_location}/mds-2048"
+    assert told["train_loader.dataset.remote"] == place
+    assert told["train_loader.dataset.local"] == "/scratch/data"
+    here = ENGINE.pod_arguments(plan, on_cpu=False, scratch="")
+    assert here["train_loader.dataset.local"] == place
+    assert "train_loader.dataset.remote" not in here
+
+
+def test_several_sources_become_streams() -> None:
+    sources = "data.sources=[{prepared: /a, weight: 3}, {prepared: /b, weight: 1}]"
+    settings = engine_settings(plan_of(sources))
+    stream = "train_loader.dataset.streams.source-0"
+    assert (settings[f"{stream}.local"], settings[f"{stream}.proportion"]) == ("/a", 3)
+    assert settings[f"{stream}.split"] == "train"
+
+
+def test_a_drill_needs_no_gpu_and_no_network() -> None:
+    plan = plan_of("data={mock: true}")
+    told = ENGINE.trial_arguments(plan, TRIAL)
+    assert told["model.attn_config.attn_impl"] == "torch"
+    assert told["precision"] == "fp32"
+    assert told["train_loader.num_workers"] == 1
+    assert told["tokenizer.name"] == "/drill/mock/tokenizer"
+    assert told["save_folder"] == "/drill/straight"
+    assert "loggers.tensorboard.log_dir" not in told
+
+
+@pytest.mark.parametrize(
+    ("sharding", "path"),
+    [("fsdp", "iter_0000010"), ("none", "iter_0000010/rank0.pt")],
+)
+def test_resharding_loads_and_saves_nothing(sharding: str, path: str) -> None:
+    plan = plan_of("data={mock: true}", f"parallelism.sharding={sharding}")
+    trial = Trial("/drill", "/drill/straight", True, Resharding(10, 1, 1, 1, 4))
+    told = ENGINE.trial_arguments(plan, trial)
+    assert told["load_path"] == f"/drill/straight/{path}"
+    assert "save_folder" not in told
+    assert "autoresume" not in told
+
+
+def test_every_engine_is_whole() -> None:
+    for name, engine in ENGINES.items():
+        assert engine.name == name
+        assert engine.version in engine.package
