@@ -15,6 +15,7 @@ from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
 from seatrial.dataprep.output.finished import finished_record
 from seatrial.dataprep.output.index_file import token_type
+from seatrial.dataprep.output.mds_splits import check_cut, cuts_at
 from seatrial.dataprep.output.stored_index import StoredIndex
 from seatrial.dataprep.stores.access import store_at
 from seatrial.dataprep.stores.store import Store
@@ -44,14 +45,15 @@ def record_at(address: str) -> DatasetRecord:
 
 def verify_at(address: str) -> list[Finding]:
     """What is wrong with the data set at an address, and what could not be looked at."""
-    record = record_at(address)
+    record, store = record_at(address), store_at(address)
+    samples = [finding for one in cuts_at(store) for finding in check_cut(store, record, one)]
     data = tokenizer_data(record)
     if data is None:
-        return [*verify(store_at(address), record), _not_decoded(record)]
+        return [*verify(store, record), *samples, _not_decoded(record)]
     with TemporaryDirectory(prefix="seatrial-") as directory:
         file = Path(directory) / "tokenizer"
         file.write_bytes(data)
-        return verify(store_at(address), record, tokenizer_file=file)
+        return [*verify(store, record, tokenizer_file=file), *samples]
 
 
 def _not_decoded(record: DatasetRecord) -> Finding:

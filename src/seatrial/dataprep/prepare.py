@@ -27,6 +27,7 @@ from seatrial.dataprep.output.claim import CLAIM_FILE, Claim, is_held, take_clai
 from seatrial.dataprep.output.conservation import check_conserved
 from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord, summarize
 from seatrial.dataprep.output.finished import OtherDataError, finished_record, remove_work
+from seatrial.dataprep.output.mds_splits import Cut, cut, require_samples
 from seatrial.dataprep.output.quarantine import collect_quarantine
 from seatrial.dataprep.progress import Phase, Progress, Tell, Tracker
 from seatrial.dataprep.stores.access import store_at
@@ -45,6 +46,9 @@ from seatrial.dataprep.tokenizers.choice import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.identity import describe
 from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
 from seatrial.dataprep.verification.verify import verify
+from seatrial.engines.engine import DataFormat
+from seatrial.engines.llm_foundry.data_settings import has_evaluation, mds_directory
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, Severity, Where, has_errors
 from seatrial.planning.plan import Plan
@@ -115,6 +119,12 @@ def prepare(
     return outcome
 
 
+def wanted_cuts(plan: Plan) -> list[Cut]:
+    """What is cut into samples for a plan: each source of raw text by itself."""
+    length, shares = plan.model.sequence_length, plan.spec.data.split
+    return [Cut(mds_directory(plan, name), name, length, shares) for name, _ in raw_sources(plan)]
+
+
 def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
     """The task list of a plan as it is frozen, and the tokenizer's file.
 
@@ -154,6 +164,7 @@ class _Work:
         self._refuse_other(record)
         refuse_bad_sources(record, self.tasks.settings.largest_bad_share)
         findings = self._blend(record)
+        self._cut(record)
         remove_work(self.store, record)
         return Outcome(record, self.store.address, self.plan.data_location, findings, is_new=False)
 
@@ -180,6 +191,7 @@ class _Work:
                     raise
                 forget(self.store, self.tasks, [records.pop(task) for task in error.tasks])
         findings = self._blend(record)
+        self._cut(record)
         self._refuse_lost_claim()
         self.store.sync()
         if not self.store.create(RECORD_FILE, record.to_json()):
@@ -296,6 +308,16 @@ class _Work:
             )
             raise damaged or FindingsError(findings)
         return record
+
+    def _cut(self, record: DatasetRecord) -> None:
+        """Cut what was prepared into samples, for an engine that wants them so."""
+        if ENGINES[self.plan.spec.engine.name].data_format is not DataFormat.MDS:
+            return
+        cuts = wanted_cuts(self.plan)
+        for wanted in cuts:
+            require_samples(record, wanted, evaluates=has_evaluation(self.plan))
+        for wanted in cuts:
+            cut(self.store, record, wanted)
 
     def _blend(self, record: DatasetRecord) -> list[Finding]:
         """Write the blend of this plan, unless it is there, and give what is to be known of it."""

@@ -374,3 +374,51 @@ def test_records_name_the_list(spec: Path, tmp_path: Path) -> None:
     frozen, _ = list_tasks(plan(spec))
     assert record_at(str(tmp_path / "out")).list_digest == thaw(frozen).digest
     assert load_records(LocalStore(tmp_path / "out"), thaw(frozen)) == {}
+
+
+FOUNDRY = (
+    *("engine.name=llm-foundry", "model={preset: mpt-125m}", "training.sequence_length=64"),
+    *("data.split=[90, 10, 0]", "training.evaluation.batches=1", "parallelism.sharding=none"),
+    *(f"data.sources[{number}].name=s{number}" for number in range(3)),
+)
+
+
+def test_an_engine_of_mds_gets_its_samples_too(spec: Path, tmp_path: Path) -> None:
+    outcome = run(spec, None, *FOUNDRY)
+    place = tmp_path / "out" / "mds-64"
+    assert sorted(path.name for path in place.iterdir()) == ["s0", "s1", "s2"]
+    for source in ("s0", "s1", "s2"):
+        tokens = sum(file.tokens for file in outcome.record.files if file.source == source)
+        found = 0
+        for split in ("train", "val"):
+            index = json.loads((place / source / split / "index.json").read_bytes())
+            found += sum(shard["samples"] for shard in index["shards"])
+        assert found == tokens // 64
+    before = contents(tmp_path / "out")
+    assert not run(spec, None, *FOUNDRY).is_new
+    assert contents(tmp_path / "out") == before
+
+
+def test_samples_of_another_length_are_cut_from_the_same_data(spec: Path, tmp_path: Path) -> None:
+    run(spec, None, *FOUNDRY)
+    assert not run(spec, None, *FOUNDRY, "training.sequence_length=32").is_new
+    assert {path.name for path in (tmp_path / "out").glob("mds-*")} == {"mds-32", "mds-64"}
+
+
+def test_verifying_reads_samples_too(spec: Path, tmp_path: Path) -> None:
+    run(spec, None, *FOUNDRY)
+    assert verify_at(str(tmp_path / "out")) == []
+    shard = tmp_path / "out" / "mds-64" / "s1" / "train" / "shard.00000.mds"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    (found,) = verify_at(str(tmp_path / "out"))
+    assert found.where.file == "mds-64/s1/train/shard.00000.mds"
+
+
+def test_samples_that_were_removed_are_made_again(spec: Path, tmp_path: Path) -> None:
+    run(spec, None, *FOUNDRY)
+    before = contents(tmp_path / "out")
+    (tmp_path / "out" / "mds-64" / "s1" / "train" / "shard.00000.mds").unlink()
+    run(spec, None, *FOUNDRY)
+    assert contents(tmp_path / "out") == before

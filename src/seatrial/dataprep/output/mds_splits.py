@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From prepared tokens to MDS: documents one after the other, cut to the sequence length.
+
+LLM Foundry's own converter (`llmfoundry/data/data.py` of 0.22.0, ConcatTokensDataset) appends the
+end token to each document, joins them and cuts samples off; what is left at the end is dropped.
+The `.bin` of a source is that joined text already. So a shard follows from the file and its own
+number, and is made whole or not at all; after any end, a kill included, what is there is kept.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from seatrial.dataprep.output.blocks import read_exactly
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.dataprep.output.dataset import DataFile, DatasetRecord
+from seatrial.dataprep.output.index_file import token_type
+from seatrial.dataprep.output.mds_shard import (
+    INDEX_FILE,
+    MdsShape,
+    Tokens,
+    encoded_index,
+    encoded_shard,
+    shard_name,
+)
+from seatrial.dataprep.stores.store import Store
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.hashing import canonical_json
+
+MADE_OF = "made-of.json"
+"""Says of which tokens the shards beside it are made; of others they are removed."""
+SPLITS = ("train", "val")
+"""The folders, as the converter names them; there is no third."""
+
+Made = Callable[[int], None]
+"""Told the bytes that were made since it was last told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is to be cut, and how."""
+
+    directory: str
+    """Where it goes, below the root of the data set."""
+    source: str
+    """The source whose files are joined."""
+    length: int
+    """Tokens of a sample."""
+    shares: tuple[float, float, float]
+    """Shares of training, validation and test."""
+
+    def files(self, record: DatasetRecord) -> tuple[DataFile, ...]:
+        """The files that are joined, in order."""
+        return tuple(file for file in record.files if file.source == self.source)
+
+    def samples(self, record: DatasetRecord) -> dict[str, tuple[int, int]]:
+        """For each split its first sample and how many it has, in the joined text."""
+        every = sum(file.tokens for file in self.files(record)) // self.length
+        whole = sum(self.shares)
+        first = round(every * self.shares[0] / whole)
+        second = round(every * (self.shares[0] + self.shares[1]) / whole)
+        return {"train": (0, first), "val": (first, second - first)}
+
+
+def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = None) -> None:
+    """Make the splits of a source, unless they are there."""
+    _begin(store, record, wanted)
+    there = {file.path: file.size for file in store.list(wanted.directory)}
+    files = wanted.files(record)
+    for split, (first, samples) in wanted.samples(record).items():
+        if not samples:
+            continue
+        place, shape = f"{wanted.directory}/{split}", MdsShape(wanted.length, samples)
+        for shard in range(shape.shards):
+            path = f"{place}/{shard_name(shard)}"
+            if there.get(path) != shape.shard_bytes(shard):
+                begin = (first + shard * shape.per_shard) * wanted.length
+                tokens = _tokens(store, files, begin, shape.samples_of(shard) * wanted.length)
+                with store.open_writer(path) as stream:
+                    stream.write(encoded_shard(tokens, wanted.length))
+            if made is not None:
+                made(shape.shard_bytes(shard))
+        index = encoded_index(shape)
+        if there.get(f"{place}/{INDEX_FILE}") != len(index):
+            with store.open_writer(f"{place}/{INDEX_FILE}") as stream:
+                stream.write(index)
+
+
+def _begin(store: Store, record: DatasetRecord, wanted: Cut) -> None:
+    """Say what shards are made of, before there is one; those of other tokens go."""
+    digests = [file.tokens_digest for file in wanted.files(record)]
+    made_of = canonical_json(asdict(wanted) | {"tokens": digests}).encode() + b"\n"
+    path = f"{wanted.directory}/{MADE_OF}"
+    if store.create(path, made_of):
+        return
+    if store.read(path) != made_of:
+        store.delete([file.path for file in store.list(wanted.directory)])
+        store.create(path, made_of)
+
+
+def _tokens(store: Store, files: tuple[DataFile, ...], begin: int, count: int) -> Tokens:
+    """Tokens of the joined files, from one on."""
+    found = np.empty(count, np.int32)
+    filled, before = 0, 0
+    for file in files:
+        start = max(0, begin + filled - before)
+        take = min(count - filled, file.tokens - start)
+        if take > 0:
+            with closing(store.open_reader(file.tokens_file, start * file.token_bytes)) as stream:
+                data = read_exactly(stream, take * file.token_bytes)
+            found[filled : filled + take] = np.frombuffer(data, token_type(file.token_bytes))
+            filled += take
+        before += file.tokens
+        if filled == count:
+            break
+    return found
+
+
+def cuts_at(store: Store) -> list[Cut]:
+    """What was cut of a data set, by what stands beside the shards."""
+    found = []
+    for file in store.list():
+        if file.path.rpartition("/")[2] == MADE_OF:
+            values = json.loads(store.read(file.path))
+            directory = file.path.rpartition("/")[0]
+            shares = tuple(float(share) for share in values["shares"])
+            found.append(Cut(directory, values["source"], values["length"], shares))  # type: ignore[arg-type]
+    return found
+
+
+def check_cut(store: Store, record: DatasetRecord, wanted: Cut) -> list[Finding]:
+    """What of the splits is not what follows from the prepared tokens; all of it is read."""
+    findings = []
+    files = wanted.files(record)
+    for split, (first, samples) in wanted.samples(record).items():
+        shape = MdsShape(wanted.length, samples)
+        for path, data in _expected(store, files, wanted, split, (first, shape)):
+            try:
+                same = store.read(path) == data
+            except FileNotFoundError:
+                rule, code = "the file is absent.", DatasetCode.ABSENT
+            else:
+                if same:
+                    continue
+                rule, code = "the file is not what its tokens give.", DatasetCode.DIGEST
+            fix = "Remove it and prepare the data again: the rest is kept."
+            findings.append(Finding(code, Severity.ERROR, Where(file=path), rule, "", fix))
+    return findings
+
+
+def _expected(
+    store: Store,
+    files: tuple[DataFile, ...],
+    wanted: Cut,
+    split: str,
+    extent: tuple[int, MdsShape],
+) -> Iterator[tuple[str, bytes]]:
+    """Every file of a split with its bytes."""
+    first, shape = extent
+    place = f"{wanted.directory}/{split}"
+    for shard in range(shape.shards):
+        begin = (first + shard * shape.per_shard) * wanted.length
+        tokens = _tokens(store, files, begin, shape.samples_of(shard) * wanted.length)
+        yield f"{place}/{shard_name(shard)}", encoded_shard(tokens, wanted.length)
+    if shape.samples:
+        yield f"{place}/{INDEX_FILE}", encoded_index(shape)
+
+
+def require_samples(record: DatasetRecord, wanted: Cut, *, evaluates: bool) -> None:
+    """Refuse a data set of which a split that the run reads has no sample."""
+    samples = wanted.samples(record)
+    needed = SPLITS if evaluates else SPLITS[:1]
+    empty = [split for split in needed if not samples[split][1]]
+    if empty:
+        every = sum(count for _, count in samples.values())
+        rule = f"{wanted.source} gives {every:,} samples of {wanted.length:,} tokens, and "
+        rule += f"{empty[0]} gets none of them."
+        fix = "Give more text, another data.split, or training.evaluation.batches=0."
+        where = Where(field="data.split")
+        raise FindingsError(
+            [Finding(DatasetCode.SPLIT_EMPTY, Severity.ERROR, where, rule, str(every), fix)]
+        )
