@@ -68,6 +68,15 @@ engine: $(ENV) worker-env ## Run the tests that train with the real engine on a 
 engine-short: $(ENV) worker-env ## Run the short ones of them
 	$(PYTHON) -m pytest -m 'engine and not slow' $(ARGS) tests/engine
 
+.PHONY: foundry-env
+foundry-env: ## Create the environment of LLM Foundry, unless it is there (7 GB)
+	@scripts/environment.sh create llm-foundry
+
+.PHONY: foundry
+foundry: export SEATRIAL_LLM_FOUNDRY_PYTHON = $(shell scripts/environment.sh path llm-foundry)/bin/python
+foundry: $(ENV) foundry-env ## Run the tests that train with LLM Foundry on a CPU (about 90 minutes)
+	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/foundry
+
 .PHONY: store-servers
 store-servers: ## Install the servers that stand in for object stores (needs npm and Go)
 	@scripts/store_servers.sh create

@@ -2,11 +2,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Virtual environments with what a lock file holds: dev (requirements/dev.txt, without torch)
-# and worker (requirements/worker.txt, with the training engine; about 5 GB).
+# Virtual environments with what a lock file holds: dev (requirements/dev.txt, without torch),
+# worker (requirements/worker.txt, with Megatron; about 5 GB) and llm-foundry (about 7 GB).
 #
-#     scripts/environment.sh path [dev|worker]      prints where it is or would be
-#     scripts/environment.sh create [dev|worker]    creates it unless it is whole
+#     scripts/environment.sh path [dev|worker|llm-foundry]      prints where it is or would be
+#     scripts/environment.sh create [dev|worker|llm-foundry]    creates it unless it is whole
 #
 # It lives outside the checkout, named after the lock file and the interpreter, so that
 # checkouts share it and a changed lock gets a new one. Seatrial itself is not installed
@@ -76,7 +76,7 @@ case "${1:-}" in
 path) echo "$venv" ;;
 create) create ;;
 *)
-    echo "usage: scripts/environment.sh path|create [dev|worker]" >&2
+    echo "usage: scripts/environment.sh path|create [dev|worker|llm-foundry]" >&2
     exit 2
     ;;
 esac

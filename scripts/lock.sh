@@ -27,6 +27,12 @@ compile --group dev --extra data --extra ray --extra cluster --extra watch --ext
 # What a rehearsal's processes need: the engine, its logger, and nothing of development.
 compile --extra worker --extra wandb --constraint requirements/core.txt --output-file requirements/worker.txt "$@"
 
+# The second engine needs another torch, so that nothing but the core is shared with the first.
+# It is installed by the command itself, so that the lock is part of the package; requirements/ has
+# a link to it.
+compile --extra llm-foundry --constraint requirements/core.txt \
+    --output-file src/seatrial/engines/locks/llm-foundry.txt "$@"
+
 if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
     echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2
     exit 1

@@ -57,6 +57,7 @@ COMMANDS = {
     "checkpoints": "List, verify, prune, pin, copy, export checkpoints; ask what can resume.",
     "calibrate": "Fit the planner to a few measured steps of a run.",
     "spec": "Bring specs of an older format to the newest one.",
+    "engines": "Install training engines, and show what a run tells its engine.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
     "doctor": "Show what is installed, what is missing for which command, and how to get it.",

@@ -21,6 +21,7 @@ FINAL_TARGETS = {
     "worker.Dockerfile": ("infiniband", "efa"),
     "worker-cpu.Dockerfile": ("worker-cpu",),
     "worker-data.Dockerfile": ("worker-data",),
+    "worker-llm-foundry.Dockerfile": ("worker-llm-foundry",),
 }
 """The stages that become images."""
 
@@ -168,3 +169,10 @@ def test_the_catalog_says_what_the_lock_holds() -> None:
     assert catalog.image("worker-cpu").torch == pins["torch"]
     for name in ("worker-cpu", "worker-megatron", "worker-megatron-efa"):
         assert catalog.image(name).engine_version == pins["megatron-core"]
+
+
+def test_the_catalog_says_what_the_second_lock_holds() -> None:
+    lock = (ROOT / "requirements/llm-foundry.txt").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, flags=re.MULTILINE))
+    image = Catalog().image("worker-llm-foundry")
+    assert (image.torch, image.engine_version) == (pins["torch"], pins["llm-foundry"])

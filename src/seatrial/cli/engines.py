@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial engines`: the training engines, their environments, and what they are told."""
+
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.client import plan
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import MissingExtraError, UsageError
+from seatrial.rehearsal.environments import environment
+from seatrial.rehearsal.environments import install as install_engine
+from seatrial.rehearsal.worker_process import worker_python
+from seatrial.spec.engine import EngineName
+
+app = typer.Typer(
+    help="Install training engines beside this Seatrial, and show what a run tells its engine.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+@app.command("list")
+def list_engines(as_json: Json = False) -> None:
+    """List the engines that a spec can name, and the Python that has each."""
+    rows = []
+    for name, engine in ENGINES.items():
+        try:
+            python = worker_python(engine)
+        except MissingExtraError:
+            python = ""
+        rows.append({"engine": str(name), "version": engine.version, "python": python})
+    if as_json:
+        say_json(rows)
+        return
+    for row, engine in zip(rows, ENGINES.values(), strict=True):
+        there = row["python"] or f"not installed: {engine.installation.what}"
+        say(f"{row['engine']:<12} {row['version']:<8} {there}")
+
+
+@app.command()
+def install(
+    name: Annotated[EngineName, typer.Argument(metavar="ENGINE", help="Such as llm-foundry.")],
+    as_json: Json = False,
+) -> None:
+    """Make an environment for an engine from its lock file, with hashes, and load the engine in it.
+
+    Rehearsals find it by themselves. Twice does nothing; what was cut short is made anew.
+    """
+    engine = ENGINES[name]
+    if name is EngineName.MEGATRON:
+        raise UsageError(
+            "Megatron comes with the worker extra: install seatrial[worker] here, or in an "
+            f"environment of its own and set {engine.installation.variable}."
+        )
+    found = install_engine(engine, say_error)
+    place = environment(engine)
+    if as_json:
+        say_json({"engine": str(name), "directory": str(place), **found})
+        return
+    say(f"{engine.title} {found['engine']} with PyTorch {found['torch']} is in {place}.")
+
+
+@app.command()
+def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Print what a run tells its engine, in the engine's own form.
+
+    Flags for Megatron; for LLM Foundry a YAML file that `composer llmfoundry train` takes.
+    """
+    planned = plan(file, overrides or ())
+    engine = ENGINES[planned.spec.engine.name]
+    arguments = engine.arguments(planned)
+    if as_json:
+        say_json(arguments)
+        return
+    say(engine.text(arguments).rstrip("\n"))
