@@ -30,7 +30,7 @@ compile --extra worker --extra wandb --constraint requirements/core.txt --output
 # The second engine needs another torch, so that nothing but the core is shared with the first.
 # It is installed by the command itself, so that the lock is part of the package; requirements/ has
 # a link to it.
-compile --extra llm-foundry --constraint requirements/core.txt \
+compile --group llm-foundry --constraint requirements/core.txt \
     --output-file src/seatrial/engines/locks/llm-foundry.txt "$@"
 
 if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
