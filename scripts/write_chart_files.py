@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from scripts import write_dashboard
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.kinds import Kind
+from seatrial.engines.registry import ENGINES
 from seatrial.rendering.access import (
     common_rules,
     launchable_operators,
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 FILES = ROOT / "charts" / "seatrial" / "files"
 RULES = ROOT / "dashboards" / "rules.yaml"
 IN_BASE_IMAGE = re.compile(r"^(torch|triton|numpy|setuptools|nvidia-.*|cuda-.*)$")
-"""What NVIDIA's image brings, built for each other; another torch would break its kernels."""
+"""What the engines' base images bring, built for each other; another torch breaks their kernels."""
 _NAME = re.compile(r"^([a-z0-9][a-z0-9._-]*)==")
 
 
@@ -44,7 +45,12 @@ def chart_files() -> dict[str, str]:
         "storage-classes.json": _json(_storage_classes()),
         "rules.json": _json(YAML(typ="safe", pure=True).load(RULES.read_text(encoding="utf-8"))),
         "dashboard.json": write_dashboard.text(),
-        "worker.txt": _lock((ROOT / "requirements" / "worker.txt").read_text(encoding="utf-8")),
+        **{
+            engine.installation.lock: _lock(
+                (ROOT / "requirements" / engine.installation.lock).read_text(encoding="utf-8")
+            )
+            for engine in ENGINES.values()
+        },
     }
 
 

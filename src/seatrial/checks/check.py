@@ -23,7 +23,6 @@ from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.render import Part, render
-from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, loads
 
 Planner = Callable[[LoadedSpec], PlannedRun]
@@ -163,8 +162,8 @@ def _why_no_cluster(situation: Situation, *, rendered: bool) -> str:
 
 
 def has_manifests(situation: Situation) -> bool:
-    """Whether the run becomes Kubernetes objects in this version."""
-    return situation.in_pods and situation.spec.engine.name is EngineName.MEGATRON
+    """Whether the run becomes Kubernetes objects."""
+    return situation.in_pods
 
 
 def _manifest_findings(situation: Situation) -> list[Finding]:

@@ -8,8 +8,6 @@ from enum import StrEnum
 class RenderCode(StrEnum):
     """What can keep a plan from becoming manifests; the codes are stable."""
 
-    ENGINE = "ST-RENDER-001"
-    """Runs of this engine cannot be rendered yet."""
     OPERATOR = "ST-RENDER-002"
     """The run has no Kubernetes objects, or this operator cannot do what the spec asks for."""
     DAEMON = "ST-RENDER-003"

@@ -14,7 +14,6 @@ from seatrial.rendering.scene import Scene
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import training_mounts
 from seatrial.spec.cluster import Gang, Operator
-from seatrial.spec.engine import EngineName
 
 Place = Callable[[str], Where]
 """Where a field of the spec stands; a loaded spec knows the line."""
@@ -53,12 +52,8 @@ class Inspection:
 
 
 def plan_findings(plan: Plan, place: Place) -> list[Finding]:
-    """What can be said before the catalog is asked: engine and operator."""
+    """What can be said before the catalog is asked: the operator."""
     inspection = Inspection(place)
-    engine = plan.spec.engine.name
-    if engine is not EngineName.MEGATRON:
-        rule = f"runs of {engine} cannot be rendered in this version."
-        inspection.add(RenderCode.ENGINE, "engine.name", rule, "Use engine.name=megatron.", engine)
     if plan.machines.operator is Operator.TORCHRUN:
         rule = f"the profile {plan.machines.profile} starts torchrun on this host: no manifests."
         fix = "Choose a profile with Kubernetes: seatrial catalog list profiles."

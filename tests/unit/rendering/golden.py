@@ -17,18 +17,16 @@ from seatrial.rendering.names import spec_digest
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.scene import scene_of
 from seatrial.rendering.yaml_text import yaml_documents
-from tests.unit.rendering.scenes import CATALOG, FIRST, MEGATRON
+from tests.unit.rendering.scenes import CATALOG, FIRST, RENDERED
 
 DIRECTORY = Path(__file__).parents[2] / "golden"
 SECOND = Attempt(2, ("node-a", "node-b"), FIRST.code_digest)
-ON_CLUSTERS = [name for name in MEGATRON if recipe(name).spec.cluster.profile != "local"]
-"""The recipes that have manifests on their own profile."""
 
 
 def golden_files() -> dict[str, str]:
     """The golden files by name."""
     files: dict[str, str] = {}
-    for name in ON_CLUSTERS:
+    for name in RENDERED:
         profile = CATALOG.profile(recipe(name).spec.cluster.profile)
         for operator in profile.operators:
             plan = _plan(name, f"cluster.operator={operator}")

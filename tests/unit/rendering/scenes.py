@@ -21,8 +21,10 @@ from tests.conftest import resolved
 CATALOG = Catalog()
 FIRST = Attempt(code_digest=f"sha256:{'0' * 64}")
 """The first attempt, by a code that does not change with every commit."""
+RENDERED = [name for name in recipe_names() if recipe(name).spec.cluster.profile != "local"]
+"""The recipes that can be rendered on their own profile."""
 MEGATRON = [name for name in recipe_names() if recipe(name).spec.engine.name is EngineName.MEGATRON]
-"""The recipes that can be rendered."""
+"""The recipes of the engine that most tests are about."""
 PROFILES = [name for name in CATALOG.names(Kind.PROFILES) if name != "local"]
 """The profiles with Kubernetes."""
 

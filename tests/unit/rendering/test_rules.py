@@ -12,6 +12,7 @@ from seatrial.recipes.shipped import recipe
 from seatrial.rendering.codes import RenderCode
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.secrets_in import secrets_in
+from seatrial.rendering.yaml_text import yaml_documents
 from tests.conftest import loaded, resolved
 from tests.unit.rendering.scenes import CATALOG, manifests
 
@@ -143,13 +144,13 @@ def test_a_rule_refuses_at_its_field(
 
 
 @pytest.mark.parametrize("name", ["aks-mpt-125m", "aks-mpt-30b"])
-def test_a_run_of_llm_foundry_is_refused_with_a_finding(name: str) -> None:
+def test_a_run_of_llm_foundry_is_rendered_with_its_own_worker(name: str) -> None:
     spec, plan = load_plan(recipe(name).path, (), CATALOG)
-    with pytest.raises(FindingsError) as caught:
-        render(plan, CATALOG, place=spec.where)
-    (finding,) = caught.value.findings
-    assert finding.code == RenderCode.ENGINE
-    assert finding.where.line
+    made = render(plan, CATALOG, place=spec.where)
+    text = yaml_documents(made.manifests)
+    assert "seatrial.worker.llm_foundry.pod" in text
+    assert "/opt/seatrial/lock/llm-foundry.txt" in text
+    assert "megatron" not in text
 
 
 def test_a_run_on_this_host_has_no_manifests() -> None:

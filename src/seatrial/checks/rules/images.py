@@ -68,8 +68,7 @@ def moving(situation: Situation) -> Iterator[Checked]:
     if not name or "@sha256:" in name:
         return
     known = _known(situation)
-    rendered = situation.in_pods and situation.spec.engine.name is EngineName.MEGATRON
-    if rendered and image_of(name, situation.catalog).floating:
+    if situation.in_pods and image_of(name, situation.catalog).floating:
         return  # Rendering says so already.
     tag = (known.reference if known else name).rpartition("/")[2].partition(":")[2]
     words = tag.lower().replace("_", "-").split("-")

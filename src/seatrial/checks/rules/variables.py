@@ -39,8 +39,8 @@ def _spoken_for(situation: Situation, name: str, value: str) -> bool:
     """Whether rendering reports the variable already."""
     machines = situation.plan.machines
     fabric = situation.catalog.fabric(machines.fabric)
-    rendered = situation.in_pods and situation.spec.engine.name is EngineName.MEGATRON
-    return rendered and forbidding(fabric, machines.node_type, name, value) is not None
+    harmful_here = forbidding(fabric, machines.node_type, name, value) is not None
+    return situation.in_pods and harmful_here
 
 
 def harmful(situation: Situation) -> Iterator[Checked]:
