@@ -135,6 +135,8 @@ class Engine(Protocol):
     """Whether it can cut a model by tp, pp and cp; else every rank is a data-parallel one."""
     data_format: DataFormat
     """What its prepared data look like."""
+    no_export: str
+    """Why its checkpoints are not exported here; empty where they are."""
     installation: Installation
     """How it comes to a host."""
     modules: WorkerModules

@@ -249,7 +249,7 @@ class Rehearsal:
 
     def export(self) -> Result:
         """Export the last checkpoint, and compare its logits in transformers with the engine's."""
-        why = why_not_exported(self._arguments())
+        why = self.engine.no_export or why_not_exported(self._arguments())
         if why:
             said = f"no export for this model: {why}"
             return replace(self._result(DrillName.EXPORT, True, said, 0.0), judged=False)

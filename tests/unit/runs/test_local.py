@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.errors import FindingsError, UsageError
+from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.monitoring.processes import state
 from seatrial.rehearsal.worker_process import WORKER_PYTHON
 from seatrial.runs.decision import utc
@@ -301,12 +301,16 @@ def test_what_this_host_cannot_run_is_refused_before_anything_is_written(
     assert not (home / "data").exists()
 
 
-def test_an_engine_that_is_not_started_by_these_commands_is_refused(home: Path) -> None:
+def test_an_engine_that_is_not_installed_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEATRIAL_ENGINES", str(home / "engines"))
+    monkeypatch.delenv("SEATRIAL_LLM_FOUNDRY_PYTHON", raising=False)
     where = f"processes_per_node: 4, storage: {{mount: {home}/data}}"
     plan = resolved(f"cluster={{profile: local, {where}}}")
     engine = plan.spec.engine.model_copy(update={"name": EngineName.LLM_FOUNDRY})
     foreign = replace(plan, spec=plan.spec.model_copy(update={"engine": engine}))
-    with pytest.raises(FindingsError, match=r"engine\.name: runs of llm-foundry"):
+    with pytest.raises(MissingExtraError, match="seatrial engines install llm-foundry"):
         launch_here(local_run(home, "slim-7b"), Wanted(foreign, Catalog()), lambda _: False)
 
 

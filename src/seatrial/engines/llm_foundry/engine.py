@@ -34,6 +34,7 @@ class LlmFoundryEngine:
     package = f"llm-foundry {version}"
     splits_model = False
     data_format = DataFormat.MDS
+    no_export = "LLM Foundry has a callback of its own for it, hf_checkpointer"
     installation = Installation(
         "SEATRIAL_LLM_FOUNDRY_PYTHON",
         ("torch", "llmfoundry"),

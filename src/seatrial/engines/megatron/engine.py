@@ -36,6 +36,7 @@ class MegatronEngine:
     package = f"megatron-core {version}"
     splits_model = True
     data_format = DataFormat.INDEXED
+    no_export = ""
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON", ("torch", "megatron"), "seatrial[worker]", "worker.txt"
     )
