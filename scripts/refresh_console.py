@@ -2,11 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the console blocks of the pages and write down what the commands print.
 
-    python -m scripts.refresh_console
+    python -m scripts.refresh_console [PAGE ...]
 
 The blocks of a page are run in order in a fresh directory. A block whose caption is a file's name
 is written to that file first. `seatrial` is started as a process of its own; of other commands
 only `cat` is known. A test compares the pages with what this would write.
+
+A comment directly above a block says otherwise:
+
+    <!-- stand-in cluster: SCENE -->   the commands ask an API server in memory
+                                       (tests/unit/docs/stand_in_cluster.py)
+    <!-- manifest: ... -->             the block is an excerpt (scripts/manifest_excerpts.py)
+    <!-- edit: FILE -->                each line is a field of the spec and its new value
+    <!-- run -->                       a shell block that is run; only its exit code counts
+    <!-- executed by: TEST -->         a test runs such commands; the block is left as it is
+    <!-- not executed: REASON -->      nothing can run it here; the block is left as it is
 """
 
 import os
@@ -18,21 +28,27 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+from scripts.manifest_excerpts import excerpt
+from scripts.page_blocks import BLOCK, ROOT, all_pages, blocks_of, marker_before
+from seatrial.checks.fixing import applied
+
 CAPTION = re.compile(r"^:caption: `?(?P<name>[^\n`]+?)`?\n\n?", re.MULTILINE)
 ASSIGNMENT = re.compile(r"^([A-Z_]+)=(.*)$")
+LEFT_ALONE = frozenset(("executed by", "not executed"))
+"""Markers of blocks that are not touched."""
 
 
 def pages() -> list[Path]:
-    """The pages that have a block to run, by console or by doctest."""
-    written = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in written if _infos(page) & {"console", "pycon"}]
-
-
-def _infos(page: Path) -> set[str]:
-    """The languages of a page's blocks."""
-    return {match["info"].strip() for match in BLOCK.finditer(page.read_text(encoding="utf-8"))}
+    """The pages that have a block to run or to write, by console, by shell or by doctest."""
+    return [
+        page
+        for page in all_pages()
+        if any(
+            block.language in ("console", "pycon")
+            or (block.marker is not None and block.marker.kind in ("run", "manifest"))
+            for block in blocks_of(page)
+        )
+    ]
 
 
 def refreshed(text: str, directory: Path) -> str:
@@ -40,11 +56,24 @@ def refreshed(text: str, directory: Path) -> str:
 
     def refresh(match: re.Match[str]) -> str:
         info, block = match["info"].strip(), match["text"]
+        marker = marker_before(text[: match.start()])
+        kind, value = (marker.kind, marker.value) if marker else ("", "")
+        if kind in LEFT_ALONE:
+            return match[0]
         if info.startswith("{code-block}"):
             _write_file(block, directory)
+        if kind == "manifest":
+            return f"```{info}\n{excerpt(value).text}```"
+        if kind == "run":
+            _run_shell(block, directory)
+        if kind == "edit":
+            _edit(directory / value, block)
         if info != "console":
             return match[0]
-        parts = [f"$ {typed}\n{_run(command, directory)}" for typed, command in _commands(block)]
+        scene = value if kind == "stand-in cluster" else ""
+        parts = [
+            f"$ {typed}\n{_run(command, directory, scene)}" for typed, command in _commands(block)
+        ]
         return f"```console\n{''.join(parts)}```"
 
     return BLOCK.sub(refresh, text)
@@ -59,6 +88,19 @@ def _write_file(block: str, directory: Path) -> None:
         file.write_text(CAPTION.sub("", block, count=1), encoding="utf-8")
 
 
+def edits_of(block: str) -> list[tuple[str, str]]:
+    """The fields and values of a block that asks its reader to change a spec."""
+    return [
+        (words[0], words[1].strip()) for words in (s.split(None, 1) for s in block.splitlines())
+    ]
+
+
+def _edit(file: Path, block: str) -> None:
+    """Change a spec as its reader would, in an editor."""
+    changes = [f"{field}={value}" for field, value in edits_of(block)]
+    file.write_text(applied(file.read_text(encoding="utf-8"), changes), encoding="utf-8")
+
+
 def _commands(block: str) -> Iterator[tuple[str, str]]:
     """Each command of a console block as it is typed, and in one line."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -68,17 +110,43 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
         yield "\n".join(typed), " ".join(line.removesuffix("\\").strip() for line in typed)
 
 
-def _run(command: str, directory: Path) -> str:
-    """What a command prints, standard error included, without blanks at the ends of lines."""
-    # Nothing of the user's own: no catalog, no colours, a width of 100 columns.
-    variables = {
+def _environment(directory: Path) -> dict[str, str]:
+    """Nothing of the user's own: no catalog, no colours, a width of 100 columns."""
+    return {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "PYTHONUNBUFFERED": "1",
         "PYTHONUTF8": "1",
         "COLUMNS": "100",
         "HOME": str(directory),
     }
+
+
+def _run_shell(block: str, directory: Path) -> None:
+    """Run a shell block with `seatrial` on the path; an error ends everything."""
+    function = f'seatrial() {{ "{sys.executable}" -m seatrial "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{function}{block}"],
+        cwd=directory,
+        env=_environment(directory),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"a shell block ended with {done.returncode}:\n{block}\n{done.stderr}")
+
+
+def _run(command: str, directory: Path, scene: str = "") -> str:
+    """What a command prints, standard error included, without blanks at the ends of lines.
+
+    Args:
+        command: The command in one line.
+        directory: Where it is run.
+        scene: What is going on in a stand-in for a cluster; empty without one.
+    """
+    variables = _environment(directory)
     words = shlex.split(command)
     while match := ASSIGNMENT.match(words[0]):
         variables[match[1]] = match[2]
@@ -87,7 +155,7 @@ def _run(command: str, directory: Path) -> str:
         printed = "".join((directory / name).read_text(encoding="utf-8") for name in words[1:])
     elif words[0] == "seatrial":
         printed = subprocess.run(
-            [sys.executable, "-m", "seatrial", *words[1:]],
+            [sys.executable, "-m", *_module(scene), *words[1:]],
             cwd=directory,
             env=variables,
             stdout=subprocess.PIPE,
@@ -101,9 +169,14 @@ def _run(command: str, directory: Path) -> str:
     return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
 
 
+def _module(scene: str) -> list[str]:
+    """What is started as `seatrial`."""
+    return ["tests.unit.docs.stand_in_cluster", scene] if scene else ["seatrial"]
+
+
 def main() -> None:
-    """Refresh every page."""
-    for page in pages():
+    """Refresh the pages that are named, or every page."""
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or pages():
         text = page.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as directory:
             new = refreshed(text, Path(directory))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.refresh_console import BLOCK, ROOT, pages, refreshed
+from scripts.page_blocks import BLOCK, ROOT
+from scripts.refresh_console import pages, refreshed
 
 FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/getting-started/quickstart.md"]
 

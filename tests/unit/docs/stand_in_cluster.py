@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A command line whose cluster is an API server in memory, for the pages.
+
+    python -m tests.unit.docs.stand_in_cluster SCENE launch run.yaml
+
+runs the command as it is; only the connection leads to the server of the tests, which keeps its
+objects in a file of the directory. SCENE says what operators and nodes have made of the jobs that
+are there: `nothing yet`, `all pods run`, or `no node offers RESOURCE`. It is 03:12 when something
+is launched and 03:18 when somebody looks.
+"""
+
+import json
+import sys
+from contextlib import ExitStack
+from datetime import datetime, tzinfo
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from seatrial.cli.main import main as seatrial
+from seatrial.cluster.transport import Json
+from seatrial.runs import clusters
+from seatrial.runs.site import Site
+from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+from tests.unit.runs.fake_cluster import jobs, pod_of, running
+
+KEPT = Path(".stand-in-cluster.json")
+NOT_OFFERED = "no node offers "
+CLOCKS = ("seatrial.runs.site", "seatrial.cli.status", "seatrial.cli.list", "seatrial.cli.wait")
+"""The modules that look at the clock."""
+
+
+def main() -> None:
+    """Run one command."""
+    scene, sys.argv = sys.argv[1], ["seatrial", *sys.argv[2:]]
+    server, time = FakeTransport(), FakeTime()
+    if KEPT.exists():
+        for item in json.loads(KEPT.read_text(encoding="utf-8")):
+            server.put(item)
+    for job in jobs(server):
+        _act_out(scene, server, job)
+    time.on_sleep = lambda: _end_orphans(server)
+
+    def reach(namespace: str = "", **_: Any) -> Site:
+        api = fake_api(server, time)
+        return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(clusters, "connect", reach))
+        for name in CLOCKS:
+            stack.enter_context(patch.object(import_module(name), "datetime", _clock(sys.argv[1])))
+        try:
+            seatrial()
+        finally:
+            KEPT.write_text(json.dumps(list(server.objects.values())), encoding="utf-8")
+
+
+def _clock(command: str) -> type[datetime]:
+    """A clock that stands still."""
+    minute = 12 if command == "launch" else 18
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime(2026, 11, 15, 3, minute, tzinfo=tz)
+
+    return Clock
+
+
+def _act_out(scene: str, server: FakeTransport, job: Json) -> None:
+    """Make what the operator, the scheduler and the nodes would have made of a job."""
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    pods = sum(role["replicas"] for role in replicas.values())
+    resource = scene.removeprefix(NOT_OFFERED)
+    if scene == "nothing yet":
+        return
+    if scene == "all pods run":
+        for index in range(pods):
+            server.put(pod_of(job, index, **running()))
+        return
+    if resource == scene:
+        raise SystemExit(f"a page asks for a cluster in which {scene!r}; that is not known.")
+    said = f"0/{pods} nodes are available: {pods} Insufficient {resource}."
+    refused = {"type": "PodScheduled", "status": "False", "message": said}
+    for index in range(pods):
+        pod = pod_of(job, index, conditions=[refused])
+        server.put(pod)
+        server.put(_node(f"node-{index}", pod, resource))
+
+
+def _end_orphans(server: FakeTransport) -> None:
+    """Let pods end whose job is gone, as the collector of garbage would."""
+    if not jobs(server):
+        for key in [key for key in server.objects if key[0] == "pods"]:
+            del server.objects[key]
+
+
+def _node(name: str, pod: Json, lacking: str) -> Json:
+    """A node of the type that the pod asks for, without one of its resources."""
+    terms = pod["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    labels = {each["key"]: each["values"][0] for each in terms[0]["matchExpressions"]}
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    offered = {key: value for key, value in limits.items() if key != lacking}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": offered},
+    }
+
+
+if __name__ == "__main__":
+    main()
