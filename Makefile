@@ -140,6 +140,11 @@ reference-check: $(ENV) ## Check that the reference documentation is up to date
 console: $(ENV) ## Run the commands that the documentation shows and write down their output
 	$(PYTHON) -m scripts.refresh_console
 
+.PHONY: flow
+flow: $(ENV) ## Count what a run costs its user, in five public documents and here
+	$(PYTHON) -m scripts.count_flow
+	$(PYTHON) -m scripts.page_blocks
+
 .PHONY: pictures
 pictures: $(ENV) worker-env ## Make the pictures of watch and report from a real run (minutes; needs chromium)
 	SEATRIAL_WORKER_PYTHON="$$(scripts/environment.sh path worker)/bin/python" \
