@@ -60,6 +60,7 @@ COMMANDS = {
     "engines": "Install training engines, and show what a run tells its engine.",
     "schema": "Print the JSON Schema of a spec, for editors.",
     "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
+    "run": "Walk a run through all of its steps; it goes on where it stopped.",
     "doctor": "Show what is installed, what is missing for which command, and how to get it.",
     "explain": "Tell the background of a finding, with its source.",
     "recipes": "List, show and copy the specs that come with Seatrial.",

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`seatrial run`: the whole way of a run, step by step; it goes on where it stopped."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.output import say, say_error
+from seatrial.cli.parameters import Overrides, SpecFile
+from seatrial.cli.voyage import KEPT, Logbook, Step, steps
+from seatrial.client import load_plan
+from seatrial.errors import UsageError
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+From = Annotated[
+    str, typer.Option("--from", metavar="STEP", help="Do this step and those after it again.")
+]
+Until = Annotated[str, typer.Option(metavar="STEP", help="Stop after this step.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the steps and how far it is; do none.")]
+
+
+@app.command()
+def command(
+    file: SpecFile,
+    overrides: Overrides = None,
+    begin: From = "",
+    until: Until = "",
+    show: Show = False,
+) -> None:
+    """Walk a run through all of its steps, from the corpus to the report.
+
+    Each step is a command of its own. The first that needs you stops the walk; called again, it
+    goes on from there. A changed spec begins anew.
+    """
+    given = tuple(overrides or ())
+    loaded, plan = load_plan(file, given, default_catalog(), tell=say_error)
+    way = steps(file, given, plan)
+    for wanted in filter(None, (begin, until)):
+        if wanted not in [step.name for step in way]:
+            raise UsageError(
+                f"there is no step {wanted}. The steps: {', '.join(s.name for s in way)}."
+            )
+    kept = file.parent / ".seatrial" / plan.spec.name / KEPT
+    book = Logbook(kept, loaded.spec.model_dump(mode="json"))
+    if begin and not show:
+        names = tuple(step.name for step in way)
+        book.forget_from(names[names.index(begin) :])
+    if show:
+        _show(way, book)
+        return
+    for number, step in enumerate(way, 1):
+        if not book.has(step.name):
+            _do(step, f"{number} of {len(way)}", file, given)
+            book.note(step.name)
+        if step.name == until:
+            say(f"Stopped after {until}, as asked.")
+            return
+    say(f"{plan.spec.name} has come all the way: {len(way)} steps. Again: --from STEP.")
+
+
+def _show(way: tuple[Step, ...], book: Logbook) -> None:
+    """All steps, and which are done."""
+    ahead = next((step.name for step in way if not book.has(step.name)), "")
+    for step in way:
+        mark = "done" if book.has(step.name) else "next" if step.name == ahead else ""
+        say(f"{mark:<5} {step.name:<9} seatrial {shlex.join(step.words)}")
+
+
+def _do(step: Step, place: str, file: Path, overrides: tuple[str, ...]) -> None:
+    """One step, as if its command were called; its end ends the walk where it is not good."""
+    say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
+    done = subprocess.run([sys.executable, "-m", "seatrial", *step.words], check=False)  # noqa: S603  (our own words, no shell)
+    if done.returncode == 0:
+        return
+    again = shlex.join(["seatrial", "run", str(file), *overrides])
+    say_error(f"\nStopped at {place}, {step.name}. Once that is mended, go on with: {again}")
+    raise typer.Exit(done.returncode if done.returncode > 0 else 128 - done.returncode)

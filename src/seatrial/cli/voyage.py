@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a run from its corpus to its report: the commands, in order, and how far it has come.
+
+Each step is a command that anybody can call alone; a voyage only calls them in order, stops where
+one needs a person, and remembers which are done, as long as the spec stays the same. Checkpoints of
+a run in a cluster lie on a volume there, so what reads them is left out for such a run.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.engines.registry import ENGINES
+from seatrial.hashing import digest
+from seatrial.planning.plan import Plan
+from seatrial.rehearsal.weights_process import why_not_exported
+from seatrial.spec.cluster import Operator
+
+KEPT = "voyage.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a voyage."""
+
+    name: str
+    """How it is called here."""
+    says: str
+    """What it does, in a line."""
+    words: tuple[str, ...]
+    """The words after `seatrial`."""
+
+
+def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...]:
+    """The steps of a run, in order; those that do not concern it are left out."""
+    given = (str(file), *overrides)
+    is_here = plan.machines.operator is Operator.TORCHRUN
+    place = "here" if is_here else "in its cluster"
+    on = () if is_here else ("--on", "kubernetes")
+    look = "--data" if is_here else "--cluster"
+    found = [
+        Step("rules", "every rule that needs nothing but the spec", ("check", *given)),
+        Step("data", f"the corpus becomes tokens, {place}", ("data", "prepare", *given, *on)),
+        Step("plan", "the layout, its memory, time and cost", ("plan", *given)),
+        Step("check", f"the rules again, with what lies {place}", ("check", *given, look)),
+        Step("rehearse", "a shrunk twin with the real engine, and drills", ("rehearse", *given)),
+        Step("launch", f"the run itself, {place}", ("launch", *given)),
+        Step("wait", "until it is over", ("wait", str(file))),
+        Step("verify", "its checkpoints, every byte", ("checkpoints", "verify", *given)),
+        Step("export", "the weights, for transformers", _export(given, plan)),
+        Step("report", "what it was like, on one page", ("report", str(file))),
+    ]
+    left_out = set() if is_here else {"verify", "export"}
+    left_out |= set() if _is_raw(plan) else {"data"}
+    left_out |= set() if _is_exported(plan) else {"export"}
+    return tuple(step for step in found if step.name not in left_out)
+
+
+def _export(given: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
+    return ("checkpoints", "export", *given, "--to", f"{plan.spec.name}-weights")
+
+
+def _is_raw(plan: Plan) -> bool:
+    """Whether there is text to be prepared."""
+    return any(source.from_ is not None for source in plan.spec.data.sources or ())
+
+
+def _is_exported(plan: Plan) -> bool:
+    """Whether transformers has a class for such a model."""
+    engine = ENGINES[plan.spec.engine.name]
+    return not (engine.no_export or why_not_exported(engine.arguments(plan)))
+
+
+class Logbook:
+    """Which steps of a voyage are done, kept in a file."""
+
+    def __init__(self, file: Path, spec: object) -> None:
+        """Read what is kept; what was done for another spec counts for nothing."""
+        self._file = file
+        self._spec = digest(spec)
+        self._done: list[str] = []
+        try:
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if kept["spec"] == self._spec:
+                self._done = [str(name) for name in kept["done"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            # Nothing is kept, or nothing that can be read: all is done again, which harms nothing.
+            return
+
+    def has(self, name: str) -> bool:
+        """Whether a step is done."""
+        return name in self._done
+
+    def note(self, name: str) -> None:
+        """A step is done."""
+        self._done.append(name)
+        self._write()
+
+    def forget_from(self, names: tuple[str, ...]) -> None:
+        """These are to be done again."""
+        self._done = [name for name in self._done if name not in names]
+        self._write()
+
+    def _write(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"spec": self._spec, "done": self._done}, indent=2) + "\n"
+        fresh = self._file.with_suffix(".part")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(self._file)

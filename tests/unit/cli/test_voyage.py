@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a run, and going on where it stopped."""
+
+from pathlib import Path
+
+from seatrial.cli.voyage import KEPT, Logbook, steps
+from tests.conftest import resolved
+from tests.unit.cli.test_commands import seatrial
+
+
+def names(*overrides: str) -> list[str]:
+    return [step.name for step in steps(Path("run.yaml"), (), resolved(*overrides))]
+
+
+def test_a_run_in_a_cluster_is_prepared_checked_and_launched_there() -> None:
+    plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
+    way = {step.name: step.words for step in steps(Path("run.yaml"), ("name=a",), plan)}
+    assert list(way) == [
+        *("rules", "data", "plan", "check", "rehearse", "launch", "wait", "report"),
+    ]
+    assert way["data"] == ("data", "prepare", "run.yaml", "name=a", "--on", "kubernetes")
+    assert way["check"][-1] == "--cluster"
+
+
+def test_a_run_on_this_host_ends_with_weights_that_others_can_load() -> None:
+    here = ("cluster={profile: local, processes_per_node: 8}", "parallelism.tp_size=4")
+    assert names(*here)[-4:] == ["wait", "verify", "export", "report"]
+
+
+def test_prepared_data_are_not_prepared() -> None:
+    assert "data" not in names("data={sources: [{prepared: /data/a}], tokenizer: hf://gpt2}")
+
+
+def test_what_was_done_holds_for_the_same_spec_only(tmp_path: Path) -> None:
+    file = tmp_path / "kept" / KEPT
+    book = Logbook(file, {"name": "a"})
+    book.note("rules")
+    book.note("plan")
+    assert Logbook(file, {"name": "a"}).has("plan")
+    assert not Logbook(file, {"name": "b"}).has("rules")
+    book.forget_from(("plan", "check"))
+    again = Logbook(file, {"name": "a"})
+    assert (again.has("rules"), again.has("plan")) == (True, False)
+    file.write_text("[")
+    assert not Logbook(file, {"name": "a"}).has("rules")
+
+
+def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> None:
+    first = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
+    assert "rules: every rule" in first.stderr
+    assert first.stdout.endswith("Stopped after rules, as asked.\n")
+    shown = seatrial("run", "run.yaml", "--show", cwd=spec_file.parent).stdout.splitlines()
+    assert [line.split()[0] for line in shown][:1] == ["done"]
+    assert [line for line in shown if line.startswith("next")] == [shown[1]]
+    again = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
+    assert "rules: every rule" not in again.stderr
+
+
+def test_a_step_that_needs_somebody_stops_it(spec_file: Path) -> None:
+    too_large = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
+    wrong = seatrial("run", "run.yaml", *too_large, cwd=spec_file.parent, code=1)
+    assert "ST-PLAN-011" in wrong.stdout
+    assert "Stopped at 1 of" in wrong.stderr
+    assert f"go on with: seatrial run run.yaml {' '.join(too_large)}" in wrong.stderr
+
+
+def test_an_unknown_step_is_answered_with_those_there_are(spec_file: Path) -> None:
+    wrong = seatrial("run", "run.yaml", "--from", "sail", cwd=spec_file.parent, code=2)
+    assert "there is no step sail. The steps: rules, " in wrong.stderr
