@@ -90,6 +90,15 @@ def test_an_account_of_one_namespace_sees_that_one() -> None:
     assert not facts.sees(Subject.CLAIMS, "elsewhere")
 
 
+def test_a_cluster_that_adds_nodes_is_known_by_what_its_autoscaler_writes() -> None:
+    server = FakeTransport()
+    assert gathered(server).grows is False
+    server.put(item("ConfigMap", "cluster-autoscaler-status", "kube-system"))
+    assert gathered(server).grows is True
+    server.denied = {("get", "configmaps")}
+    assert gathered(server).grows is None
+
+
 def test_kinds_that_are_not_served_are_not_listed() -> None:
     server = FakeTransport(unserved=(PYTORCH_JOB,))
     facts = gathered(server)

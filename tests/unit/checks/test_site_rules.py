@@ -14,6 +14,7 @@ from seatrial.checks.site.codes import SiteCode
 from seatrial.checks.site.facts import (
     ClusterFacts,
     ClusterQueueFacts,
+    Controller,
     QuotaFacts,
     Refusal,
     Subject,
@@ -110,11 +111,30 @@ def test_a_webhook_that_does_not_answer_is_told_once() -> None:
     assert not found(SiteCode.OBJECT_REFUSED, facts)
 
 
-def test_nodes_that_may_still_come_are_a_warning() -> None:
-    growing = {**HEALTHY.definitions, "nodepools.karpenter.sh": ("v1",)}
-    facts = replace(nodes(count=1), definitions=growing)
-    (finding,) = found(SiteCode.FEW_NODES, facts)
+@pytest.mark.parametrize("grows", [True, None])
+def test_nodes_that_may_still_come_are_a_warning(grows: bool | None) -> None:
+    few = replace(nodes(count=1), grows=grows)
+    (finding,) = found(SiteCode.FEW_NODES, few)
     assert finding.severity is Severity.WARNING
+    none = replace(nodes(labels={}), grows=grows)
+    (finding,) = found(SiteCode.NO_NODES, none)
+    assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "runs"),
+    [
+        ("training-operator", "pytorchjob", True),
+        ("kubeflow-training-operator", "pytorchjob", True),
+        ("hp-training-operator-hp-training-controller-manager", "pytorchjob", False),
+        ("my-trainer-controller-manager", "trainjob", True),
+        ("trainer-web", "trainjob", False),
+    ],
+)
+def test_an_operator_is_known_by_its_deployment(name: str, operator: str, runs: bool) -> None:
+    facts = but(controllers=(Controller(name, "kubeflow", 1, 1),))
+    said = found(SiteCode.NOT_RUNNING, facts, f"cluster.operator={operator}")
+    assert bool(said) != runs
 
 
 def test_what_others_use_of_a_quota_is_a_warning() -> None:

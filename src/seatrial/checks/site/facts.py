@@ -276,6 +276,8 @@ class ClusterFacts:
     """What could not be looked at."""
     only_here: frozenset[Subject] = frozenset()
     """What was looked at in the namespace of the run only."""
+    grows: bool | None = False
+    """Whether nodes come when pods wait for them; nothing where nobody could tell."""
     trainer_form: str = ""
     """The form of Trainer's API that is served, as a version; empty where it is not known."""
     namespaces: tuple[NamespaceFacts, ...] = ()

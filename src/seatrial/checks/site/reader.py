@@ -40,6 +40,11 @@ _KINDS: dict[Subject, Kind] = {
 }
 """The kind of object that each subject is a list of; namespaces are asked for differently."""
 
+GROWING = ("nodepools.karpenter.sh", "provisioningrequests.autoscaling.x-k8s.io")
+"""Definitions by which a cluster is known that adds nodes by itself."""
+AUTOSCALER = "cluster-autoscaler-status"
+"""The config map in which the Cluster Autoscaler says what it does."""
+
 
 @dataclass(slots=True)
 class _Lists:
@@ -99,11 +104,25 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
         kubernetes=server_version(api),
         unseen=frozenset(lists.unseen),
         only_here=frozenset(lists.only_here),
+        grows=_grows(api, definitions),
         trainer_form=str(form or ""),
         **_parsed(lists.found),
         denied=_denied(api, manifests, namespace),
         refusals=_refusals(api, manifests),
     )
+
+
+def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
+    """Whether the cluster adds nodes when pods wait for them.
+
+    Managed autoscalers show no pods of their own; all of them write down what they do.
+    """
+    if any(name in definitions for name in GROWING):
+        return True
+    try:
+        return objects.read(api, kinds.CONFIG_MAP, "kube-system", AUTOSCALER) is not None
+    except DeniedError:
+        return None
 
 
 def _parsed(found: dict[Subject, list[Json]]) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from seatrial.checks.site.facts import NodeFacts, Subject
 from seatrial.checks.situation import Checked, Situation, of_cluster
 
 FIELD = "cluster.node_type"
-GROWING = ("nodepools.karpenter.sh", "provisioningrequests.autoscaling.x-k8s.io")
-"""Definitions by which a cluster is known that adds nodes when pods wait for them."""
 PLUGINS = {
     "vpc.amazonaws.com/efa": "the EFA device plugin",
     "nvidia.com/gpu": "NVIDIA's device plugin or GPU operator",
@@ -28,11 +26,11 @@ PLUGINS = {
 """What makes a node offer a resource."""
 
 
-def _grows(situation: Situation) -> bool:
-    """Whether nodes may come when pods wait for them."""
-    facts = cluster_of(situation)
-    scaled = any(each.name.endswith("cluster-autoscaler") for each in facts.controllers)
-    return scaled or any(facts.serves(name) for name in GROWING)
+def _growth(situation: Situation) -> str:
+    """What is known of nodes that may still come; empty where none will."""
+    grows = cluster_of(situation).grows
+    unknown = "unless the cluster adds nodes by itself, which this account may not see"
+    return "the cluster adds nodes by itself" if grows else unknown if grows is None else ""
 
 
 def _plugin(resource: str) -> str:
@@ -64,16 +62,18 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
     known = [name for name, _ in types.most_common() if name in demand.scene.profile.node_types]
     there = ", ".join(f"{count:,} {name}" for name, count in types.most_common()) or "none"
     what = "with GPUs " if demand.gpu else ""
-    rule = f"no node has {label}={wanted}; the nodes {what}there are: {there}."
-    if _grows(situation):
+    rule = f"no node has {label}={wanted}; the nodes {what}there are: {there}"
+    growth = _growth(situation)
+    if growth:
         yield situation.warning(
             SiteCode.NO_NODES,
             FIELD,
-            f"{rule} The cluster adds nodes by itself.",
+            f"{rule}; {growth}.",
             "See whether one of its pools is of this type.",
             wanted,
         )
         return
+    rule += "."
     fix = f"Use {known[0]}, or add nodes." if known else "Add nodes of this type."
     by = [f"{FIELD}={known[0]}"] if known else []
     yield situation.error(SiteCode.NO_NODES, FIELD, rule, fix, wanted, *by)
@@ -87,11 +87,12 @@ def few_nodes(situation: Situation) -> Iterator[Checked]:
         return
     kind = situation.plan.machines.node_type
     rule = f"the run takes {wanted:,} {kind} nodes, and the cluster has {there:,}"
-    if _grows(situation):
+    growth = _growth(situation)
+    if growth:
         yield situation.warning(
             SiteCode.FEW_NODES,
             "cluster.nodes",
-            f"{rule} now; it adds nodes by itself.",
+            f"{rule} now; {growth}.",
             f"See whether its pool may grow to {wanted:,}.",
             wanted,
         )

@@ -20,10 +20,10 @@ DEFINITIONS = {
 """What each operator's jobs are defined as, with the version that is rendered."""
 CONTROLLERS = {
     Operator.PYTORCHJOB: ("training-operator",),
-    Operator.TRAINJOB: ("trainer-controller-manager",),
-    Operator.HYPERPOD: ("hyperpod-training-operator", "hp-training-operator"),
+    Operator.TRAINJOB: ("trainer-controller",),
+    Operator.HYPERPOD: ("hp-training", "hyperpod-training"),
 }
-"""What the deployment of each operator is called, or ends with (their own manifests and charts)."""
+"""What is in the name of each operator's deployment (their own manifests and charts)."""
 OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
 """The oldest releases that manifests were checked against (docs: cluster tests)."""
 NEEDED = (1, 29)
@@ -103,8 +103,8 @@ def not_running(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NOT_RUNNING,
             FIELD,
-            f"the cluster knows the jobs of {operator}, and no deployment "
-            f"{' or '.join(CONTROLLERS[operator])} was seen that would run them.",
+            f"the cluster knows the jobs of {operator}, and no deployment with "
+            f"{' or '.join(CONTROLLERS[operator])} in its name was seen that would run them.",
             "Install the operator again, unless it runs under another name.",
             operator,
         )
@@ -121,8 +121,11 @@ def not_running(situation: Situation) -> Iterator[Checked]:
 
 
 def _runs(controller: Controller, operator: Operator) -> bool:
-    """Whether a deployment is that of an operator."""
-    return controller.name.endswith(CONTROLLERS.get(operator, ()))
+    """Whether a deployment is that of an operator; HyperPod's has the other's name in its own."""
+    hyperpod = any(part in controller.name for part in CONTROLLERS[Operator.HYPERPOD])
+    if operator is not Operator.HYPERPOD and hyperpod:
+        return False
+    return any(part in controller.name for part in CONTROLLERS[operator])
 
 
 def other_form(situation: Situation) -> Iterator[Checked]:
