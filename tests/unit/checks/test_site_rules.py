@@ -20,6 +20,7 @@ from seatrial.checks.site.facts import (
     Subject,
 )
 from seatrial.checks.situation import Scope
+from seatrial.cli.check import _mended
 from seatrial.findings import Finding, Severity
 from tests.unit.checks.examples import BASE
 from tests.unit.checks.site_examples import (
@@ -180,3 +181,12 @@ def test_nothing_is_proposed_that_leads_to_where_nobody_looked() -> None:
     run = broken(facts)
     (fired,) = [f for f in run.again().checked if f.finding.code == SiteCode.NO_NAMESPACE]
     assert repair_of(run, fired) == ()
+
+
+def test_fix_writes_a_name_and_leaves_a_smaller_run_to_its_owner() -> None:
+    named = BASE.replace("nodes: 2}", "nodes: 2, queue: reserch}")
+    run = Broken(named, "run.yaml", Catalog(), cluster=nodes(count=1))
+    after, verdict, changes = _mended(run, run.again())
+    assert [repair for _, repair in changes] == [("cluster.queue=research",)]
+    assert "queue: research" in after.text
+    assert {finding.code for finding in verdict.findings} == {SiteCode.FEW_NODES}

@@ -28,6 +28,17 @@ from seatrial.spec.tree import parse
 OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode)})
 """Codes of which only the change that the rule itself proposes is offered: what else makes the
 finding go away may only lead to where nobody has looked."""
+WEIGHED = frozenset(
+    map(
+        str,
+        (
+            *(SiteCode.SMALL_QUEUE, SiteCode.UNCOVERED, SiteCode.FEW_NODES, SiteCode.UNFIT_NODES),
+            *(SiteCode.NO_DEVICES, SiteCode.NO_FABRIC, SiteCode.FAR_APART, SiteCode.QUOTA),
+        ),
+    )
+)
+"""Codes whose change makes the run smaller or slower because of the cluster as it is today: it is
+offered, and for a person to weigh."""
 MOST_TRIED = 24
 """Proposals that are tried for one finding; each is a plan of its own."""
 
