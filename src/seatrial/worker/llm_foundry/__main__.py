@@ -1,0 +1,11 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m seatrial.worker.llm_foundry NAME=VALUE...`: one process of a run, under torchrun.
+
+Loaders of data may import this module again in processes of their own; it is empty for them.
+"""
+
+if __name__ == "__main__":
+    from seatrial.worker.llm_foundry.run import main
+
+    main()

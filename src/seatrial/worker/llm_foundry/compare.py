@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two checkpoints of Composer hold the same bits, sharded ones and whole ones.
+
+`python -m seatrial.worker.llm_foundry.compare ONE OTHER`. Meant for checkpoints that this host
+has just written: reading one unpickles it.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seatrial.worker import compare
+
+PASSING = ("timestamp", "wct", "callbacks", "run_name")
+"""Parts of a state that tell of clocks, not of the training."""
+
+
+def contents(directory: Path) -> dict[str, Any]:
+    """Every tensor of a checkpoint by its name, whole."""
+    if (directory / ".metadata").exists():
+        return compare.contents(directory)
+    state = torch.load(directory / "rank0.pt", map_location="cpu", weights_only=False)
+    return dict(_flat(state, ""))
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, below in value.items():
+            yield from _flat(below, f"{name}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for number, below in enumerate(value):
+            yield from _flat(below, f"{name}.{number}")
+
+
+def main() -> None:
+    """Print how many tensors there are, and the names of those that differ."""
+    one, other = (contents(Path(word)) for word in sys.argv[1:3])
+    tensors = [
+        name
+        for name, value in one.items()
+        if isinstance(value, torch.Tensor) and not any(word in name for word in PASSING)
+    ]
+    differing = sorted(
+        name for name in set(one) ^ set(other) if not any(word in name for word in PASSING)
+    )
+    differing += [
+        name for name in tensors if name in other and not compare.same_bits(one[name], other[name])
+    ]
+    sys.stdout.write(json.dumps({"tensors": len(tensors), "differing": differing}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

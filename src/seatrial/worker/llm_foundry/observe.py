@@ -1,0 +1,204 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events from Composer's loop, through its own callbacks."""
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from composer.callbacks.checkpoint_saver import CheckpointSaver
+from composer.core import Callback
+from composer.utils import dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.worker.process_times import process_began
+from seatrial.worker.settings import Device, Settings
+from seatrial.worker.supervisor.beats import BeatWriter, Phase
+
+LOSS = "loss/train/total"
+"""Where Composer keeps the mean loss of a step, over all ranks."""
+
+
+class Observer(Callback):
+    """Writes the event log, ends the run when asked to, kills itself where a drill says so."""
+
+    def __init__(self, chosen: Settings, configured: Any, heart: BeatWriter) -> None:
+        """Take the settings of the worker, those of LLM Foundry, and the process's heartbeat."""
+        self._log: EventLog | None = None
+        if chosen.writes_events and chosen.events is not None:
+            try:
+                self._log = EventLog(chosen.events)
+            except OSError as error:
+                sys.stderr.write(f"seatrial: no event log is kept, it cannot be opened: {error}\n")
+        self._chosen = chosen
+        self._configured = configured
+        self._heart = heart
+        self._step = 0
+        self._started = False
+        self._asked_to_end = False
+        self._last = self._evaluation = time.perf_counter()
+        self._rate: float | None = None
+        self._norm: float | None = None
+        self._order = ""
+        self._pausing = ExitStack()
+        self.total_steps = int(str(configured.max_duration).removesuffix("ba"))
+        """Steps of the whole run."""
+        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        if restarts:
+            self._write(EventKind.RESTART, count=restarts, began=process_began())
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch while LLM Foundry trains; an exception is written down and goes on its way."""
+        saving, clipping = CheckpointSaver._save_checkpoint, torch.nn.utils.clip_grad_norm_
+        sharded = FullyShardedDataParallel.clip_grad_norm_
+        CheckpointSaver._save_checkpoint = self._watch_save(saving)
+        torch.nn.utils.clip_grad_norm_ = self._watch_norm(clipping)
+        FullyShardedDataParallel.clip_grad_norm_ = self._watch_norm(sharded)
+        # Composer's own handler ends at once; ours lets the step be finished and saved.
+        signal.signal(signal.SIGTERM, self._ask_to_end)
+        try:
+            yield
+        except SystemExit as end:
+            self._exit(code=end.code or 0)
+            raise
+        except BaseException as error:
+            self._exit(code=1, error=f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self._exit(code=0)
+        finally:
+            self._heart.end()
+            CheckpointSaver._save_checkpoint = saving
+            torch.nn.utils.clip_grad_norm_ = clipping
+            FullyShardedDataParallel.clip_grad_norm_ = sharded
+
+    def fit_start(self, state: Any, logger: Any) -> None:
+        """Training begins, from where a checkpoint left it."""
+        self._step = int(state.timestamp.batch)
+        self._started = True
+        self._heart.begin(self._step)
+        self._write(EventKind.START, began=process_began(), **self._ran_with())
+        self._last = time.perf_counter()
+
+    def batch_start(self, state: Any, logger: Any) -> None:
+        """A step begins: its learning rate is set, its data are there."""
+        self._rate = float(state.optimizers[0].param_groups[0]["lr"])
+        self._norm = None
+        if self._chosen.device is Device.CPU and self._log is not None:
+            # What a drill compares after a resume: that the same samples come in the same order.
+            tokens = state.batch["input_ids"].contiguous().numpy().tobytes()
+            self._order = hashlib.sha256(tokens).hexdigest()[:16]
+
+    def batch_end(self, state: Any, logger: Any) -> None:
+        """A step is done."""
+        self._step = int(state.timestamp.batch)
+        if self._step == self._chosen.kill_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        now = time.perf_counter()
+        loss = (state.total_loss_dict or {}).get(LOSS)
+        self._write(
+            EventKind.STEP,
+            seconds=round(now - self._last, 6),
+            loss=None if loss is None else float(loss),
+            grad_norm=self._norm,
+            learning_rate=self._rate,
+            skipped=False,
+            **({"samples": self._order} if self._order else {}),
+        )
+        self._last = now
+        self._heart.step(self._step)
+        if self._all_asked_to_end():
+            # With the last step brought forward Composer saves it, as it does any last one.
+            state.stop_training()
+
+    def eval_start(self, state: Any, logger: Any) -> None:
+        """An evaluation begins."""
+        self._evaluation = time.perf_counter()
+        self._pausing.enter_context(self._heart.pause(Phase.EVALUATING))
+
+    def eval_end(self, state: Any, logger: Any) -> None:
+        """An evaluation is done."""
+        taken = time.perf_counter() - self._evaluation
+        self._last += taken
+        self._pausing.close()
+        metrics = state.eval_metrics.get(state.dataloader_label, {})
+        loss = metrics["LanguageCrossEntropy"].compute() if metrics else None
+        self._write(
+            EventKind.EVALUATION,
+            seconds=round(taken, 6),
+            loss=None if loss is None else float(loss),
+            split="validation",
+        )
+
+    def _watch_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def save(saver: Any, *args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            with self._heart.pause(Phase.SAVING):
+                result = original(saver, *args, **kwargs)
+            taken = time.perf_counter() - began
+            self._last += taken
+            self._write(EventKind.SAVE, seconds=round(taken, 6))
+            return result
+
+        return save
+
+    def _watch_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            norm = original(*args, **kwargs)
+            self._norm = float(norm)
+            return norm
+
+        return clip
+
+    def _ask_to_end(self, number: int, frame: object) -> None:
+        self._asked_to_end = True
+
+    def _all_asked_to_end(self) -> bool:
+        """Whether any rank was asked to end: all of them go on to the same step."""
+        if dist.get_world_size() == 1:
+            return self._asked_to_end
+        device = torch.device("cpu") if self._chosen.device is Device.CPU else "cuda"
+        asked = torch.tensor([int(self._asked_to_end)], dtype=torch.int32, device=device)
+        dist.all_reduce(asked, reduce_operation="MAX")
+        return bool(asked.item())
+
+    def _exit(self, **values: Any) -> None:
+        began = {} if self._started else {"began": process_began()}
+        self._write(EventKind.EXIT, **values, **began)
+
+    def _write(self, kind: EventKind, **values: Any) -> None:
+        """Append an event of the present step; a log that cannot be written must not end a run."""
+        if self._log is None:
+            return
+        try:
+            self._log.write(kind, self._step, **values)
+        except OSError as error:
+            self._log = None
+            sys.stderr.write(f"seatrial: the event log ends here, it cannot be written: {error}\n")
+
+    def _ran_with(self) -> dict[str, Any]:
+        """What the time of a step depends on and a log is held against."""
+        told, ranks = self._configured, dist.get_world_size()
+        saves = str(told.get("save_interval", "0ba")).removesuffix("ba")
+        again = bool((told.get("fsdp_config") or {}).get("activation_checkpointing"))
+        return {
+            "total_steps": self.total_steps,
+            "save_every_steps": int(saves) if told.get("save_folder") else None,
+            "world_size": ranks,
+            "dp_size": ranks,
+            **dict.fromkeys(("tp_size", "pp_size", "vp_size", "cp_size", "ep_size"), 1),
+            "micro_batch_size": told.device_train_microbatch_size,
+            "global_batch_size": told.global_train_batch_size,
+            "sequence_length": told.max_seq_len,
+            "layers": told.model.get("n_layers"),
+            "hidden_size": told.model.get("d_model"),
+            "recompute": "full" if again else "none",
+        }

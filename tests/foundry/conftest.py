@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that start LLM Foundry: they need its own environment."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import MissingExtraError
+from seatrial.rehearsal.worker_process import worker_python
+from seatrial.spec.engine import EngineName
+
+FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
+FIGURES = Path(__file__).parents[2] / "build" / "foundry-figures.jsonl"
+"""What was measured, one JSON line a row; scripts/write_foundry_tables.py makes the page of it."""
+
+Figure = Callable[..., None]
+"""Called with the name of a table and the cells of a row."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def foundry_python() -> str:
+    """LLM Foundry's Python; its absence is an error here, not a reason to skip."""
+    try:
+        return worker_python(FOUNDRY)
+    except MissingExtraError as error:
+        name = FOUNDRY.installation.variable
+        pytest.fail(f"{error} (make foundry sets {name}; now {os.environ.get(name)})")
+
+
+@pytest.fixture
+def figure() -> Figure:
+    """Records a measured row."""
+
+    def record(table: str, *cells: str) -> None:
+        FIGURES.parent.mkdir(exist_ok=True)
+        with FIGURES.open("a") as stream:
+            stream.write(json.dumps({"table": table, "row": cells}, ensure_ascii=False) + "\n")
+
+    return record
