@@ -28,8 +28,8 @@ class Patience:
     credentials: float = 15.0
     """401: a token that is being renewed."""
     recovery: float = 60.0
-    """403 and unknown kinds, while the server is not ready: one that has just started answers
-    before it has read its roles and definitions."""
+    """401, 403 and unknown kinds, while the server is not ready: one that has just started answers
+    before it has read its accounts, roles and definitions."""
     settling: float = 3.0
     """For so long after an outage a server that says it is ready may still deny by mistake."""
     first_pause: float = 0.2
@@ -57,7 +57,8 @@ class Api:
         self.tell = tell or (lambda _: None)
         self.sleep = sleep
         self.clock = clock
-        self._was_away = False
+        self.was_away = False
+        """Whether it has once not answered."""
         self._ready_since: float | None = None
 
     def call(self, call: Call) -> Answer:
@@ -81,7 +82,7 @@ class Api:
 
     def note_outage(self) -> None:
         """Remember that the server was away a moment ago."""
-        self._was_away, self._ready_since = True, None
+        self.was_away, self._ready_since = True, None
 
     @property
     def recovering(self) -> bool:
@@ -94,7 +95,7 @@ class Api:
                 return True
             if not is_ready:
                 return True
-            self._ready_since = self.clock() if self._was_away else float("-inf")
+            self._ready_since = self.clock() if self.was_away else float("-inf")
         return self.clock() < self._ready_since + self.patience.settling
 
 
@@ -127,7 +128,8 @@ class Trouble:
             500: patience.failing,
             **dict.fromkeys((429, 502, 503, 504), patience.outage),
         }.get(answer.status, 0.0)
-        starting = answer.status == 403 or is_unserved(answer)
+        denied = answer.status == 403 or (answer.status == 401 and self._api.was_away)
+        starting = denied or is_unserved(answer)
         if starting and self._api.recovering:
             limit = patience.recovery
         began = self._since.setdefault(answer.status, self._api.clock())

@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,13 +155,16 @@ class Follower:
 
     def __init__(self, site: Site) -> None:
         self.seen: dict[str, float] = {}
+        self._ended: ClusterError | None = None
         self._watch = Watch(site.api, CONFIG_MAP, site.namespace, "faults=marker")
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
         # It outlives its test, and then its server.
-        with suppress(ClusterError):
+        try:
             self._see()
+        except ClusterError as error:
+            self._ended = error
 
     def _see(self) -> None:
         for change in self._watch.changes():
@@ -172,6 +174,7 @@ class Follower:
     def seconds_until(self, name: str, began: float) -> float:
         """How long after `began` it saw an object."""
         while name not in self.seen and time.monotonic() < began + 120:
+            assert self._ended is None, self._ended
             time.sleep(0.05)
         return self.seen.get(name, float("inf")) - began
 

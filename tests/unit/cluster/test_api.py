@@ -113,6 +113,21 @@ def test_a_denial_after_a_long_outage_is_waited_out_too() -> None:
     assert 110 < time.now < 120
 
 
+def test_a_server_that_has_just_started_may_not_know_an_account_yet() -> None:
+    server, time = FakeTransport(), FakeTime()
+    server.put(dict(MAP))
+
+    def starts(_: Call) -> Answer | None:
+        if time.now < 60:
+            raise DroppedError("refused")
+        # It answers so to all that it is asked, also whether it is ready.
+        return Answer(401, {"message": "Unauthorized"}) if time.now < 100 else None
+
+    server.instead = starts
+    assert objects.read(fake_api(server, time), CONFIG_MAP, "lab", "one") is not None
+    assert 100 <= time.now < 110
+
+
 def test_a_denial_that_is_meant_is_believed_soon_after_an_outage() -> None:
     server, time = FakeTransport(), FakeTime()
     server.denied.add(("get", "configmaps"))
