@@ -20,6 +20,7 @@ HEADS = {
     "faults": ("fault", "largest difference"),
     "kills": ("training", "equal bit for bit"),
     "reshard": ("saved", "continued", "largest difference"),
+    "exports": ("model", "saved at", "largest difference of a logit"),
     "parameters": (
         "model",
         "layout",
@@ -39,7 +40,7 @@ def rows() -> dict[str, dict[str, list[str]]]:
         entry = json.loads(line)
         cells = entry["row"]
         # What the row is about is everything but what was measured.
-        about = " ".join(cells[:2]) if entry["table"] == "reshard" else cells[0]
+        about = " ".join(cells[:2]) if entry["table"] in ("reshard", "exports") else cells[0]
         found.setdefault(entry["table"], {})[about] = cells
     return found
 
