@@ -62,7 +62,7 @@ def main() -> None:
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     file = words.pop() if "--save" in sys.argv else ""
     folder = SETS / (words[0] if words else "first")
-    scores = [score_of(case, default_catalog()) for case in cases_of(folder)]
+    scores = [_scored(case) for case in cases_of(folder)]
     if "--misses" in sys.argv:
         for score in scores:
             if not score.caught or not score.mended or score.own == "fails":
@@ -80,6 +80,16 @@ def main() -> None:
         _say(line)
     if file:
         Path(file).write_text(json.dumps([asdict(score) for score in scores], indent=1) + "\n")
+
+
+def _scored(folder: Path) -> Score:
+    """What comes of one case; one that cannot be scored counts as missed."""
+    try:
+        return score_of(folder, default_catalog())
+    except Exception as error:
+        kind = tomllib.loads((folder / "case.toml").read_text())["kind"]
+        said = f"not scored: {type(error).__name__}: {error}"
+        return Score(folder.name, kind, "", False, "", said)
 
 
 def cases_of(folder: Path) -> list[Path]:
