@@ -2,24 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs that somebody measured, turned into specs and checked: how often is there a false alarm?
 
-    python -m scripts.check_published_runs [--listed] [--every N]
+    python -m scripts.check_published_runs [--minutes 5] [--every N] [--listed] [--write] [--anew]
 
 Taken are the rows of the published runs that were measured outside Megatron's CI and state layers,
 hidden size, sequence length, tp, pp, dp, micro and global batch. Left out, and listed one by one
-with `--listed`, are rows with FSDP, rows that lack a field that a spec needs, and rows that break a
-rule of Megatron itself. A recomputation that a row does not state is left to the planner.
-`--every N` checks only every Nth of the rest, for a look in a minute.
+with `--listed` and in scripts/checking/left_out_rows.csv, are rows with FSDP, rows that lack a
+field that a spec needs, and rows that break a rule of Megatron itself. A recomputation that a row
+does not state is left to the planner. What was found is kept in build/published-checks.jsonl:
+stopped by `--minutes`, the next call goes on, `--anew` begins again. `--every N` checks only every
+Nth row.
+`--write` puts the figures into docs/check-figures.md.
 """
 
 import csv
 import json
 import sys
+import time
+from argparse import ArgumentParser, Namespace
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from math import gcd
+from pathlib import Path
 from typing import Any
 
 from scripts.backtest.record_split import RUNS
 from scripts.backtest.rows import MEMORY_ONLY, Row, timed_rows
+from scripts.checking.figures_page import put_table
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.findings import Severity
@@ -27,6 +36,9 @@ from seatrial.planning.codes import PlanCode
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "build" / "published-checks.jsonl"
+LEFT_OUT = ROOT / "scripts" / "checking" / "left_out_rows.csv"
 NEEDED = ("layers", "hidden", "seq_len", "tp", "pp", "dp", "micro_batch", "global_batch")
 MEASURED = (
     "measured_tflops_per_gpu",
@@ -47,52 +59,152 @@ NODES = {
 """A profile and a node type of the catalog for each accelerator."""
 MEMORY = (PlanCode.NO_FIT, PlanCode.RISKY, PlanCode.STATE)
 SHOWN = 12
+BARS = {"left out": 0.25, "errors": 0.0, "memory errors": 0.01, "memory warnings": 0.03}
+"""The largest share of each: of all rows, and of those that are checked."""
 
 
-def main() -> None:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the check says of a row."""
+
+    row: str
+    """Its number."""
+    source: str
+    """Who published it."""
+    errors: tuple[str, ...]
+    """Errors other than memory, with their codes."""
+    memory: str
+    """The worst that is said of memory; empty when nothing is."""
+
+
+def main() -> int:
     """Print how many rows were taken, left out and warned of, and which errors there were."""
+    given = _given()
     with RUNS.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if _is_taken(row)]
-    known, catalog = {row.id: row for row in timed_rows()}, Catalog()
-    left_out: dict[str, str] = {}
-    errors: dict[str, list[str]] = {}
-    memory: dict[str, Severity] = {}
-    for row in rows:
-        reason = _reason(row, known.get(row["id"]))
-        if reason:
-            left_out[row["id"]] = reason
-    kept = [row for row in rows if row["id"] not in left_out][:: _every()]
-    for row in kept:
-        text = json.dumps(_spec(row, known[row["id"]].workload))
-        findings = check(text, f"row {row['id']}", catalog).findings
-        worst = [f.severity for f in findings if f.code in MEMORY]
-        if worst:
-            memory[row["id"]] = Severity.ERROR if Severity.ERROR in worst else Severity.WARNING
-        for finding in findings:
-            if finding.severity is Severity.ERROR and finding.code not in MEMORY:
-                errors.setdefault(f"{finding.code} {finding.rule}", []).append(row["id"])
-    checked = len(kept)
-    if "--listed" in sys.argv:
+    known = {row.id: row for row in timed_rows()}
+    reasons = {row["id"]: _reason(row, known.get(row["id"])) for row in rows}
+    left_out = {number: reason for number, reason in reasons.items() if reason}
+    kept = [row for row in rows if row["id"] not in left_out][:: given.every]
+    found = _checked(kept, known, given)
+    if given.listed:
         for number, reason in left_out.items():
             _say(f"row {number}: {reason}")
-    _say(f"{len(rows):,} rows; left out {len(left_out):,} = {len(left_out) / len(rows):.1%}:")
+    figures = _figures(len(rows), left_out, found.values())
+    _tell(left_out, found.values(), figures, len(kept))
+    if len(found) < len(kept):
+        return 0
+    if given.write:
+        _write(left_out, figures)
+    return 0 if all(share <= BARS.get(name, 1.0) for name, _, share in figures) else 1
+
+
+def _checked(
+    rows: list[dict[str, str]], known: dict[str, Row], given: Namespace
+) -> dict[str, Checked]:
+    """What the check says of each row, what is kept from earlier calls included."""
+    if given.anew:
+        KEPT.unlink(missing_ok=True)
+    KEPT.parent.mkdir(exist_ok=True)
+    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    wanted, found = {row["id"] for row in rows}, {}
+    for line in lines:
+        entry = json.loads(line)
+        if entry["row"] in wanted:
+            found[entry["row"]] = Checked(**entry | {"errors": tuple(entry["errors"])})
+    catalog, deadline = Catalog(), time.monotonic() + 60 * given.minutes
+    with KEPT.open("a") as stream:
+        for row in rows:
+            if row["id"] in found:
+                continue
+            if time.monotonic() > deadline:
+                break
+            checked = _check(row, known[row["id"]].workload, catalog)
+            found[row["id"]] = checked
+            stream.write(json.dumps(asdict(checked)) + "\n")
+    return found
+
+
+def _check(row: dict[str, str], run: Workload, catalog: Catalog) -> Checked:
+    """What the check says of a row."""
+    text = json.dumps(_spec(row, run))
+    findings = check(text, f"row {row['id']}", catalog).findings
+    worst = [finding.severity for finding in findings if finding.code in MEMORY]
+    memory = ""
+    if worst:
+        memory = str(Severity.ERROR if Severity.ERROR in worst else Severity.WARNING)
+    errors = (
+        f"{finding.code} {finding.rule}"
+        for finding in findings
+        if finding.severity is Severity.ERROR and finding.code not in MEMORY
+    )
+    return Checked(row["id"], row["source"], tuple(errors), memory)
+
+
+def _figures(
+    rows: int, left_out: dict[str, str], found: Iterable[Checked]
+) -> list[tuple[str, int, float]]:
+    """What was counted: its name, the number and its share."""
+    checked = list(found)
+    many = max(1, len(checked))
+    counts = {
+        "errors": sum(bool(one.errors) for one in checked),
+        "memory errors": sum(one.memory == Severity.ERROR for one in checked),
+        "memory warnings": sum(one.memory == Severity.WARNING for one in checked),
+    }
+    return [
+        ("rows", rows, 1.0),
+        ("left out", len(left_out), len(left_out) / rows),
+        ("checked", len(checked), len(checked) / rows),
+        *((name, count, count / many) for name, count in counts.items()),
+    ]
+
+
+def _tell(
+    left_out: dict[str, str],
+    found: Iterable[Checked],
+    figures: list[tuple[str, int, float]],
+    wanted: int,
+) -> None:
+    """Print what was found."""
+    checked = list(found)
+    for name, count, share in figures:
+        bar = f", bar {BARS[name]:.0%}" if name in BARS else ""
+        _say(f"{name}: {count:,} = {share:.2%}{bar}")
     for reason, count in Counter(left_out.values()).most_common():
-        _say(f"  {count:>5}  {reason}")
-    _say(f"checked {checked:,}")
-    with_errors = {number for numbers in errors.values() for number in numbers}
-    _say(f"errors other than memory: {len(with_errors)} = {len(with_errors) / checked:.2%}")
-    for said, numbers in sorted(errors.items(), key=lambda item: -len(item[1]))[:SHOWN]:
-        _say(f"  {len(numbers):>5}  {said}  (rows {', '.join(numbers[:4])})")
-    for severity in (Severity.ERROR, Severity.WARNING):
-        numbers = [number for number, worst_ in memory.items() if worst_ is severity]
-        sources = Counter(row["source"] for row in kept if row["id"] in numbers)
-        _say(f"memory {severity}s: {len(numbers)} = {len(numbers) / checked:.2%} {dict(sources)}")
+        _say(f"  {count:>5}  left out: {reason}")
+    if len(checked) < wanted:
+        _say(f"  {wanted - len(checked):,} rows are still to be checked: call it again")
+    errors = Counter(said for one in checked for said in one.errors)
+    for said, count in errors.most_common(SHOWN):
+        _say(f"  {count:>5}  {said}")
+    for memory in (Severity.ERROR, Severity.WARNING):
+        of_source = Counter(one.source for one in checked if one.memory == memory)
+        _say(f"  memory {memory}s by source: {dict(of_source)}")
 
 
-def _every() -> int:
-    """Of how many rows one is checked."""
-    words = sys.argv
-    return int(words[words.index("--every") + 1]) if "--every" in words else 1
+def _write(left_out: dict[str, str], figures: list[tuple[str, int, float]]) -> None:
+    """Put the figures into the documentation, and the rows that were left out beside the script."""
+    rows = [
+        (name, f"{count:,}", f"{share:.2%}", f"{BARS[name]:.0%}" if name in BARS else "")
+        for name, count, share in figures
+    ]
+    put_table("published", ("rows", "number", "share", "bar"), rows)
+    reasons = Counter(left_out.values()).most_common()
+    put_table("left-out", ("left out because", "rows"), [(r, f"{n:,}") for r, n in reasons])
+    with LEFT_OUT.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("row", "reason"))
+        writer.writerows(left_out.items())
+
+
+def _given() -> Namespace:
+    parser = ArgumentParser(description="Check published runs and count the false alarms.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--every", type=int, default=1)
+    for switch in ("--listed", "--write", "--anew"):
+        parser.add_argument(switch, action="store_true")
+    return parser.parse_args()
 
 
 def _is_taken(row: dict[str, str]) -> bool:
@@ -153,7 +265,8 @@ def _spec(row: dict[str, str], run: Workload) -> dict[str, Any]:
         "cp_size": layout.cp_size,
         "ep_size": layout.ep_size,
         "etp_size": layout.etp_size,
-        "sequence_parallel": run.sequence_parallel,
+        # With one tensor-parallel rank Megatron switches it off by itself (validate_args).
+        "sequence_parallel": run.sequence_parallel and layout.tp_size > 1,
         "sharding": str(sharding),
         "recompute": recompute,
     }
@@ -194,4 +307,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
