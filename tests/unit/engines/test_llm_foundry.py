@@ -269,7 +269,7 @@ def test_a_drill_needs_no_gpu_and_no_network() -> None:
 
 @pytest.mark.parametrize(
     ("sharding", "path"),
-    [("fsdp", "iter_0000010"), ("none", "iter_0000010/rank0.pt")],
+    [("fsdp", "ba10"), ("none", "ba10/rank0.pt")],
 )
 def test_resharding_loads_and_saves_nothing(sharding: str, path: str) -> None:
     plan = plan_of("data={mock: true}", f"parallelism.sharding={sharding}")

@@ -14,8 +14,9 @@ from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
 
-STEP_DIRECTORY = "iter_{batch:07d}"
-"""What a checkpoint is called, in Composer's notation; `naming` of the checkpoints knows it."""
+STEP_DIRECTORY = "ba{batch}"
+"""What a checkpoint is called, in Composer's notation, which knows no leading zeros there
+(composer 0.32.1, utils/file_helpers.py, ensure_folder_has_no_conflicting_files)."""
 PRECISIONS = {Precision.FP32: "fp32", Precision.BF16: "amp_bf16", Precision.FP16: "amp_fp16"}
 SCHEDULERS = {
     DecayStyle.COSINE: "cosine_with_warmup",
