@@ -34,6 +34,8 @@ from seatrial.checks.fixing import applied
 
 CAPTION = re.compile(r"^:caption: `?(?P<name>[^\n`]+?)`?\n\n?", re.MULTILINE)
 ASSIGNMENT = re.compile(r"^([A-Z_]+)=(.*)$")
+LIMIT = 300
+"""Seconds that a command may take; on an idle machine each takes one or two."""
 LEFT_ALONE = frozenset(("executed by", "not executed"))
 """Markers of blocks that are not touched."""
 
@@ -132,7 +134,7 @@ def _run_shell(block: str, directory: Path) -> None:
         capture_output=True,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=LIMIT,
     )
     if done.returncode != 0:
         raise SystemExit(f"a shell block ended with {done.returncode}:\n{block}\n{done.stderr}")
@@ -162,7 +164,7 @@ def _run(command: str, directory: Path, scene: str = "") -> str:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             check=False,
-            timeout=60,
+            timeout=LIMIT,
         ).stdout
     else:
         raise SystemExit(f"a page runs {words[0]!r}; only seatrial and cat can be run.")
