@@ -58,7 +58,7 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short faults: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+engine engine-short faults voyage: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about 40 minutes)
@@ -76,6 +76,10 @@ foundry-env: ## Create the environment of LLM Foundry, unless it is there (7 GB)
 foundry: export SEATRIAL_LLM_FOUNDRY_PYTHON = $(shell scripts/environment.sh path llm-foundry)/bin/python
 foundry: $(ENV) foundry-env ## Run the tests that train with LLM Foundry on a CPU (about 90 minutes)
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/foundry
+
+.PHONY: voyage
+voyage: $(ENV) worker-env ## Walk one run from text to exported weights on this host, with the real engine
+	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_voyage.py
 
 .PHONY: store-servers
 store-servers: ## Install the servers that stand in for object stores (needs npm and Go)

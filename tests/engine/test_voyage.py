@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""One run on this host from compressed text to weights that transformers loads, by `seatrial run`.
+
+It is stopped on the way where it needs somebody, and goes on from there.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.unit.dataprep.little_corpus import documents, tokenizer_json
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+SPEC = """\
+apiVersion: seatrial.dev/v1alpha1
+name: first-trip
+model:
+  dimensions:
+    family: gpt
+    layers: 2
+    hidden_size: 64
+    heads: 4
+    kv_heads: 4
+    head_dim: 16
+    ffn_hidden_size: 256
+    vocab_size: 512
+    max_positions: 128
+    positions: learned
+    norm: layernorm
+    activation: gelu
+    linear_bias: true
+    tied_embeddings: true
+data:
+  sources: [{{from: ./corpus}}]
+  tokenizer: ./tokenizer.json
+training: {{steps: 40, sequence_length: 128, micro_batch_size: 2, global_batch_size: {batch}}}
+parallelism: {{tp_size: auto, pp_size: auto}}
+cluster: {{profile: local, processes_per_node: 2, storage: {{mount: {mount}}}}}
+checkpoints: {{every_steps: 20}}
+"""
+STEPS = ("rules", "data", "plan", "check", "rehearse", "launch", "wait", "verify", "export")
+PROGRAM = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model = AutoModelForCausalLM.from_pretrained("first-trip-weights")
+tokenizer = AutoTokenizer.from_pretrained("first-trip-weights")
+read = tokenizer("the ship leaves", return_tensors="pt")
+written = model.generate(**read, max_new_tokens=8, do_sample=False)
+print(tokenizer.decode(written[0]))
+"""
+
+
+def walk(directory: Path, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "seatrial", "run", "run.yaml", *more],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    text = "".join(json.dumps(one) + "\n" for one in documents(7, 1500))
+    (tmp_path / "corpus" / "a.jsonl.zst").write_bytes(zstandard.compress(text.encode()))
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+    spec = tmp_path / "run.yaml"
+
+    # A batch that cannot be split stops it before the first step.
+    spec.write_text(SPEC.format(batch=7, mount=tmp_path / "volume"))
+    wrong = walk(tmp_path, code=1)
+    assert "7 sequences cannot be split" in wrong.stderr
+    spec.write_text(SPEC.format(batch=8, mount=tmp_path / "volume"))
+
+    began, shares = time.monotonic(), {}
+    for step in STEPS:
+        start = time.monotonic()
+        done = walk(tmp_path, "--until", step)
+        assert done.stderr.count("\n── ") == 1, done.stderr
+        shares[step] = time.monotonic() - start
+    last = walk(tmp_path)
+    shares["report"] = time.monotonic() - began - sum(shares.values())
+    assert "first-trip has come all the way: 10 steps." in last.stdout
+    assert re.search(r"<html", (tmp_path / "first-trip-report.html").read_text()[:500])
+
+    said = subprocess.run(
+        [os.environ["SEATRIAL_WORKER_PYTHON"], "-c", PROGRAM],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("the ship leaves")
+    whole = sum(shares.values())
+    print(f"\nthe whole way in {whole:.0f} s")
+    for step, seconds in shares.items():
+        print(f"  {step:<9} {seconds:5.0f} s  {seconds / whole:4.0%}")
+    print(f"  the model writes: {said.stdout.strip()}")
