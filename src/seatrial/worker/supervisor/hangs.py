@@ -49,7 +49,8 @@ class Hangs:
         here = [beat for beat in beats if beat.process in states]
         silence = self._watch.look(beats, states, now) or self._long_stopped(here, states, now)
         if silence is None:
-            if self._noticed is not None:
+            # Those that were ended do not go on.
+            if self._noticed is not None and any(b.process in states for b in self._noticed.beats):
                 self._reports.moved(self._noticed, beats)
             self._noticed = None
             return

@@ -29,11 +29,12 @@ from seatrial.worker.supervisor.watch import Watch
 
 LOOK_SECONDS = 0.25
 """How often processes are looked at."""
-LINGER_SECONDS = 5.0
+LINGER_SECONDS = 2.0
 """How long a process may take to end that the agent has asked to, when another has died.
 
 It cannot save without the dead one, and the engine takes the agent's SIGTERM for a wish to save:
-left alone it would wait in a collective until the agent kills it after 30 s."""
+left alone it would wait in a collective until the agent kills it after 30 s. One whose training is
+over has those 30 s: it may be finishing what it tells others."""
 PAUSE_SECONDS = 1.0
 """Between the end of an agent and the start of the next."""
 CONNECT_SECONDS = 30.0
@@ -174,8 +175,10 @@ class Supervisor:
         alive = {b.process: letter for b in beats if (letter := state(b.process))}
         self._begin(life, beats, alive)
         self._take_signs(life)
+        leaving = {beat.process for beat in beats if beat.phase is Phase.ENDING}
         for process in life.overdue(now):
-            end(process)
+            if process not in leaving:
+                end(process)
         if not life.closing and not self._asked:
             self._hangs.look(beats, alive, now)
         orphans.end_those_without(beats, alive)

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from seatrial.worker.supervisor.beats import Phase
+from seatrial.worker.supervisor.beats import BeatWriter, Phase
 from seatrial.worker.supervisor.rank import begin_beating
 
 PLACE = "PLACE_OF_TEST"
@@ -65,6 +65,16 @@ def _rank(number: int, count: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, __file__, "rank"], env=os.environ | told)
 
 
+def leave(place: Path, heart: BeatWriter) -> None:
+    """End training, and then this process; for some there is something left to tell."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    heart.end()
+    if (place / "leave").exists():
+        time.sleep(float((place / "leave").read_text()))
+        (place / f"left-{os.getpid()}").touch()
+    sys.exit(75)
+
+
 def rank() -> None:
     place = Path(os.environ[PLACE])
     heart = begin_beating()
@@ -73,7 +83,7 @@ def rank() -> None:
     if (place / "deaf").exists():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+        signal.signal(signal.SIGTERM, lambda *_: leave(place, heart))
     heart.begin(0)
     for step in range(1, 100_000):
         time.sleep(0.02)

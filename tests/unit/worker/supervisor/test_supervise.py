@@ -191,6 +191,7 @@ def test_a_rank_that_is_stopped_in_a_save_is_noticed_as_well(start: Start) -> No
     (finding,) = node.findings(SupervisorCode.SILENT)
     assert finding.values["stopped"] == [0]
     node.until(lambda: {beat.restart for beat in node.beats()} == {1})
+    assert not node.findings(SupervisorCode.MOVED)
 
 
 def test_a_save_ten_times_as_long_is_no_alarm(start: Start) -> None:
@@ -228,6 +229,18 @@ def test_a_survivor_that_does_not_listen_is_not_waited_for(tmp_path: Path, start
     # torchrun itself would wait for it for 30 s.
     took = node.until(lambda: {beat.restart for beat in node.beats()} == {1}, 25)
     assert took < 20
+
+
+def test_one_whose_training_is_over_may_finish_what_it_tells(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "leave").write_text("8")
+    node = start()
+    node.trains()
+    first, last = node.beats()
+    # Its last line is written when it ends by itself.
+    os.kill(last.process, signal.SIGTERM)
+    node.until(lambda: any(beat.phase is Phase.ENDING for beat in node.beats()))
+    os.kill(first.process, signal.SIGKILL)
+    node.until(lambda: (tmp_path / f"left-{last.process}").exists(), 60)
 
 
 def test_a_run_that_gets_nowhere_has_failed(start: Start) -> None:
