@@ -85,7 +85,7 @@ cluster:
   processes_per_node: 2
   image: {image}
   storage: {{claim: {claim}}}
-checkpoints: {{every_steps: {every}}}
+checkpoints: {{every_steps: {every}, keep_last: 100}}
 monitoring: {{log_every_steps: 1, tensorboard: false}}
 """
 

@@ -90,7 +90,16 @@ def run_environment(scene: Scene) -> dict[str, str]:
         values["SEATRIAL_SAVE_SECONDS"] = f"{seconds:.3g}"
     if not scene.image.brings_worker:
         values["PYTHONPATH"] = SITE
-    return values | logger_environment(scene)
+    return values | logger_environment(scene) | retention_environment(scene)
+
+
+def retention_environment(scene: Scene) -> dict[str, str]:
+    """Which checkpoints are kept; the worker removes the others after each commit."""
+    kept = scene.plan.spec.checkpoints
+    values = {"SEATRIAL_KEEP_LAST": str(kept.keep_last)}
+    if kept.keep_every_steps is not None:
+        values["SEATRIAL_KEEP_EVERY_STEPS"] = str(kept.keep_every_steps)
+    return values
 
 
 def logger_environment(scene: Scene) -> dict[str, str]:

@@ -23,7 +23,11 @@ from seatrial.findings import Finding, Severity
 from seatrial.rehearsal.worker_process import PACKAGE, worker_python
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.commands import RENDEZVOUS_PORT, Meeting, training_command
-from seatrial.rendering.environment import logger_environment, recorder_environment
+from seatrial.rendering.environment import (
+    logger_environment,
+    recorder_environment,
+    retention_environment,
+)
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.resources import grace_seconds
 from seatrial.rendering.scene import Scene, scene_of
@@ -212,7 +216,7 @@ def _environment(scene: Scene) -> dict[str, str]:
         values |= {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
     else:
         values |= recorder_environment(scene)
-    values |= logger_environment(scene)
+    values |= logger_environment(scene) | retention_environment(scene)
     values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
     return values | dict(scene.plan.spec.cluster.env)
 

@@ -36,6 +36,7 @@ from seatrial.units import format_bytes
 from seatrial.version import VERSION
 from seatrial.worker import commit_process
 from seatrial.worker.commit_digests import Written, install_writing
+from seatrial.worker.retiring import Retirement
 from seatrial.worker.together import first_rank, gathered_at_first, rank
 
 Wrapped = Callable[..., Any]
@@ -58,6 +59,7 @@ class Keeper:
         """Begin before the engine is up; `begin_start` says which start this is."""
         self.incarnation = 0
         self._validation_loss: float | None = None
+        self._retirement = Retirement()
         self.written = Written(lambda: self.incarnation, self._refuse_stale)
 
     def install(self) -> None:
@@ -139,7 +141,9 @@ class Keeper:
                 setup=run_setup(args),
                 validation_loss=losses[0] if losses else None,
             )
-            done = _fenced(lambda: commit(LocalPlace(args.save), files, record)).record
+            place = LocalPlace(args.save)
+            done = _fenced(lambda: commit(place, files, record)).record
+            self._retirement.after_commit(place)
             return f"{done.shards.files} files, {format_bytes(done.shards.size)}"
 
         said = first_rank(create)
