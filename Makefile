@@ -116,7 +116,7 @@ image-test: $(ENV) worker-env cluster-programs ## Build the images, look into th
 		tests/cluster/test_image_in_pod.py tests/cluster/test_install.py
 
 .PHONY: faults
-faults: $(ENV) worker-env ## Kill data preparation 200 times, feed it 5,000 broken inputs, damage 1,000 checkpoints (about 60 minutes)
+faults: $(ENV) worker-env ## Kill training and data preparation 200 times each, feed them broken inputs and checkpoints (hours; see SEATRIAL_FAULT_SEEDS)
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults
 
 .PHONY: corpus

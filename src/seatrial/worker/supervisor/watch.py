@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from seatrial.worker.supervisor.beats import Beat, Phase
 from seatrial.worker.supervisor.patience import Patience
 
-MARGIN = 0.5
-"""Seconds by which a limit is taken shorter: a look every quarter of a second comes late."""
+MARGIN = 0.9
+"""Seconds by which a limit is taken shorter: a look every quarter of a second comes late, and later
+on a busy host."""
 
 
 @dataclass(frozen=True, slots=True)

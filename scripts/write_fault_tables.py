@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Write the tables of docs/guides/supervision.md from what the fault suite recorded.
+
+    make faults && python -m scripts.write_fault_tables
+
+Of a seed that was run more than once the newest result counts. Each table stands between two
+comments that name it; one without results stays as it is.
+"""
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "build/fault-results.jsonl"
+PAGE = ROOT / "docs/guides/supervision.md"
+
+Case = dict[str, Any]
+Row = Sequence[str]
+
+
+def results(lines: Iterable[str]) -> dict[str, list[Case]]:
+    """The newest result of each seed, by suite."""
+    found: dict[str, dict[Any, Case]] = {}
+    for line in lines:
+        case = json.loads(line)
+        suite = found.setdefault(case["suite"], {})
+        key = case.get("seed", case.get("first", len(suite)))
+        # The newest stands where it was run last.
+        suite.pop(key, None)
+        suite[key] = case
+    return {suite: list(cases.values()) for suite, cases in found.items()}
+
+
+def right(cases: Sequence[Case]) -> str:
+    """How many are as they must be."""
+    return f"{sum(bool(case['right']) for case in cases)} of {len(cases)}"
+
+
+def _grouped(cases: Sequence[Case], *names: str) -> dict[tuple[Any, ...], list[Case]]:
+    groups: dict[tuple[Any, ...], list[Case]] = {}
+    for case in cases:
+        groups.setdefault(tuple(case[name] for name in names), []).append(case)
+    return dict(sorted(groups.items()))
+
+
+def kills(cases: Sequence[Case]) -> list[Row]:
+    """Kills by what was killed and when."""
+    groups = _grouped(cases, "target", "moment").items()
+    rows = [_kill_row(target, moment, some) for (target, moment), some in groups]
+    return [*rows, _kill_row("all", "", list(cases))]
+
+
+def _kill_row(target: str, moment: str, cases: list[Case]) -> Row:
+    steps = sum(len(case["differing"]) for case in cases)
+    orphans = [case["orphans_seconds"] for case in cases if case["target"] != "rank"]
+    return (
+        *(target, moment, right(cases), str(steps)),
+        str(max(case["lost"] for case in cases)),
+        f"{max(orphans):.2f} s" if orphans else "",
+        f"{statistics.median(case['recovery_seconds'] for case in cases):.1f} s",
+    )
+
+
+def stops(cases: Sequence[Case]) -> list[Row]:
+    """Stopped ranks by when they were stopped."""
+    return [
+        (
+            *(moment, right(some), f"{max(case['seconds'] for case in some):.1f} s"),
+            f"{min(case['bound'] for case in some):.1f} s",
+        )
+        for (moment,), some in _grouped(cases, "moment").items()
+    ]
+
+
+def calm(cases: Sequence[Case]) -> list[Row]:
+    """The longest training that nothing was wrong with."""
+    case = max(cases, key=lambda case: float(case["minutes"]))
+    saves = f"{case['saves']}, every second {case['ratio']:.0f} × as long"
+    return [(f"{case['minutes']:g} min", str(case["steps"]), saves, str(case["alarms"]))]
+
+
+TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
+    "kills": (
+        (
+            *("killed", "during", "recovered", "differing steps", "steps lost, at most"),
+            *("processes gone, at most", "training again, median"),
+        ),
+        kills,
+    ),
+    "stops": (("stopped during", "noticed in time", "after, at most", "bar"), stops),
+    "calm": (("length", "steps", "saves", "false alarms"), calm),
+}
+
+
+def table(head: Row, body: Iterable[Row]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> int:
+    """Replace each table that has results."""
+    page, missing = PAGE.read_text(), 0
+    for suite, cases in results(RESULTS.read_text().splitlines()).items():
+        if suite not in TABLES:
+            continue
+        head, made = TABLES[suite]
+        between = re.compile(rf"(<!-- {suite} -->\n).*?(<!-- end -->)", re.DOTALL)
+        found = between.search(page)
+        if not found:
+            print(f"{PAGE.name} has no place for the table {suite}", file=sys.stderr)
+            missing += 1
+            continue
+        text = f"{found[1]}{table(head, made(cases))}\n{found[2]}"
+        page = page[: found.start()] + text + page[found.end() :]
+        print(f"{suite}: {len(cases)} results")
+    PAGE.write_text(page)
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(main())

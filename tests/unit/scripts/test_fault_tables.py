@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the fault suite are made of what was recorded, the newest result of each seed."""
+
+import json
+
+from scripts.write_fault_tables import PAGE, TABLES, kills, results, table
+
+KILL = {
+    "suite": "kills",
+    "seed": 1,
+    "target": "agent",
+    "moment": "step",
+    "orphans_seconds": 0.25,
+    "recovery_seconds": 12.0,
+    "lost": 7,
+    "differing": [],
+    "right": True,
+}
+
+
+def lines(*cases: dict[str, object]) -> list[str]:
+    return [json.dumps(case) for case in cases]
+
+
+def test_of_a_seed_the_newest_result_counts() -> None:
+    found = results(lines(KILL | {"right": False}, KILL | {"seed": 2}, KILL))
+    assert [(case["seed"], case["right"]) for case in found["kills"]] == [(2, True), (1, True)]
+
+
+def test_a_kill_that_left_a_trace_is_not_counted_as_recovered() -> None:
+    wrong = KILL | {"seed": 2, "right": False, "differing": [3, 4], "lost": 9}
+    first, last = kills([KILL, wrong])
+    assert first[:4] == ("agent", "step", "1 of 2", "2")
+    assert last[0] == "all"
+    assert first[4:] == ("9", "0.25 s", "12.0 s")
+
+
+def test_every_table_has_its_place_on_the_page() -> None:
+    page = PAGE.read_text()
+    assert [name for name in TABLES if f"<!-- {name} -->\n" not in page] == []
+    assert table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
