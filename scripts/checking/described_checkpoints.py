@@ -61,6 +61,9 @@ class DescribedCheckpoints:
         shape = {f.name: told[f.name] for f in fields(ModelShape) if f.name in told}
         if "hidden_size" in told and "head_dim" not in told:
             shape["head_dim"] = told["hidden_size"] // told["heads"]
+        if run.model.max_positions and "max_positions" not in told:
+            # A table of learned positions is as long as the samples, where nothing else is said.
+            shape["max_positions"] = told.get("sequence_length", run.model.max_positions)
         degrees = {f.name: told[f.name] for f in fields(Layout) if f.name in told}
         layout = replace(run.layout, **degrees)
         layout = replace(
@@ -68,7 +71,10 @@ class DescribedCheckpoints:
             etp_size=told.get("etp_size", layout.tp_size),
             dp_size=layout.world_size // (layout.tp_size * layout.pp_size * layout.cp_size),
         )
-        own = "none" if told.get("sharding") == "none" else run.optimizer_sharding
+        sharded = (
+            "fully_reshardable" if run.optimizer_sharding == ABSENT else run.optimizer_sharding
+        )
+        own = "none" if told.get("sharding") == "none" else sharded
         state = told.get("optimizer_state", own)
         return replace(
             run,
@@ -114,11 +120,12 @@ class DescribedCheckpoints:
         return f"{kind} {name}" if name else self._run.tokenizer
 
     def _schedule(self, told: Description) -> Schedule | None:
-        """The learning rate; a warm-up is taken in whole steps, as the plan does."""
+        """The learning rate; in whole steps where the plan counts in steps."""
         rate, run = told.get("learning_rate"), self._run.schedule
         if rate is None or run is None:
             return run
-        batch = told.get("global_batch_size", 1)
+        in_steps = run.warmup_samples % self._run.global_batch_size == 0
+        batch = told.get("global_batch_size", 1) if in_steps else 1
         return Schedule(
             rate.get("peak", run.peak),
             rate.get("minimum", run.minimum),

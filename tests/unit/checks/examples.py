@@ -94,6 +94,13 @@ SLOW_VOLUME = (
 )
 DIGEST = "example.com/team/megatron@sha256:" + "5b" * 32
 
+NARROW = (
+    "model={dimensions: {family: gpt, layers: 2, hidden_size: 1024, heads: 16, "
+    "ffn_hidden_size: 2720, vocab_size: 50257, max_positions: 2048}}"
+)
+"""2,720 on 4 ranks is 680 a rank, no multiple of 16."""
+ON_GRACE = "cluster.node_type=Standard_ND128isr_NDR_GB200_v6"
+
 EXAMPLES: dict[str, Example] = {
     CheckCode.IDLE_GPUS: Example(
         ("cluster.processes_per_node=4",), (), field="cluster.processes_per_node"
@@ -320,6 +327,57 @@ EXAMPLES: dict[str, Example] = {
         field="data.sources[1].weight",
     ),
     DatasetCode.EPOCHS: Example(
-        ("training.steps=200000",), (), one(tokens=1_000_000_000), field="data.sources[0]"
+        ("training.steps=200000",),
+        (),
+        one(tokens=1_000_000_000),
+        field="data.sources[0].prepared",
+    ),
+    CheckCode.EARLY_DECAY: Example(
+        ("training.learning_rate={warmup: {steps: 50}, decay: {steps: 950}}",),
+        ("training.learning_rate={warmup: {steps: 50}, decay: {steps: 1000}}",),
+        field="training.learning_rate.decay",
+    ),
+    CheckCode.WIDTHS: Example(
+        (NARROW, "training.precision=fp8"),
+        (NARROW,),
+        field="model.dimensions.ffn_hidden_size",
+    ),
+    CheckCode.SAME_SOURCE: Example(
+        (f"data.sources=[{{prepared: {PREFIX}}}, {{prepared: {PREFIX}}}]",),
+        field="data.sources[1].prepared",
+    ),
+    CheckCode.OTHER_FORMAT: Example(
+        (f"data.sources=[{{from: {CORPUS}, format: parquet}}]",),
+        (f"data.sources=[{{from: {CORPUS}, format: jsonl}}]",),
+        corpus(),
+        corpus(),
+        field="data.sources[0].format",
+    ),
+    CheckCode.NO_DIRECTORY: Example(
+        ("checkpoints.location=s3://bucket/checkpoints",),
+        ("checkpoints.location=/data/checkpoints",),
+        field="checkpoints.location",
+    ),
+    CheckCode.NOT_WRITABLE: Example(("cluster.run_as_user=1000",), field="cluster.run_as_user"),
+    CheckCode.PINNED: Example(env("NCCL_IB_GID_INDEX", "5"), field="cluster.env.NCCL_IB_GID_INDEX"),
+    CheckCode.OTHER_PROCESSOR: Example(
+        (ON_GRACE, f"cluster.image={DIGEST.replace('megatron', 'megatron-amd64')}"),
+        (ON_GRACE, f"cluster.image={DIGEST.replace('megatron', 'megatron-arm64')}"),
+        field="cluster.image",
+    ),
+    CheckCode.LOCAL_SERVER: Example(
+        ("monitoring.mlflow={tracking_uri: 'http://localhost:5001', experiment: a}",),
+        ("monitoring.mlflow={tracking_uri: 'http://mlflow.example:5001', experiment: a}",),
+        field="monitoring.mlflow.tracking_uri",
+    ),
+    CheckCode.NO_IDENTITY: Example(
+        ("data.sources=[{from: s3://bucket/corpus}]",),
+        ("data.sources=[{from: s3://bucket/corpus}]", "cluster.service_account=training"),
+        field="data.sources[0].from",
+    ),
+    CheckCode.ENGINES_OWN: Example(
+        env("NVTE_FLASH_ATTN", "0"),
+        env("NVTE_FLASH_ATTN", "1"),
+        field="cluster.env.NVTE_FLASH_ATTN",
     ),
 }

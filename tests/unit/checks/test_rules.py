@@ -6,6 +6,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import Verdict, check
+from seatrial.checks.codes import CheckCode
 from seatrial.checks.registry import codes_of
 from seatrial.checks.repairs.repair import Broken, mends
 from seatrial.checks.saved.codes import ResumeCode
@@ -51,3 +52,26 @@ def test_a_rule_is_silent_where_nothing_is_wrong(code: str, catalog: Catalog) ->
     after = verdict(example.silent, example.silent_data, catalog)
     assert code not in {finding.code for finding in after.findings}
     assert after.situation is not None, after.findings
+
+
+GRAPHS = "engine.options={cuda-graph-impl: transformer_engine}"
+GROWING = "cluster.env.PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True'"
+OVERLAP = "engine.options={overlap-moe-expert-parallel-comm: true}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field"),
+    [
+        ((GRAPHS, GROWING), "cluster.env.PYTORCH_CUDA_ALLOC_CONF"),
+        ((GRAPHS, GROWING, "cluster.env.NCCL_GRAPH_REGISTER='0'"), ""),
+        ((GROWING,), ""),
+        ((OVERLAP,), "engine.options.overlap-moe-expert-parallel-comm"),
+        ((OVERLAP, "parallelism.recompute=selective"), ""),
+    ],
+)
+def test_what_the_engine_does_not_take_together(
+    overrides: tuple[str, ...], field: str, catalog: Catalog
+) -> None:
+    found = verdict(overrides, None, catalog).findings
+    fields = [f.where.field for f in found if f.code == CheckCode.OPTION_AGAINST]
+    assert fields == ([field] if field else [])

@@ -13,6 +13,7 @@ from typing import Any
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import Planner, Verdict, check
+from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.repairs.proposals import proposals
 from seatrial.checks.saved.codes import ResumeCode
@@ -25,7 +26,7 @@ from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
 from seatrial.spec.tree import parse
 
-OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode)})
+OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode), str(CheckCode.LOCAL_SERVER)})
 """Codes of which only the change that the rule itself proposes is offered: what else makes the
 finding go away may only lead to where nobody has looked."""
 WEIGHED = frozenset(

@@ -123,7 +123,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             steps = max(1, int(situation.plan.length.steps * MANY_EPOCHS / often))
             yield situation.warning(
                 DatasetCode.EPOCHS,
-                field_name,
+                f"{field_name}.prepared",
                 f"the run reads {source.prefix} {often:,.0f} times ({source.tokens:,} tokens); "
                 f"above {MANY_EPOCHS} times, repeated data train much worse than new.",
                 f"Add data, or shorten the run to {steps:,} steps.",

@@ -55,6 +55,26 @@ def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def early_decay(situation: Situation) -> Iterator[Checked]:
+    """A decay of as many steps as the warm-up leaves, which is counted from the beginning."""
+    schedule, length = situation.plan.schedule, situation.plan.length
+    size = situation.plan.batch.global_batch_size
+    missing = length.samples - schedule.decay_samples
+    if missing <= 0 or abs(missing - schedule.warmup_samples) > size:
+        return
+    if schedule.minimum > NOTHING * schedule.peak:
+        yield situation.warning(
+            CheckCode.EARLY_DECAY,
+            "training.learning_rate.decay",
+            f"the decay ends at step {schedule.decay_samples // size:,}, as many before the end of "
+            f"the run as the warm-up takes: it is counted from the beginning, warm-up included.",
+            f"Use {{steps: {length.steps}}}, unless the last {missing // size:,} steps shall stay "
+            "at the minimum.",
+            schedule.decay_samples // size,
+            f"training.learning_rate.decay={{steps: {length.steps}}}",
+        )
+
+
 def warmup_beyond(situation: Situation) -> Iterator[Checked]:
     """A warm-up that the run does not live to see the end of."""
     schedule, length = situation.plan.schedule, situation.plan.length
@@ -106,6 +126,7 @@ def high_rate(situation: Situation) -> Iterator[Checked]:
 RULES = (
     static(CheckCode.IDLE_GPUS, look=idle_gpus),
     static(CheckCode.RATE_OF_NOTHING, look=rate_of_nothing),
+    static(CheckCode.EARLY_DECAY, look=early_decay),
     static(CheckCode.WARMUP_BEYOND, look=warmup_beyond),
     static(CheckCode.NEVER_EVALUATED, look=never_evaluated),
     static(CheckCode.HIGH_RATE, look=high_rate),
