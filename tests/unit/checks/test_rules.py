@@ -73,5 +73,7 @@ def test_what_the_engine_does_not_take_together(
     overrides: tuple[str, ...], field: str, catalog: Catalog
 ) -> None:
     found = verdict(overrides, None, catalog).findings
-    fields = [f.where.field for f in found if f.code == CheckCode.OPTION_AGAINST]
-    assert fields == ([field] if field else [])
+    # A dense model has no experts at all, which another rule says of the same option.
+    said = [f for f in found if "computed again" in f.rule or "CUDA graph" in f.rule]
+    assert {f.code for f in said} <= {CheckCode.OPTION_AGAINST}
+    assert [f.where.field for f in said] == ([field] if field else [])
