@@ -18,14 +18,20 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 CONVERT = """
 import json, sys
-from llmfoundry.data import ConcatTokensDataset
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+# The one file of LLM Foundry that joins documents, without the package, which loads everything.
+file = Path(find_spec("llmfoundry").origin).parent / "data" / "data.py"
+spec = spec_from_file_location("foundry_data", file)
+data = module_from_spec(spec)
+spec.loader.exec_module(data)
 from streaming import MDSWriter
 from transformers import PreTrainedTokenizerFast
 tokenizer_file, lines, out, length = sys.argv[1:]
 end = "<|endoftext|>"
 tokenizer = PreTrainedTokenizerFast(tokenizer_file=tokenizer_file, eos_token=end)
 documents = [json.loads(line) for line in open(lines, encoding="utf-8")]
-samples = ConcatTokensDataset(documents, tokenizer, int(length), "", end, False)
+samples = data.ConcatTokensDataset(documents, tokenizer, int(length), "", end, False)
 with MDSWriter(columns={"tokens": "ndarray:int32"}, out=out) as writer:
     for sample in samples:
         writer.write(sample)
