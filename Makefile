@@ -166,6 +166,15 @@ startup: $(ENV) ## Measure how fast the command line starts, and hold it to its 
 wheel: $(ENV) ## Build the wheel and prove it in a fresh environment
 	@PYTHON=$(PYTHON) scripts/check_wheel.sh
 
+.PHONY: reproducible
+reproducible: $(ENV) ## Build wheel and sdist twice, and compare them byte for byte
+	@PYTHON=$(PYTHON) scripts/check_reproducible.sh
+
+.PHONY: packages
+packages: $(ENV) worker-env ## List what an installation brings along, with licences
+	$(PYTHON) -m scripts.list_packages "$$(scripts/environment.sh path)/lib/python3.12/site-packages" \
+	    "$$(scripts/environment.sh path worker)/lib/python3.12/site-packages"
+
 .PHONY: lock
 lock: $(ENV) ## Compile pyproject.toml into the lock files
 	@PYTHON=$(PYTHON) scripts/lock.sh $(ARGS)
