@@ -66,7 +66,7 @@ engine: $(ENV) worker-env ## Run the tests that train with the real engine on a 
 
 .PHONY: engine-short
 engine-short: $(ENV) worker-env ## Run the short ones of them
-	$(PYTHON) -m pytest -m 'engine and not slow' $(ARGS) tests/engine
+	$(PYTHON) -m pytest -m 'engine and not slow' --durations=15 $(ARGS) tests/engine
 
 .PHONY: foundry-env
 foundry-env: ## Create the environment of LLM Foundry, unless it is there (7 GB)

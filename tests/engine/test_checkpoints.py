@@ -81,7 +81,7 @@ def test_a_start_goes_on_to_the_last_bit(
     assert tracked_step(LocalPlace(saved)) == STEPS
 
 
-@pytest.mark.parametrize("crafted", ["item", "list"])
+@pytest.mark.parametrize("crafted", ["item", pytest.param("list", marks=pytest.mark.slow)])
 def test_a_crafted_checkpoint_runs_nothing(
     engine: Engine, whole: tuple[Path, Outcome], saved: Path, tmp_path: Path, crafted: str
 ) -> None:
@@ -144,6 +144,7 @@ def test_with_nothing_good_the_start_ends_with_a_reason(engine: Engine, saved: P
     assert outcome.steps() == {}
 
 
+@pytest.mark.slow
 def test_checkpoints_without_records_are_not_passed_over(engine: Engine, saved: Path) -> None:
     for step in (2, 4, 6):
         (saved / directory_name(step) / RECORD).unlink()

@@ -72,7 +72,7 @@ def divided(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return Prepared(tmp_path_factory.mktemp("divided"), "meta.set")
 
 
-@pytest.fixture(scope="module", params=["domains", "whole"])
+@pytest.fixture(scope="module", params=["domains", pytest.param("whole", marks=pytest.mark.slow)])
 def corpus(
     request: pytest.FixtureRequest, divided: Prepared, tmp_path_factory: pytest.TempPathFactory
 ) -> Prepared:

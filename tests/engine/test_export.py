@@ -114,6 +114,7 @@ def gate(saved: Path, case: Case, exported: Path, figure: Figure) -> Logits:
     return logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: f"{case.model} {case.layout}")
 def test_an_export_says_what_the_engine_says(tmp_path: Path, case: Case, figure: Figure) -> None:
     logits = gate(trained(tmp_path, case), case, tmp_path / "exported", figure)
@@ -128,6 +129,7 @@ def test_an_export_of_another_layout(tmp_path: Path, case: Case, figure: Figure)
     assert logits.largest <= LOGITS_BAR
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
     saved = trained(tmp_path, SMALL[0])
     shard = next((saved / directory_name(STEPS)).glob("*.distcp"))
@@ -177,7 +179,10 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("kind", IMPORTED)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == "gpt2" else pytest.param(kind, marks=pytest.mark.slow) for kind in IMPORTED],
+)
 def test_imported_weights_say_what_they_said(
     hub: Path, tmp_path: Path, kind: str, figure: Figure
 ) -> None:

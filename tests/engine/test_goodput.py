@@ -18,7 +18,13 @@ MOST = 0.01
 """The share of the wall time that the buckets may miss it by."""
 
 
-@pytest.mark.parametrize("restarts", [1, 0], ids=["torchrun starts again", "submitted again"])
+@pytest.mark.parametrize(
+    "restarts",
+    [
+        pytest.param(1, id="torchrun starts again"),
+        pytest.param(0, id="submitted again", marks=pytest.mark.slow),
+    ],
+)
 def test_the_buckets_add_up_to_the_wall_time(restarts: int, tmp_path: Path, figure: Figure) -> None:
     saves = str(tmp_path / "saves")
     model = {**DENSE, "save": saves, "load": saves, "save-interval": 10, "eval-iters": 1}

@@ -80,10 +80,11 @@ def test_a_rehearsal_takes_less_than_six_minutes(
     ("overrides", "said", "bar"),
     [
         ([], "`--arguments-only` of aks-gpt3-175b", 30),
-        (
+        pytest.param(
             ["cluster.nodes=12800", "training.global_batch_size=8000"],
             "the same at 102,400 ranks",
             90,
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(2700)]
 STEPS = 60
 
 
+@pytest.mark.slow
 def test_killed_ranks_agents_and_stopped_ranks_leave_no_trace(
     tmp_path: Path, figure: Figure
 ) -> None:
@@ -91,6 +92,7 @@ def test_asked_to_end_it_saves_and_goes_on_from_there(tmp_path: Path) -> None:
     assert [event.step for event in again.events(EventKind.START)] == [0, saved]
 
 
+@pytest.mark.slow
 def test_a_start_that_was_replaced_is_not_started_again(tmp_path: Path) -> None:
     run = Supervised(tmp_path, {**MODEL, "train-iters": 100_000, "save-interval": SAVE_EVERY})
     try:
@@ -106,6 +108,7 @@ def test_a_start_that_was_replaced_is_not_started_again(tmp_path: Path) -> None:
     assert len(run.events(EventKind.START)) == 1
 
 
+@pytest.mark.slow
 def test_saves_ten_times_as_long_are_no_alarm(tmp_path: Path, figure: Figure) -> None:
     model = {**MODEL, "train-iters": 60, "save-interval": 5}
     run = Supervised(tmp_path, model, SEATRIAL_DRILL_FAULT="slow-saves")
