@@ -48,6 +48,7 @@ class LlmFoundryEngine:
         "llm_foundry.compare",
     )
     modelled: Mapping[str, str] = MODELLED
+    """Options that a spec sets through a field of its own, and that field."""
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with settings that a spec passes through."""

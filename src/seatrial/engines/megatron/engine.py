@@ -42,6 +42,7 @@ class MegatronEngine:
     )
     modules = WorkerModules("seatrial.worker", "seatrial.worker.pod", "verdict", "compare")
     modelled: Mapping[str, str] = MODELLED
+    """Options that a spec sets through a field of its own, and that field."""
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with options that a spec passes through to Megatron."""
