@@ -1,60 +1,100 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure how long `seatrial check` takes for every recipe, from start to end of the command.
+"""How long `seatrial check` takes: static for every recipe, and with the engine.
 
-    python scripts/measure_check.py [ROUNDS]
+    python -m scripts.measure_check [--engine] [--write]
 
-The time is the processor's: a static check waits for nothing else, and on a busy machine the clock
-on the wall would count other processes too. The best of all rounds counts. Ends with 1 when a
-recipe takes longer than the limit.
+A time is that of the whole command in a process of its own, the shorter of two. It is the
+processor's: a check waits for nothing else, and on a busy machine the clock on the wall would count
+other processes too. Modules are compiled beforehand, as pip does when it installs. `--engine` asks
+the engine about every Megatron recipe, once (SEATRIAL_WORKER_PYTHON). `--write` puts the figures
+into docs/check-figures.md. Ends with 1 when a bar is missed.
 """
 
 import os
+import platform
 import resource
 import subprocess
 import sys
-import tempfile
+from argparse import ArgumentParser
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 
+from scripts.checking.figures_page import put_rows
+from seatrial.errors import ExitCode
 from seatrial.recipes.shipped import recipe, recipe_names
+from seatrial.spec.engine import EngineName
 
-ROUNDS = 3
-LIMIT = 1.0
-"""Seconds."""
-
-
-def main() -> None:
-    """Print a line a recipe, and whether all are below the limit."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    # A copy, so that no plan is kept beside a recipe, and bytecode where it may be written.
-    with tempfile.TemporaryDirectory() as folder:
-        worst = max(_best(name, Path(folder), rounds) for name in recipe_names())
-    sys.stdout.write(f"slowest {worst:.2f} s, limit {LIMIT:.0f} s\n")
-    if worst > LIMIT:
-        raise SystemExit(1)
+TIMES = 2
+STATIC_BAR = 1.0
+"""Seconds that a static check may take."""
+ENGINE_BAR = 30.0
+"""Seconds that the check with the engine may take."""
+HEAD = ("what", "recipes", "median", "longest", "bar", "on")
 
 
-def _best(name: str, folder: Path, rounds: int) -> float:
-    """The processor time of checking one recipe."""
-    file = folder / f"{name}.yaml"
-    file.write_text(recipe(name).text)
-    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    best = float("inf")
-    for _ in range(rounds + 1):
-        # The first round only compiles.
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = (sys.executable, "-m", "seatrial", "check", str(file))
-        done = subprocess.run(command, env=environment, capture_output=True, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode:
-            sys.stdout.write(done.stdout.decode() + done.stderr.decode())
-            raise SystemExit(f"{name}: exit code {done.returncode}")
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        best = min(best, used)
-    sys.stdout.write(f"{name:<28} {best:5.2f} s\n")
-    return best
+def main() -> int:
+    """Print the times, and write them down."""
+    parser = ArgumentParser(description="Measure how long the check takes.")
+    parser.add_argument("--engine", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="seatrial-measured-") as directory:
+        place = Path(directory)
+        for name in recipe_names():
+            (place / f"{name}.yaml").write_text(recipe(name).text, encoding="utf-8")
+        seconds(recipe_names()[0], place)
+        rows, held = [], True
+        if given.engine:
+            engine = EngineName.MEGATRON
+            names = [name for name in recipe_names() if recipe(name).spec.engine.name is engine]
+            asked = {name: seconds(name, place, "--engine") for name in names}
+            rows.append(_row("with the engine, every Megatron recipe", asked, ENGINE_BAR))
+            held = max(asked.values()) < ENGINE_BAR
+        static = {name: min(seconds(name, place) for _ in range(TIMES)) for name in recipe_names()}
+    rows.append(_row("static check, every recipe", static, STATIC_BAR))
+    for row in rows:
+        sys.stdout.write("  ".join(row) + "\n")
+    if given.write:
+        put_rows("times", HEAD, rows)
+    return 0 if held and max(static.values()) < STATIC_BAR else 1
+
+
+def seconds(name: str, place: Path, *options: str) -> float:
+    """The processor time that the command takes for a recipe."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    sources = str(Path(__file__).parents[1] / "src")
+    settings = {"PYTHONPATH": sources, "PYTHONPYCACHEPREFIX": str(place / "pycache")}
+    command = [sys.executable, "-m", "seatrial", "check", f"{name}.yaml", *options]
+    before = _used()
+    done = subprocess.run(
+        command, cwd=place, env=kept | settings, capture_output=True, text=True, check=False
+    )
+    took = _used() - before
+    if done.returncode not in (ExitCode.OK, ExitCode.FINDINGS):
+        raise RuntimeError(f"{name}: {done.stderr}")
+    return took
+
+
+def _used() -> float:
+    """The processor time of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _row(what: str, times: dict[str, float], bar: float) -> tuple[str, ...]:
+    """One line of the table."""
+    longest = max(times, key=lambda name: times[name])
+    return (
+        what,
+        str(len(times)),
+        f"{median(times.values()):.2f} s",
+        f"{times[longest]:.2f} s ({longest})",
+        f"{bar:g} s",
+        f"{os.cpu_count()} cores, {platform.machine()}",
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
