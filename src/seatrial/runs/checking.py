@@ -105,7 +105,7 @@ def _data_of(situation: Situation) -> DataProbe:
 def _checkpoints_of(situation: Situation, *, stores: bool) -> CheckpointProbe | None:
     """The reader of checkpoints, where this host sees a place of them; object stores if wanted."""
     places = places_of(situation)
-    if not any("://" in each if stores else Path(each).is_dir() for each in places):
+    if not any((stores and "://" in each) or Path(each).is_dir() for each in places):
         return None
     # Loaded here because most runs that are checked have no checkpoint yet.
     from seatrial.checks.saved.reader import CheckpointReader  # noqa: PLC0415

@@ -105,9 +105,18 @@ def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) ->
     done = seatrial("check", "run.yaml", cwd=tmp_path, code=1)
     assert "error   ST-RESUME-001" in done.stdout
     assert "no checkpoint here" not in done.stdout
+    # Looking at data too takes nothing away from it.
+    with_data = seatrial("check", "run.yaml", "--data", cwd=tmp_path, code=1)
+    assert "error   ST-RESUME-001" in with_data.stdout
     codes = {finding.code for finding in check(file).findings}
     own = check(file, {"checkpoints.location": f"{tmp_path}/own"})
     assert codes - {finding.code for finding in own.findings} == {"ST-RESUME-001"}
+
+
+def test_an_option_of_numbers_that_has_none_is_no_crash(tmp_path: Path) -> None:
+    spec(tmp_path, CLEAN)
+    option = "engine.options={hierarchical-context-parallel-sizes: [a, b]}"
+    assert "ST-ENGINE-003" in seatrial("check", "run.yaml", option, cwd=tmp_path, code=1).stdout
 
 
 def test_a_code_is_explained_with_its_source(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ Proposal = tuple[str, ...]
 MOST_NODES = 4096
 LONGEST_NAME = 40
 _NUMBER = re.compile(r"\d[\d,]*")
+_VALUE = re.compile(r"[\w.,/:-]+|\[[\d ,.]+\]")
+PLANNED = ("parallelism.", "training.")
+"""Sections whose fields the planner fills."""
 PARALLELISM_AUTO = tuple(
     f"parallelism.{name}=auto"
     for name in ("tp_size", "pp_size", "vp_size", "cp_size", "sharding", "recompute")
@@ -73,7 +76,9 @@ def proposals(
     yield from _from_words(finding)
     if finding.where.field:
         yield (f"{finding.where.field}=null",)
-        yield (f"{finding.where.field}=auto",)
+        # Elsewhere it is a text like any other, and would be taken for a name.
+        if finding.where.field.startswith(PLANNED):
+            yield (f"{finding.where.field}=auto",)
 
 
 def _from_words(finding: Finding) -> Iterator[Proposal]:
@@ -82,10 +87,15 @@ def _from_words(finding: Finding) -> Iterator[Proposal]:
         yield (word.rstrip("."),)
     match = re.match(r"(?:Use|Did you mean|Write)\s+(?:one of:\s+)?(.+)", finding.fix)
     if match and finding.where.field:
-        for word in re.split(r",\s+|\s+or\s+", match[1]):
-            plain = word.strip().rstrip(".?;:").removeprefix("at most ").removeprefix("at least ")
-            if re.fullmatch(r"[\w.,/:-]+|\[[\d ,.]+\]", plain):
-                text = plain.replace(",", "") if _NUMBER.fullmatch(plain) else plain
+        named = re.split(r"[.?;]\s", match[1])[0]
+        words = [
+            word.strip().rstrip(".?;:").removeprefix("at most ").removeprefix("at least ")
+            for word in re.split(r",\s+(?:or\s+)?|\s+or\s+", named)
+        ]
+        # Where not all of it is values it is a sentence, and a word of that is no value.
+        if all(_VALUE.fullmatch(word) for word in words):
+            for word in words:
+                text = word.replace(",", "") if _NUMBER.fullmatch(word) else word
                 yield (f"{finding.where.field}={text}",)
 
 

@@ -260,9 +260,11 @@ CONTRADICTIONS = (
 
 
 def _product(passed: Passed, name: str) -> int:
-    """The numbers of an option, multiplied."""
+    """The numbers of an option, multiplied; 0 where it is not made of numbers."""
     words = passed.arguments.get(name)
-    return prod(int(word) for word in words) if isinstance(words, tuple) else 0
+    if not isinstance(words, tuple) or not all(str(word).isdigit() for word in words):
+        return 0
+    return prod(int(word) for word in words)
 
 
 def _without_option(situation: Situation, option: str) -> str:

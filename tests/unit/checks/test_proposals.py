@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What of the words of a fix becomes a change, and what does not."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.repairs.proposals import proposals
+from seatrial.findings import Finding, Severity, Where
+
+
+def proposed(field: str, fix: str) -> list[tuple[str, ...]]:
+    finding = Finding("ST-TEST-001", Severity.ERROR, Where(field), "a rule.", "a value", fix)
+    return list(proposals(finding, {}, None, Catalog()))
+
+
+@pytest.mark.parametrize(
+    ("fix", "values"),
+    [
+        ("Use 896 or 1024.", ["896", "1024"]),
+        ("Use at most 2,048. Or split it.", ["2048"]),
+        ("Did you mean p5.48xlarge?", ["p5.48xlarge"]),
+        ("Use one of: a, b, or c.", ["a", "b", "c"]),
+        ("Use lower-case letters, digits, - and ., the first and last a letter or digit.", []),
+        ("Write a number such as 100, 100k or 1.5M.", []),
+    ],
+)
+def test_only_a_fix_that_is_nothing_but_values_is_taken(fix: str, values: list[str]) -> None:
+    field = "cluster.namespace"
+    assert proposed(field, fix) == [*((f"{field}={v}",) for v in values), (f"{field}=null",)]
+
+
+def test_auto_is_for_fields_that_the_planner_fills() -> None:
+    assert ("parallelism.tp_size=auto",) in proposed("parallelism.tp_size", "Change it.")
+    assert ("continue_from.run=auto",) not in proposed("continue_from.run", "Change it.")
