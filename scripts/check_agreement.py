@@ -105,6 +105,8 @@ class Engine:
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.process.wait(timeout=60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 Answer = tuple[bool | None, str]

@@ -184,7 +184,7 @@ def test_nothing_is_proposed_that_leads_to_where_nobody_looked() -> None:
 
 
 def test_fix_writes_a_name_and_leaves_a_smaller_run_to_its_owner() -> None:
-    named = BASE.replace("nodes: 2}", "nodes: 2, queue: reserch}")
+    named = BASE.replace("nodes: 2}", "nodes: 2, queue: researc}")
     run = Broken(named, "run.yaml", Catalog(), cluster=nodes(count=1))
     after, verdict, changes = _mended(run, run.again())
     assert [repair for _, repair in changes] == [("cluster.queue=research",)]

@@ -85,7 +85,7 @@ def no_claim(situation: Situation) -> Iterator[Checked]:
         there = ", ".join(sorted(c.name for c in _claims(situation)))
         rule += f"; it has {there or 'none'}"
     use, by = _instead(situation)
-    fix = f"{use}{'m' if use else 'M'}ake the claim, or give a tier instead for a new volume."
+    fix = f"{use}{'make' if use else 'Make'} the claim, or give a tier instead for a new volume."
     yield situation.error(SiteCode.NO_CLAIM, FIELD, f"{rule}.", fix, name, *by)
 
 
@@ -101,7 +101,7 @@ def access_mode(situation: Situation) -> Iterator[Checked]:
         SiteCode.ACCESS_MODE,
         FIELD,
         f"the claim {claim.name} is {modes}, and {whom} to it: that takes {SHARED}.",
-        f"{use}{'m' if use else 'M'}ake a claim of a file system that is {SHARED}.",
+        f"{use}{'make' if use else 'Make'} a claim of a file system that is {SHARED}.",
         modes,
         *by,
     )
