@@ -195,6 +195,7 @@ def build_cache(arguments: Arguments, *own: str) -> Any:
     return answer
 
 
+@pytest.mark.slow
 def test_training_finds_the_cache_that_was_built_elsewhere(
     tmp_path: Path, corpus: Prepared
 ) -> None:

@@ -42,6 +42,7 @@ def training(directory: Path) -> Training:
     return Training("long", {**DENSE, "train-iters": 100_000}, 2, directory)
 
 
+@pytest.mark.slow
 def test_a_training_that_takes_too_long_leaves_no_rank(tmp_path: Path) -> None:
     seen = []
     outcome = train(training(tmp_path), 60, lambda step: seen.append(len(ranks(tmp_path))))

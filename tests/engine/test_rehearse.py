@@ -127,6 +127,7 @@ checkpoints: {{every_steps: 50}}
 """
 
 
+@pytest.mark.slow
 def test_the_users_own_data_are_read_also_without_their_tokenizer(tmp_path: Path) -> None:
     prefixes = [tmp_path / "web", tmp_path / "books"]
     for number, prefix in enumerate(prefixes):
