@@ -113,6 +113,13 @@ def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) ->
     assert codes - {finding.code for finding in own.findings} == {"ST-RESUME-001"}
 
 
+def test_fix_does_not_take_more_machines_by_itself(tmp_path: Path) -> None:
+    file = spec(tmp_path, CLEAN.replace("tp_size: 4", "tp_size: 32"))
+    done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path, code=1)
+    assert "ST-LAYOUT-001" in done.stdout
+    assert "nodes: 2}" in file.read_text()
+
+
 def test_an_option_of_numbers_that_has_none_is_no_crash(tmp_path: Path) -> None:
     spec(tmp_path, CLEAN)
     option = "engine.options={hierarchical-context-parallel-sizes: [a, b]}"

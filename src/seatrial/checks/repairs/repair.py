@@ -21,6 +21,7 @@ from seatrial.checks.saved.facts import CheckpointProbe
 from seatrial.checks.site.codes import SiteCode
 from seatrial.checks.site.facts import ClusterFacts
 from seatrial.checks.situation import Checked
+from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
@@ -35,11 +36,13 @@ WEIGHED = frozenset(
         (
             *(SiteCode.SMALL_QUEUE, SiteCode.UNCOVERED, SiteCode.FEW_NODES, SiteCode.UNFIT_NODES),
             *(SiteCode.NO_DEVICES, SiteCode.NO_FABRIC, SiteCode.FAR_APART, SiteCode.QUOTA),
+            *(PlanCode.NODE_TYPE, PlanCode.WORLD, DatasetCode.EPOCHS, DatasetCode.ABSENT),
+            *(CheckCode.DATA_PLACE, CheckCode.TOKENIZER_PLACE, CheckCode.NO_WANDB_KEY),
         ),
     )
 )
-"""Codes whose change makes the run smaller or slower because of the cluster as it is today: it is
-offered, and for a person to weigh."""
+"""Codes whose change is offered and not written, for a person to weigh: it makes the run smaller,
+slower or dearer, takes other machines or other data, or names a place that nobody has seen."""
 MOST_TRIED = 24
 """Proposals that are tried for one finding; each is a plan of its own."""
 
