@@ -3,6 +3,7 @@
 """The CPU runtime: everything that lets the engine's own loop train on a CPU, put in place."""
 
 import os
+import sys
 
 from seatrial.worker.cpu.adam import offer_as_apex
 from seatrial.worker.cpu.redirection import redirect
@@ -18,9 +19,17 @@ ENVIRONMENT = {
 engine's own demand for tensor and context parallelism."""
 
 
+WANDB = "--wandb-project"
+"""The engine's option without which it never uses wandb, though it always loads it."""
+
+
 def install() -> None:
     """Make this process ready for the engine on a CPU; before the engine is imported."""
     end_with_parent()
+    if not any(word.startswith(WANDB) for word in sys.argv):
+        # A quarter of the time that a rank takes to start; None makes the import fail, which the
+        # engine allows for.
+        sys.modules.setdefault("wandb", None)  # type: ignore[arg-type]
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     redirect()
