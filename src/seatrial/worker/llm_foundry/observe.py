@@ -3,6 +3,7 @@
 """Events from Composer's loop, through its own callbacks."""
 
 import hashlib
+import math
 import os
 import signal
 import sys
@@ -46,6 +47,7 @@ class Observer(Callback):
         self._last = self._evaluation = time.perf_counter()
         self._rate: float | None = None
         self._norm: float | None = None
+        self._clipping = False
         self._order = ""
         self._pausing = ExitStack()
         self.total_steps = int(str(configured.max_duration).removesuffix("ba"))
@@ -151,9 +153,22 @@ class Observer(Callback):
         return save
 
     def _watch_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Add what a call of clipping returns to the norm of the step.
+
+        Composer puts each child of its model into an FSDP of its own, the loss function too, which
+        has no parameters, and clips one after the other (composer 0.32.1,
+        distributed/dist_strategy.py): the last norm alone would be that of the loss function, 0.
+        And an FSDP that shards nothing calls torch's clipping, which counts once.
+        """
+
         def clip(*args: Any, **kwargs: Any) -> Any:
-            norm = original(*args, **kwargs)
-            self._norm = float(norm)
+            outermost, self._clipping = not self._clipping, True
+            try:
+                norm = original(*args, **kwargs)
+            finally:
+                self._clipping = not outermost
+            if outermost:
+                self._norm = math.hypot(self._norm or 0.0, float(norm))
             return norm
 
         return clip
