@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every manifest that Seatrial renders of a Megatron recipe, for a set of operators' releases."""
+"""Every manifest that Seatrial renders of a recipe, for a set of operators' releases."""
 
 import hashlib
 import json

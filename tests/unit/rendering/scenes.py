@@ -15,7 +15,6 @@ from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.scene import Scene, scene_of
 from seatrial.spec.cluster import Operator
-from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 
 CATALOG = Catalog()
@@ -23,8 +22,6 @@ FIRST = Attempt(code_digest=f"sha256:{'0' * 64}")
 """The first attempt, by a code that does not change with every commit."""
 RENDERED = [name for name in recipe_names() if recipe(name).spec.cluster.profile != "local"]
 """The recipes that can be rendered on their own profile."""
-MEGATRON = [name for name in recipe_names() if recipe(name).spec.engine.name is EngineName.MEGATRON]
-"""The recipes of the engine that most tests are about."""
 PROFILES = [name for name in CATALOG.names(Kind.PROFILES) if name != "local"]
 """The profiles with Kubernetes."""
 
@@ -80,7 +77,7 @@ def every_combination() -> list[tuple[str, str, Operator]]:
     """Every recipe on every profile with every operator of it."""
     return [
         (name, profile, operator)
-        for name in MEGATRON
+        for name in recipe_names()
         for profile in PROFILES
         for operator in CATALOG.profile(profile).operators
     ]

@@ -4,7 +4,7 @@
 
 import pytest
 
-from seatrial.engines.megatron.environment import engine_environment
+from seatrial.engines.registry import ENGINES
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.environment import (
     SITE,
@@ -98,7 +98,8 @@ def test_the_environment_is_the_catalogs_and_has_nothing_that_it_forbids(
     made = scene_of(plan, CATALOG, FIRST)
     node_type = plan.machines.node_type
     told = environment({"env": training_environment(made)})
-    wanted = fabric_environment(made.fabric, node_type) | engine_environment(plan)
+    asked = ENGINES[plan.spec.engine.name].environment(plan)
+    wanted = fabric_environment(made.fabric, node_type) | asked
     assert wanted.items() <= told.items()
     harmful = [
         name
