@@ -9,7 +9,7 @@ from dataclasses import asdict
 import typer
 
 from seatrial.cli.installed import IN_WORKER, Part, kubeconfig, needs, parts
-from seatrial.cli.output import say, say_json, say_text
+from seatrial.cli.output import counted, say, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.cli.tables import name, say_table, text
 from seatrial.rehearsal.worker_process import WORKER_PYTHON
@@ -18,6 +18,8 @@ from seatrial.version import VERSION
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 COLUMNS = (name("part"), text("state"), text("needed for"))
+WIDTH = 80
+"""The width where no terminal has one: this page is read, not searched."""
 
 
 @app.command()
@@ -41,27 +43,40 @@ def command(as_json: Json = False) -> None:
     say(f"seatrial {VERSION}, Python {platform.python_version()}, {platform.platform(terse=True)}")
     say()
     core = ("core", "ready", "init, validate, plan, check, render, catalog, recipes, explain")
-    say_table(COLUMNS, [core, *((part.extra, _state(part), part.needed_for) for part in found)])
+    rows = [(part.extra, _state(part), part.needed_for) for part in found]
+    say_table(COLUMNS, [core, *rows], WIDTH)
     say()
+    for part in found:
+        _say_missing(part)
     for where in dict.fromkeys(part.where for part in found if part.where):
-        say_text(f"The worker's environment is that of {where}.")
+        _say(f"The worker's environment is that of {where}.")
     _say_cluster(str(cluster) if cluster else "")
     _say_remedy(found)
 
 
 def _state(part: Part) -> str:
     """How it is, in words."""
-    if part.is_ready:
-        return "ready"
-    absent = f"missing: {', '.join(part.missing)}" if part.missing else ""
-    return "; ".join(filter(None, (absent, *part.other_versions)))
+    counts = {"missing": len(part.missing), "of another version": len(part.other_versions)}
+    return ", ".join(f"{counted(n, 'package')} {how}" for how, n in counts.items() if n) or "ready"
+
+
+def _say_missing(part: Part) -> None:
+    """What an extra lacks, below the table: it can be a dozen packages."""
+    if part.missing:
+        _say(f"Missing for {part.extra}: {', '.join(part.missing)}.", rest="  ")
+    for words in part.other_versions:
+        _say(f"For {part.extra}: {words}.", rest="  ")
+
+
+def _say(words: str, rest: str = "") -> None:
+    say_text(words, rest=rest, width=WIDTH)
 
 
 def _say_cluster(file: str) -> None:
     if file:
-        say_text(f"Clusters are reached by {file}.")
+        _say(f"Clusters are reached by {file}.")
     else:
-        say_text(
+        _say(
             "There is no file that says how to reach a cluster (KUBECONFIG, ~/.kube/config): "
             "commands that ask one will say so. Plan, check, render and rehearse need none."
         )
@@ -72,12 +87,15 @@ def _say_remedy(found: tuple[Part, ...]) -> None:
     lacking = [part for part in found if not part.is_ready]
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
     if here:
-        say(f"To have all commands here: pip install 'seatrial[{','.join(here)}]'")
+        _say("To have all commands here:")
+        say(f"  pip install 'seatrial[{','.join(here)}]'")
     there = [part.extra for part in lacking if part.extra in IN_WORKER]
     if there:
-        say_text(
+        _say(
             "What trains brings torch. Install it into this environment, or into one of its own "
-            f"whose Python {WORKER_PYTHON} names: pip install 'seatrial[{','.join(there)}]'"
+            f"whose Python {WORKER_PYTHON} names:"
         )
+        say(f"  pip install 'seatrial[{','.join(there)}]'")
     if not lacking:
-        say("Nothing is missing. A first run: seatrial init.")
+        say("Nothing is missing.")
+    say("next  seatrial init")

@@ -109,9 +109,12 @@ def say(text: str = "") -> None:
     print(harmless(text))  # noqa: T201
 
 
-def say_text(text: str, first: str = "", rest: str | None = None) -> None:
-    """Print words of any length: broken between words, lines after the first indented by `rest`."""
-    width = columns()
+def say_text(text: str, first: str = "", rest: str | None = None, width: int | None = None) -> None:
+    """Print words of any length: broken between words, lines after the first indented by `rest`.
+
+    Off a terminal they are broken only where a width is given.
+    """
+    width = columns() or width
     say("\n".join(wrapped(text, width, first, rest)) if width else first + text)
 
 

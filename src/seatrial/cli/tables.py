@@ -41,10 +41,19 @@ def number(header: str, rank: int = 0) -> Column:
     return Column(header, number=True, whole=True, rank=rank)
 
 
-def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; off a terminal it is as wide as its content, so that nothing is cut."""
+def say_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None
+) -> None:
+    """Print a table.
+
+    Args:
+        columns: What it shows.
+        rows: The cells of each row.
+        width: How wide it may be off a terminal; without it, as wide as its content, so that
+            nothing is cut.
+    """
     table = [tuple(column.header for column in columns), *map(tuple, rows)]
-    width = terminal_columns()
+    width = terminal_columns() or width
     kept = _kept(columns, table, width)
     widths = _widths(columns, table, kept, width)
     for row in table:

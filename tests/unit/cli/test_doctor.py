@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli import installed
+from seatrial.cli import doctor, installed
 from seatrial.cli.installed import NEEDED_FOR, SOURCES, Need, kubeconfig, needs, parts
 from seatrial.cli.main import COMMANDS
 from seatrial.errors import MissingExtraError
@@ -82,3 +82,17 @@ def test_named_commands_exist() -> None:
     assert {"data", "check", "launch", "status", "logs", "rehearse", "watch", "report"} <= set(
         words
     ) & set(COMMANDS)
+
+
+def test_the_page_fits_80_columns_off_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    absent = tuple(Need(f"a-package-of-some-length-{i}", "") for i in range(16))
+    monkeypatch.setattr(doctor, "needs", lambda: INSTALLED | {"data": absent})
+    doctor.command()
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert "16 packages missing" in said
+    assert "Missing for data: a-package-of-some-length-0, " in said
+    assert said.rstrip().endswith("next  seatrial init")
