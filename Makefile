@@ -154,6 +154,14 @@ pictures: $(ENV) worker-env ## Make the pictures of watch and report from a real
 	SEATRIAL_WORKER_PYTHON="$$(scripts/environment.sh path worker)/bin/python" \
 	    $(PYTHON) -m scripts.make_pictures
 
+.PHONY: import-picture
+import-picture: $(ENV) ## Draw which package imports which, for the page about the architecture
+	$(PYTHON) -m scripts.draw_imports
+
+.PHONY: duplicates
+duplicates: ## Measure how many lines are written twice (needs npm); more than 3 % is an error
+	@scripts/count_duplicates.sh
+
 .PHONY: docs
 docs: $(ENV) ## Build the documentation into build/docs; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
