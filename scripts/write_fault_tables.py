@@ -78,11 +78,41 @@ def stops(cases: Sequence[Case]) -> list[Row]:
     ]
 
 
+def disks(cases: Sequence[Case]) -> list[Row]:
+    """Failing disks by how they failed."""
+    rows: list[Row] = []
+    for (kind,), some in _grouped(cases, "kind").items():
+        codes = sorted({case["code"] for case in some})
+        damaged = sum(bool(case["damaged"]) for case in some)
+        rows.append((kind, right(some), ", ".join(map(str, codes)), str(damaged)))
+    return rows
+
+
 def calm(cases: Sequence[Case]) -> list[Row]:
     """The longest training that nothing was wrong with."""
     case = max(cases, key=lambda case: float(case["minutes"]))
     saves = f"{case['saves']}, every second {case['ratio']:.0f} × as long"
     return [(f"{case['minutes']:g} min", str(case["steps"]), saves, str(case["alarms"]))]
+
+
+def goodput(cases: Sequence[Case]) -> list[Row]:
+    """All pieces of the series together."""
+
+    def total(name: str) -> float:
+        return sum(float(case[name]) for case in cases)
+
+    def median(name: str) -> float:
+        return statistics.median(float(case[name]) for case in cases)
+
+    wall, training, ideal = map(total, ("wall_seconds", "training_seconds", "ideal_seconds"))
+    return [
+        (
+            *(f"{total('faults'):.0f}", f"{wall / 60:.0f} min"),
+            *(f"{median('save_seconds'):.2f} s", f"{median('restart_seconds'):.1f} s"),
+            *(f"{100 * training / wall:.1f} %", f"{100 * ideal / wall:.1f} %"),
+            f"{100 * training / ideal:.1f} %",
+        )
+    ]
 
 
 TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
@@ -94,7 +124,18 @@ TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
         kills,
     ),
     "stops": (("stopped during", "noticed in time", "after, at most", "bar"), stops),
+    "disks": (
+        ("disk", "as it must be", "exit codes", "cases with a damaged checkpoint"),
+        disks,
+    ),
     "calm": (("length", "steps", "saves", "false alarms"), calm),
+    "goodput": (
+        (
+            *("faults", "time", "one save", "one cold start"),
+            *("goodput", "Young/Daly", "of the ideal"),
+        ),
+        goodput,
+    ),
 }
 
 

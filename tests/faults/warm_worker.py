@@ -11,12 +11,17 @@ worker's own `train`, which ends with its exit code. One JSON line in for each s
 
 import json
 import os
+import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+MOST_SECONDS = 300
+"""How long a start may take, on a busy host."""
 
 
 def free_port() -> int:
@@ -33,6 +38,8 @@ def begin(case: dict[str, Any]) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(case["environment"])
+    # One that hangs is ended by SIGALRM, which no other end looks like.
+    signal.alarm(MOST_SECONDS)
     sys.argv = ["seatrial.worker", *case["words"]]
     try:
         chosen = import_module("seatrial.worker.settings").settings()
@@ -64,6 +71,7 @@ def main() -> None:
         Path(case["log"]).parent.mkdir(parents=True, exist_ok=True)
         child = os.fork()
         if not child:
+            os.setpgid(0, 0)
             code = 1
             try:
                 code = begin(case)
@@ -72,6 +80,9 @@ def main() -> None:
                 sys.stderr.flush()
                 os._exit(code)
         _, status = os.waitpid(child, 0)
+        # What the engine started for its saves, which a pod would end.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
         sys.stdout.write(json.dumps({"code": os.waitstatus_to_exitcode(status)}) + "\n")
         sys.stdout.flush()
 

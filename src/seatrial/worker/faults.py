@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+WAIT_SECONDS = 0.2
+"""Of a step that waits."""
+
 
 class Fault(StrEnum):
     """What is broken."""
@@ -29,6 +32,9 @@ class Fault(StrEnum):
     """Every context-parallel rank counts positions from 0."""
     SLOW_SAVES = "slow-saves"
     """Every second save takes ten times as long as it would; nothing else is wrong."""
+    WAITING_STEPS = "waiting-steps"
+    """Every step waits as a host does for its GPUs, and leaves the cores to others; nothing is
+    wrong."""
 
 
 def install(fault: Fault) -> None:
@@ -115,6 +121,18 @@ def _slow_saves() -> None:
     _replace(training, "save_checkpoint", save_checkpoint)
 
 
+def _waiting_steps() -> None:
+    from megatron.training import training  # noqa: PLC0415
+
+    original = training.train_step
+
+    def train_step(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(WAIT_SECONDS)
+        return original(*args, **kwargs)
+
+    _replace(training, "train_step", train_step)
+
+
 _FAULTS: dict[Fault, Callable[[], None]] = {
     Fault.UNMARKED_NORM: _unmarked_norm,
     Fault.NO_CAUSAL_MASK: _no_causal_mask,
@@ -122,4 +140,5 @@ _FAULTS: dict[Fault, Callable[[], None]] = {
     Fault.UNORDERED_KEYS: _unordered_keys,
     Fault.LOCAL_POSITIONS: _local_positions,
     Fault.SLOW_SAVES: _slow_saves,
+    Fault.WAITING_STEPS: _waiting_steps,
 }

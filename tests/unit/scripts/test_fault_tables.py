@@ -4,7 +4,7 @@
 
 import json
 
-from scripts.write_fault_tables import PAGE, TABLES, kills, results, table
+from scripts.write_fault_tables import PAGE, TABLES, goodput, kills, results, table
 
 KILL = {
     "suite": "kills",
@@ -40,3 +40,17 @@ def test_every_table_has_its_place_on_the_page() -> None:
     page = PAGE.read_text()
     assert [name for name in TABLES if f"<!-- {name} -->\n" not in page] == []
     assert table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_pieces_of_the_goodput_are_added_up() -> None:
+    piece = {
+        "faults": 3,
+        "wall_seconds": 300.0,
+        "training_seconds": 240.0,
+        "ideal_seconds": 250.0,
+        "save_seconds": 0.5,
+        "restart_seconds": 10.0,
+    }
+    other = piece | {"wall_seconds": 100.0, "training_seconds": 60.0, "ideal_seconds": 70.0}
+    (row,) = goodput([piece, other])
+    assert row == ("6", "7 min", "0.50 s", "10.0 s", "75.0 %", "80.0 %", "93.8 %")
