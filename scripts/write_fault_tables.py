@@ -4,8 +4,9 @@
 
     make faults && python -m scripts.write_fault_tables
 
-Of a seed that was run more than once the newest result counts. Each table stands between two
-comments that name it; one without results stays as it is.
+Every result counts, also of a seed that was run before: begin with another file after a change that
+a result depends on. Each table stands between two comments that name it; one without results stays
+as it is.
 """
 
 import json
@@ -25,16 +26,12 @@ Row = Sequence[str]
 
 
 def results(lines: Iterable[str]) -> dict[str, list[Case]]:
-    """The newest result of each seed, by suite."""
-    found: dict[str, dict[Any, Case]] = {}
+    """The results by suite."""
+    found: dict[str, list[Case]] = {}
     for line in lines:
         case = json.loads(line)
-        suite = found.setdefault(case["suite"], {})
-        key = case.get("seed", case.get("first", len(suite)))
-        # The newest stands where it was run last.
-        suite.pop(key, None)
-        suite[key] = case
-    return {suite: list(cases.values()) for suite, cases in found.items()}
+        found.setdefault(case["suite"], []).append(case)
+    return found
 
 
 def right(cases: Sequence[Case]) -> str:
@@ -88,6 +85,24 @@ def disks(cases: Sequence[Case]) -> list[Row]:
     return rows
 
 
+def corruptions(cases: Sequence[Case]) -> list[Row]:
+    """Corruptions through the verifier."""
+    kinds = sorted({kind.replace("_", " ") for case in cases for kind in case["kinds"]})
+    silent = sum(case["silent"] for case in cases)
+    return [(f"{sum(case['cases'] for case in cases):,}", str(silent), ", ".join(kinds))]
+
+
+def starts(cases: Sequence[Case]) -> list[Row]:
+    """Real starts on damaged checkpoints, by what was done to them."""
+    groups = _grouped(cases, "what").items()
+    return [(what.replace("_", " "), right(some)) for (what,), some in groups]
+
+
+def late_commits(cases: Sequence[Case]) -> list[Row]:
+    """Commits of starts that were replaced."""
+    return [tuple(str(sum(case[name] for case in cases)) for name in ("cases", "refused"))]
+
+
 def calm(cases: Sequence[Case]) -> list[Row]:
     """The longest training that nothing was wrong with."""
     case = max(cases, key=lambda case: float(case["minutes"]))
@@ -128,6 +143,9 @@ TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
         ("disk", "as it must be", "exit codes", "cases with a damaged checkpoint"),
         disks,
     ),
+    "corruptions": (("corruptions", "silent", "kinds"), corruptions),
+    "starts": (("damage", "went on from the newest good checkpoint, bit by bit"), starts),
+    "late-commits": (("late commits", "refused"), late_commits),
     "calm": (("length", "steps", "saves", "false alarms"), calm),
     "goodput": (
         (

@@ -95,11 +95,11 @@ class Outcome:
         """Steps that had to be done again."""
         return self.step - self.resumed
 
-    @property
-    def allowed(self) -> int:
+    def allowed(self, asynchronous: bool) -> int:
         """How many that may be: the interval, and what was done while a save was in flight."""
         begun = self.step - self.step % SAVE_EVERY
-        return SAVE_EVERY + (self.step - begun if self.resumed < begun else 0)
+        in_flight = self.step - begun if asynchronous and self.resumed < begun else 0
+        return SAVE_EVERY + in_flight
 
 
 def setting(group: int) -> Setting:

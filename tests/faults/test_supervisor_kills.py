@@ -71,7 +71,7 @@ def kills_of_one_training(
             done = run.events(EventKind.STEP)
             different = differing(figures, done[seen:])
             seen = len(done)
-            right = is_right(outcome, kill.target) and not different
+            right = is_right(outcome, kill.target, what) and not different
             values = {**asdict(kill), **asdict(what), **asdict(outcome)}
             record("kills", **values, lost=outcome.lost, differing=different, right=right)
             print(f"KILL | {kill} | {outcome} | {'right' if right else 'WRONG'} |", flush=True)  # noqa: T201
@@ -92,7 +92,8 @@ def kills_of_one_training(
     return wrong
 
 
-def is_right(outcome: Outcome, target: Target) -> bool:
+def is_right(outcome: Outcome, target: Target, what: Setting) -> bool:
     """Whether nothing was lost that was committed, nor more than the interval allows."""
     in_time = target is Target.RANK or outcome.orphans_seconds <= ORPHANS_SECONDS
-    return outcome.resumed == outcome.committed and outcome.lost <= outcome.allowed and in_time
+    few = outcome.lost <= outcome.allowed(what.asynchronous)
+    return outcome.resumed == outcome.committed and few and in_time
