@@ -5,6 +5,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from seatrial.checkpoints.codes import CheckpointCode
@@ -12,8 +13,11 @@ from seatrial.checkpoints.naming import PIN, TRACKER, VERIFIED, is_set_aside, st
 from seatrial.checkpoints.place import Place
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verification import read_record
+from seatrial.dataprep.stores.store import StoreError
 from seatrial.findings import Finding
 from seatrial.hashing import canonical_json
+
+_NO_NOTE = (OSError, StoreError, ValueError, TypeError, KeyError, RecursionError)
 
 
 class State(StrEnum):
@@ -80,9 +84,9 @@ def checkpoints(place: Place) -> Iterator[Checkpoint]:
         yield look(place, steps[step])
 
 
-def set_aside(place: Place) -> list[str]:
-    """Directories of checkpoints whose step was saved again."""
-    return [name for name in place.directories() if is_set_aside(name)]
+def set_aside(place: Place) -> dict[str, str | None]:
+    """Directories of checkpoints whose step was saved again, each with why it is pinned, if so."""
+    return {name: _pin(place, name) for name in place.directories() if is_set_aside(name)}
 
 
 def look(place: Place, directory: str) -> Checkpoint:
@@ -108,8 +112,8 @@ def look(place: Place, directory: str) -> Checkpoint:
 
 
 def newest_step(place: Place) -> int:
-    """The step of the newest checkpoint with a record; 0 without any."""
-    return next((one.step for one in checkpoints(place) if one.record is not None), 0)
+    """The step of the newest checkpoint that is not known to be damaged; 0 without any."""
+    return next((one.step for one in checkpoints(place) if one.state is State.COMMITTED), 0)
 
 
 def tracked_step(place: Place) -> int | None:
@@ -127,9 +131,12 @@ def _verification(place: Place, directory: str, record: Record | None) -> Verifi
         return None
     try:
         seen = Verification(**json.loads(place.store.read(f"{directory}/{VERIFIED}")))
-    except (FileNotFoundError, ValueError, TypeError):
+        datetime.fromisoformat(seen.at)
+        counted = all(type(number) is int and number >= 0 for number in (seen.files, seen.wrong))
+    except _NO_NOTE:
+        # No digest protects a note, and nothing depends on it but what is known.
         return None
-    return seen if seen.record == record.identity else None
+    return seen if counted and seen.record == record.identity else None
 
 
 def _pin(place: Place, directory: str) -> str | None:
@@ -137,6 +144,6 @@ def _pin(place: Place, directory: str) -> str | None:
         return str(json.loads(place.store.read(f"{directory}/{PIN}"))["why"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except _NO_NOTE:
         # Somebody wanted to keep it; half a pin keeps it too.
         return "a pin that cannot be read"

@@ -3,13 +3,14 @@
 """Verification that is written down: how far it came, so that it can go on, and how it ended."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from seatrial.checkpoints.inventory import Checkpoint, Verification
 from seatrial.checkpoints.naming import PIN, VERIFIED
 from seatrial.checkpoints.place import Place
+from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verification import Verifier
 from seatrial.dataprep.stores.store import StoreError
 from seatrial.findings import Finding, Severity
@@ -39,13 +40,20 @@ def verify_noting(
             tell(files, size)
         if time.monotonic() - last >= NOTE_SECONDS:
             last = time.monotonic()
-            _note(place, one.directory, record.identity, files, 0)
+            _note(place, one.directory, record.identity, files, verifier.wrong)
 
     verifier = Verifier(place, one.directory, record, threads)
     findings = verifier.verify(skip=skip, tell=note)
-    errors = sum(finding.severity is Severity.ERROR for finding in findings)
-    _note(place, one.directory, record.identity, record.shards.files, errors)
+    note_verified(place, one.directory, record, findings)
     return findings
+
+
+def note_verified(
+    place: Place, directory: str, record: Record, findings: Iterable[Finding]
+) -> None:
+    """Write down that all files of a checkpoint were read again, and what was found."""
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    _note(place, directory, record.identity, record.shards.files, errors)
 
 
 def pin(place: Place, directory: str, why: str) -> None:

@@ -3,22 +3,24 @@
 """Which checkpoints are kept and which may go; deciding is pure, removing is thin.
 
 Whatever the policy says, the last two verified ones stay: the newest may turn out to be damaged
-between the look and the resume.
+between the look and the resume. Where fewer were verified, the newest others stay with them.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import batched
 from pathlib import Path
 
-from seatrial.checkpoints.inventory import Checkpoint, State
+from seatrial.checkpoints.inventory import Checkpoint, State, look
 from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.place import LocalPlace, Place
 
 SAFE = 2
 """Verified checkpoints that always stay."""
+TORN = "torn"
+"""Why a checkpoint goes that was never committed."""
 _BATCH = 1000
 
 
@@ -50,11 +52,13 @@ class Decision:
     """Bytes; 0 where the record does not tell."""
 
 
-def decide(there: Sequence[Checkpoint], aside: Sequence[str], policy: Policy) -> list[Decision]:
+def decide(
+    there: Sequence[Checkpoint], aside: Mapping[str, str | None], policy: Policy
+) -> list[Decision]:
     """What happens to each checkpoint, newest first, and to those that were set aside."""
     committed = [one for one in there if one.state is State.COMMITTED]
-    verified = [one for one in committed if one.verified]
-    safe = {one.step for one in (verified if len(verified) >= SAFE else committed)[:SAFE]}
+    # Stable: the newest come first among the verified, and among the others.
+    safe = sorted(committed, key=lambda one: not one.verified)[:SAFE]
     measured = [one for one in committed if one.record and one.record.validation_loss is not None]
     best = sorted(measured, key=_loss)[: policy.best]
     newest = committed[0].step if committed else -1
@@ -62,10 +66,16 @@ def decide(there: Sequence[Checkpoint], aside: Sequence[str], policy: Policy) ->
     for one in there:
         why = _reason(one, committed, policy, best, safe, newest)
         size = one.record.shards.size if one.record else 0
-        gone = {State.TORN: "torn", State.DAMAGED: "damaged"}.get(one.state, "older")
+        gone = {State.TORN: TORN, State.DAMAGED: "damaged"}.get(one.state, "older")
         decisions.append(Decision(one.directory, one.step, bool(why), why or gone, size))
-    decisions += [Decision(name, -1, False, "its step was saved again", 0) for name in aside]
+    for name, pinned in aside.items():
+        why = "its step was saved again" if pinned is None else _pinned(pinned)
+        decisions.append(Decision(name, -1, pinned is not None, why, 0))
     return decisions
+
+
+def _pinned(why: str) -> str:
+    return f"pinned: {why}" if why else "pinned"
 
 
 def _loss(one: Checkpoint) -> float:
@@ -78,25 +88,33 @@ def _reason(
     committed: Sequence[Checkpoint],
     policy: Policy,
     best: Sequence[Checkpoint],
-    safe: set[int],
+    safe: Sequence[Checkpoint],
     newest: int,
 ) -> str:
     """Why a checkpoint stays; empty where it may go."""
     if one.pinned is not None:
-        return f"pinned: {one.pinned}" if one.pinned else "pinned"
+        return _pinned(one.pinned)
     if one.state is State.TORN:
         return "it may still be being saved" if one.step > newest else ""
     if one.state is State.DAMAGED:
         return "" if len(committed) >= SAFE else "there are too few others"
     if one in committed[: policy.last]:
         return f"one of the last {policy.last}"
-    if one.step in safe:
-        return "one of the last two verified"
+    if one in safe:
+        return "one of the last two verified" if one.verified else "too few others are verified"
     if policy.every_steps and one.step % policy.every_steps == 0:
         return f"a multiple of {policy.every_steps:,} steps"
     if one in best:
         return f"validation loss {_loss(one):.4g}"
     return ""
+
+
+def retire(place: Place, decision: Decision) -> bool:
+    """Remove a checkpoint that may go; not one that was committed since that was decided."""
+    if decision.why == TORN and look(place, decision.directory).state is State.COMMITTED:
+        return False
+    remove(place, decision.directory)
+    return True
 
 
 def remove(place: Place, directory: str) -> None:

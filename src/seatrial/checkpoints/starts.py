@@ -38,7 +38,8 @@ class Start:
     attempt: str
     """The attempt that it belongs to; empty where nobody said."""
     newest_step: int
-    """The step of the newest checkpoint with a record when it started; 0 without any."""
+    """The step of the newest checkpoint that was not known to be damaged when it started; 0 without
+    any."""
     started_at: str
     """When, in UTC."""
 

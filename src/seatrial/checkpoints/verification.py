@@ -95,6 +95,7 @@ class Verifier:
         self._list = shard_list_name(record.incarnation)
         self._threads = threads or min(8, os.cpu_count() or 1)
         self._items: dict[str, list[StoredItem]] = defaultdict(list)
+        self.wrong = 0
 
     def verify(
         self, share: Share = WHOLE, skip: int = 0, tell: Tell | None = None
@@ -109,6 +110,7 @@ class Verifier:
         done, size = skip, 0
         for file, wrong in self._compared(files):
             findings += wrong
+            self.wrong = len(findings)
             done, size = done + 1, size + file.size
             if tell is not None:
                 tell(done, size)

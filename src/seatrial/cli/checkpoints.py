@@ -15,7 +15,7 @@ from seatrial.checkpoints.inventory import checkpoints, set_aside
 from seatrial.checkpoints.noting import pin as pin_checkpoint
 from seatrial.checkpoints.noting import unpin, verify_noting
 from seatrial.checkpoints.place import place_at
-from seatrial.checkpoints.retention import Policy, decide, remove
+from seatrial.checkpoints.retention import Policy, decide, retire
 from seatrial.checkpoints.setup import Versions
 from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.cli.checkpoints_exchange import export, import_weights
@@ -46,7 +46,7 @@ def list_checkpoints(where: Where, overrides: Overrides = None, as_json: Json = 
     Only records are read, so that it takes a moment however many files there are.
     """
     place = place_of(where, overrides or ())
-    there, aside = list(checkpoints(place)), set_aside(place)
+    there, aside = list(checkpoints(place)), list(set_aside(place))
     if as_json:
         say_json({"checkpoints": [as_data(one) for one in there], "set_aside": aside})
         return
@@ -121,7 +121,7 @@ def prune(
     decisions = decide(list(checkpoints(place)), set_aside(place), policy)
     for one in decisions:
         if yes and not one.kept:
-            remove(place, one.directory)
+            retire(place, one)
     if as_json:
         say_json({"done": yes, "decisions": [asdict(one) for one in decisions]})
         return

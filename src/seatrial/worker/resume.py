@@ -20,6 +20,7 @@ from seatrial.checkpoints.choice import Request, candidates, nothing_good, track
 from seatrial.checkpoints.codes import CheckpointCode, found
 from seatrial.checkpoints.commit import write_tracker
 from seatrial.checkpoints.inventory import Checkpoint, checkpoints, newest_step, tracked_step
+from seatrial.checkpoints.noting import note_verified
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.starts import FRUITLESS_STARTS, claim, no_progress, read_starts
@@ -112,7 +113,7 @@ class Resumption:
             if one.record is None and request.step in (None, one.step):
                 self._tell(one.step, one.findings)
         for one in candidates(request, there):
-            if self._good(place, one):
+            if self._good(place, one, noting=not request.foreign):
                 first_rank(lambda one=one: self._track(place, request, one.step))  # type: ignore[misc]
                 self._say(f"step {one.step} is verified: going on from there")
                 return one.step
@@ -125,11 +126,14 @@ class Resumption:
         if refusal is not None:
             raise refusal
 
-    def _good(self, place: LocalPlace, one: Checkpoint) -> bool:
+    def _good(self, place: LocalPlace, one: Checkpoint, *, noting: bool) -> bool:
         """Whether all ranks find a checkpoint good; each reads its share."""
         findings = _share_of(place, one.directory, one.record)
         every = [finding for findings in gathered(findings) for finding in findings]
         self._tell(one.step, every)
+        if noting and rank() == 0 and one.record is not None:
+            # What is known to be damaged takes no good one's place when old ones are removed.
+            note_verified(place, one.directory, one.record, every)
         return not any(finding.severity is Severity.ERROR for finding in every)
 
     def _track(self, place: LocalPlace, request: Request, step: int) -> None:

@@ -13,7 +13,7 @@ from threading import Thread
 
 from seatrial.checkpoints.inventory import State, checkpoints
 from seatrial.checkpoints.place import LocalPlace
-from seatrial.checkpoints.retention import Policy, decide, remove
+from seatrial.checkpoints.retention import Policy, decide, retire
 from seatrial.dataprep.stores.store import StoreError
 
 KEEP_LAST = "SEATRIAL_KEEP_LAST"
@@ -58,9 +58,10 @@ class Retirement:
             there = list(checkpoints(place))
             # What is damaged, or was set aside, is for a person to look at.
             states = {one.directory: one.state for one in there}
-            for decision in decide(there, (), policy):
-                if not decision.kept and states[decision.directory] is not State.DAMAGED:
-                    remove(place, decision.directory)
+            for decision in decide(there, {}, policy):
+                if decision.kept or states[decision.directory] is State.DAMAGED:
+                    continue
+                if retire(place, decision):
                     _say(f"the checkpoint of step {decision.step} is removed: {decision.why}")
         except (OSError, StoreError) as error:
             # Training goes on; the next commit tries again.

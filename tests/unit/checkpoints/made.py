@@ -126,3 +126,10 @@ def make_checkpoint(root: Path, step: int, **values: Any) -> Record:
     done = commit(place, shards, record(step, incarnation, **wanted))
     write_tracker(place, str(step))
     return done.record
+
+
+def flip(file: Path) -> None:
+    """Damage one bit of a file."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.inventory import Checkpoint, checkpoints, look, set_aside
+from seatrial.checkpoints.commit import commit, make_room
+from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, look, set_aside
 from seatrial.checkpoints.naming import RECORD, directory_name
 from seatrial.checkpoints.noting import pin, unpin, verify_noting
 from seatrial.checkpoints.place import LocalPlace
-from seatrial.checkpoints.retention import Policy, decide, remove
-from tests.unit.checkpoints.made import make_checkpoint, write_files
+from seatrial.checkpoints.retention import Policy, decide, remove, retire
+from tests.unit.checkpoints.made import flip, make_checkpoint, record, write_files
 
 
 def kept(root: Path, policy: Policy) -> list[int]:
@@ -59,6 +60,13 @@ def test_the_last_two_verified_stay(tmp_path: Path) -> None:
     assert kept(tmp_path, Policy(last=1)) == [40, 30, 20]
 
 
+def test_the_only_verified_one_stays(tmp_path: Path) -> None:
+    for step in (10, 20, 30, 40):
+        make_checkpoint(tmp_path, step, size=200)
+    verified(tmp_path, 10)
+    assert kept(tmp_path, Policy(last=1)) == [40, 10]
+
+
 def test_a_damaged_one_is_not_one_of_the_safe(tmp_path: Path) -> None:
     for step in (10, 20, 30):
         make_checkpoint(tmp_path, step, size=200)
@@ -77,6 +85,39 @@ def test_pins_hold_until_they_are_taken_off(tmp_path: Path) -> None:
     assert kept(tmp_path, Policy(last=1)) == [30, 20, 10]
     unpin(place, directory_name(10))
     assert kept(tmp_path, Policy(last=1)) == [30, 20]
+
+
+def test_pins_hold_where_the_step_was_saved_again(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path, 10, size=200)
+    place = LocalPlace(tmp_path)
+    pin(place, directory_name(10), "paper")
+    make_room(place, 10, 1)
+    (decision,) = decide([], set_aside(place), Policy())
+    assert (decision.kept, decision.why) == (True, "pinned: paper")
+    unpin(place, decision.directory)
+    (decision,) = decide([], set_aside(place), Policy())
+    assert not decision.kept
+
+
+def test_a_save_on_its_way_is_spared_after_a_return_behind_damaged_ones(tmp_path: Path) -> None:
+    for step in (10, 30):
+        make_checkpoint(tmp_path, step, size=200)
+    flip(tmp_path / directory_name(30) / "__0_i1_0.distcp")
+    place = LocalPlace(tmp_path)
+    verify_noting(place, look(place, directory_name(30)))
+    write_files(tmp_path / directory_name(20), size=200)
+    assert 20 in kept(tmp_path, Policy())
+
+
+def test_one_that_was_committed_since_the_decision_stays(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path, 30, size=200)
+    shards = write_files(tmp_path / directory_name(20), size=200, incarnation=1)
+    place = LocalPlace(tmp_path)
+    torn = next(d for d in decide(list(checkpoints(place)), {}, Policy()) if d.step == 20)
+    assert not torn.kept
+    commit(place, shards, record(20))
+    assert not retire(place, torn)
+    assert look(place, torn.directory).state is State.COMMITTED
 
 
 def test_torn_ones_go_unless_they_may_be_on_their_way(tmp_path: Path) -> None:

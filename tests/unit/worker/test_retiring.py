@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.inventory import checkpoints
+from seatrial.checkpoints.commit import commit
+from seatrial.checkpoints.inventory import checkpoints, look
 from seatrial.checkpoints.naming import RECORD, directory_name, set_aside_name
-from seatrial.checkpoints.noting import pin
+from seatrial.checkpoints.noting import pin, verify_noting
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.retention import Policy
+from seatrial.checkpoints.starts import claim
 from seatrial.worker.retiring import KEEP_EVERY, KEEP_LAST, Retirement, policy_of
-from tests.unit.checkpoints.made import make_checkpoint
+from tests.unit.checkpoints.made import flip, make_checkpoint, record, write_files
 
 
 def left(root: Path, policy: Policy) -> list[int]:
@@ -51,6 +53,19 @@ def test_pinned_damaged_and_set_aside_ones_stay(root: Path) -> None:
     assert aside.exists()
 
 
+def test_damaged_newer_ones_take_no_good_ones_place(root: Path) -> None:
+    place = LocalPlace(root)
+    for step in (40, 50):
+        flip(root / directory_name(step) / "__0_i1_0.distcp")
+        # As the start does that passes them by.
+        verify_noting(place, look(place, directory_name(step)))
+    verify_noting(place, look(place, directory_name(30)))
+    start = claim(place, "1", 30)
+    shards = write_files(root / directory_name(32), incarnation=start.incarnation)
+    commit(place, shards, record(32, start.incarnation))
+    assert left(root, Policy(last=1)) == [50, 40, 32, 30]
+
+
 def test_what_a_removal_that_was_cut_short_has_left_goes_with_the_next(root: Path) -> None:
     (root / directory_name(10) / RECORD).unlink()
     # Newer than all that is committed, it may still be being saved.
@@ -64,7 +79,7 @@ def test_a_place_that_cannot_be_changed_does_not_end_the_training(
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("seatrial.worker.retiring.remove", refuse)
+    monkeypatch.setattr("seatrial.worker.retiring.retire", refuse)
     assert left(root, Policy(last=2)) == [50, 40, 30, 20, 10]
     assert "old checkpoints cannot be removed: [Errno 30] Read-only" in capsys.readouterr().err
 
