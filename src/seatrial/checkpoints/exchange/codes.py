@@ -21,6 +21,10 @@ class ExchangeCode(StrEnum):
     """Weights cannot be read, or are in a format that could run code."""
     TARGET = "ST-EXCHANGE-005"
     """Where the weights are to go, something is already."""
+    OTHER_MODEL = "ST-EXCHANGE-006"
+    """The weights that a run is to begin with are of another model than the run's."""
+    NOT_GIVEN = "ST-EXCHANGE-007"
+    """The Hugging Face Hub does not give the weights that a run is to begin with."""
 
 
 POSSIBLE = (

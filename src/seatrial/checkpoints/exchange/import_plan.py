@@ -53,13 +53,19 @@ def plan_import(directory: Path) -> ImportPlan:
         fix = "Fetch them first: hf download OWNER/NAME --local-dir DIR."
         raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
     config = _config(directory / CONFIG)
-    model = model_of_config(config, str(directory / CONFIG))
+    model = read_model(directory)
     sources = {one.name: one for one in hub_tensors(model)}
     there = placed_tensors(directory)
     places = {name: _found(name, one, there, directory) for name, one in sources.items()}
     _refuse_left_over(model, set(there) - {one.tensor.name for one in places.values()}, directory)
     named = str(config.get("_name_or_path") or directory.resolve())
     return ImportPlan(model, sources, places, f"HuggingFaceTokenizer {named}")
+
+
+def read_model(directory: Path) -> HubModel:
+    """The model that a directory's config.json describes; FindingsError where there is none."""
+    file = directory / CONFIG
+    return model_of_config(_config(file), str(file))
 
 
 def _config(file: Path) -> dict[str, Any]:
