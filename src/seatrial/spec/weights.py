@@ -20,7 +20,7 @@ class InitialWeights(SpecModel):
     huggingface: str | None = Field(
         default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
     )
-    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a local directory."""
+    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a directory; brought in once."""
 
     @field_validator("huggingface")
     @classmethod
@@ -39,7 +39,7 @@ def _step(value: object) -> object:
 
 
 class ContinueFrom(SpecModel):
-    """A run that this one follows: its weights and optimizer state go on, with a new spec."""
+    """A run that this one follows: its weights, optimizer state and step go on, with a new spec."""
 
     run: RunName
     """Name of the parent run."""
@@ -54,4 +54,4 @@ class ContinueFrom(SpecModel):
     ] = "latest"
     """The step to continue from; the newest verified checkpoint when `latest`."""
     reset_schedule: Flag = False
-    """Whether the learning-rate schedule starts anew; the optimizer's state is kept either way."""
+    """Whether the learning-rate schedule starts anew there; the optimizer's state is kept."""

@@ -259,9 +259,11 @@ def unseen_place(situation: Situation) -> Iterator[Checked]:
     """A checkpoint to start from, by a path that pods do not have."""
     spec = situation.spec
     parent, weights = spec.continue_from, spec.initial_weights
+    brought = weights.huggingface if weights else None
     named = {
         "continue_from.checkpoints": parent.checkpoints if parent else None,
         "initial_weights.checkpoint": weights.checkpoint if weights else None,
+        "initial_weights.huggingface": brought if brought and brought[0] == "/" else None,
     }
     for field_name, path in named.items():
         if path is None or not situation.in_pods or seen_by_pods(situation, path):

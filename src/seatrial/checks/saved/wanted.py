@@ -11,6 +11,7 @@ from seatrial.checks.saved.facts import PlaceFacts, SavedFacts
 from seatrial.checks.situation import Situation
 from seatrial.engines.megatron.engine import MegatronEngine
 from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.planning.beginning import parent_location
 from seatrial.spec.engine import EngineName
 from seatrial.version import VERSION
 
@@ -35,17 +36,8 @@ class Origin:
 def places_of(situation: Situation) -> tuple[str, ...]:
     """The places that the run looks for checkpoints in, its own first."""
     weights = situation.spec.initial_weights
-    named = (parent_place(situation), weights.checkpoint if weights else None)
+    named = (parent_location(situation.spec), weights.checkpoint if weights else None)
     return (situation.plan.checkpoint_location, *(place for place in named if place))
-
-
-def parent_place(situation: Situation) -> str:
-    """Where the parent's checkpoints lie: as the spec says, or where it would have them."""
-    parent = situation.spec.continue_from
-    if parent is None:
-        return ""
-    mount = situation.spec.cluster.storage.mount.rstrip("/")
-    return parent.checkpoints or f"{mount}/{parent.run}/checkpoints"
 
 
 def sees_checkpoints(situation: Situation) -> bool:
@@ -68,7 +60,7 @@ def origin_of(situation: Situation) -> Origin | None:
         return Origin(situation.plan.checkpoint_location, own, is_parent=False)
     if situation.spec.continue_from is None:
         return None
-    address = parent_place(situation)
+    address = parent_location(situation.spec)
     found = situation.checkpoints.at(address)
     if found is Unknown.UNSEEN:
         return None

@@ -13,7 +13,7 @@ from seatrial.spec.parallelism import Recompute, Sharding
 
 def plan_problems(plan: Plan) -> list[Problem]:
     """Every reason why LLM Foundry cannot run a plan."""
-    return [*_model(plan), *_layout(plan), *_training(plan), *_data(plan)]
+    return [*_model(plan), *_beginning(plan), *_layout(plan), *_training(plan), *_data(plan)]
 
 
 def _unsupported(field: str, rule: str, fix: str) -> Problem:
@@ -48,6 +48,18 @@ def _model(plan: Plan) -> Iterator[Problem]:
         rule = "MPT has biases in linear layers and norms alike, or in neither."
         fix = "Use norm layernorm with linear_bias true, or layernorm-no-bias with false."
         yield _unsupported("model.dimensions.norm", rule, fix)
+
+
+def _beginning(plan: Plan) -> Iterator[Problem]:
+    weights = plan.spec.initial_weights
+    if weights is not None and weights.huggingface is not None:
+        rule = "Hugging Face weights are not brought in for LLM Foundry: it would draw its own."
+        fix = "Use initial_weights.checkpoint with a checkpoint of Composer's, or engine.name="
+        yield _unsupported("initial_weights.huggingface", rule, f"{fix}megatron.")
+    if plan.spec.continue_from is not None:
+        rule = "a run of LLM Foundry does not take up another's optimizer state and step: it would "
+        fix = "Use initial_weights.checkpoint for the parent's weights, or engine.name=megatron."
+        yield _unsupported("continue_from", f"{rule}begin at step 0 with weights it draws.", fix)
 
 
 def _layout(plan: Plan) -> Iterator[Problem]:

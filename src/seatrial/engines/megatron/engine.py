@@ -61,6 +61,8 @@ class MegatronEngine:
         if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
             fix = "Use bf16, or sharding: optimizer."
             found.append(_unsupported("training.precision", "FSDP in fp16", fix))
+        if plan.sharding is Sharding.FSDP:
+            found += _fsdp_beginning(plan)
         options = {name.replace("_", "-") for name in plan.spec.engine.options}
         per_token = "calculate-per-token-loss" in options
         if plan.layout.cp_size > 1 and "eod-mask-loss" in options and not per_token:
@@ -145,6 +147,17 @@ class MegatronEngine:
     def checkpoint_name(self, step: int) -> str:
         """The directory of a step."""
         return f"iter_{step:07d}"
+
+
+def _fsdp_beginning(plan: Plan) -> list[Problem]:
+    """Beginnings that its FSDP has no code for: its checkpoints have a format of their own."""
+    weights, fix = plan.spec.initial_weights, "Use parallelism.sharding=optimizer."
+    rule = "Megatron's FSDP reads checkpoints of its own format alone, and would begin afresh."
+    fields = {
+        "initial_weights.huggingface": weights is not None and weights.huggingface is not None,
+        "continue_from": plan.spec.continue_from is not None,
+    }
+    return [Problem(EngineCode.UNSUPPORTED, f, rule, fix) for f, given in fields.items() if given]
 
 
 def _layers(plan: Plan) -> object:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment that the engine and the worker ask for, beside that of the fabric."""
 
+from seatrial.planning.beginning import parent_location
 from seatrial.planning.plan import Plan
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.parallelism import Sharding
@@ -22,4 +23,19 @@ def engine_environment(plan: Plan) -> dict[str, str]:
     if revision:
         # The engine has no flag for it; the worker fetches that revision first.
         wanted["SEATRIAL_TOKENIZER_REVISION"] = revision
-    return wanted
+    return wanted | _beginning(plan)
+
+
+def _beginning(plan: Plan) -> dict[str, str]:
+    """What the worker brings in or goes on from; the engine has no flag for either."""
+    weights, parent = plan.spec.initial_weights, plan.spec.continue_from
+    if weights is not None and weights.huggingface is not None:
+        return {"SEATRIAL_INITIAL_WEIGHTS": weights.huggingface}
+    if parent is None:
+        return {}
+    told = {"SEATRIAL_CONTINUE_FROM": parent_location(plan.spec)}
+    if parent.step != "latest":
+        told["SEATRIAL_CONTINUE_STEP"] = str(parent.step)
+    if parent.reset_schedule:
+        told["SEATRIAL_CONTINUE_ANEW"] = "1"
+    return told

@@ -14,6 +14,7 @@ from seatrial.engines.megatron.data_names import (
     tokenizer,
     tokenizer_type,
 )
+from seatrial.planning.beginning import weights_location
 from seatrial.planning.parameters import VOCAB_MULTIPLE
 from seatrial.planning.plan import Plan
 from seatrial.spec.architecture import Activation, Norm, Positions
@@ -401,11 +402,7 @@ FLAGS = (
     ),
     # Without it a checkpoint of the distributed optimizer loads only in the layout that saved it.
     Flag("dist-ckpt-optim-fully-reshardable", "parallelism.sharding", _sharded),
-    Flag(
-        "pretrained-checkpoint",
-        "initial_weights.checkpoint",
-        lambda p: p.spec.initial_weights.checkpoint if p.spec.initial_weights else None,
-    ),
+    Flag("pretrained-checkpoint", "initial_weights", weights_location),
     # What people see.
     Flag("log-interval", "monitoring.log_every_steps", lambda p: p.spec.monitoring.log_every_steps),
     Flag("log-throughput", "monitoring.log_every_steps", lambda p: True),
