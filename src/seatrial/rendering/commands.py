@@ -19,6 +19,9 @@ SUPERVISOR_MODULE = "seatrial.worker.supervisor"
 """What starts torchrun on a node, and sees to its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
 """Where a pod's processes leave their heartbeats; of no use to anybody after it."""
+FINAL_CODES = (81, 82)
+"""Exit codes by which a worker says that no start of the attempt would help; 83, of one that a
+later start has replaced, says nothing of that later one (`checkpoints/stopping.py`)."""
 LEFT_OF_GRACE = 15
 """Seconds of a pod's grace that the supervisor keeps for itself."""
 PREFLIGHT_MODULE = "seatrial.worker.preflight"

@@ -96,6 +96,9 @@ def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
         ports=(("pytorchjob-port", RENDEZVOUS_PORT),),
         preflight_env=(_replica_index(),),
     )
+    # Not ExitCode, which calls every code below 128 final: a pod that was asked to end says 75, and
+    # a drain would end the run. Nor does it count backoffLimit (kubeflow/training-operator#2045),
+    # and HyperPod's auto-resume wants OnFailure. The supervisor remembers a final code itself.
     return {"replicas": count, "restartPolicy": "OnFailure", "template": training_pod(scene, role)}
 
 

@@ -10,7 +10,7 @@ inside v1alpha1 (CHANGELOG-2.2 of kubeflow/trainer).
 from dataclasses import replace
 from enum import StrEnum
 
-from seatrial.rendering.commands import RENDEZVOUS_PORT, Meeting, training_command
+from seatrial.rendering.commands import FINAL_CODES, RENDEZVOUS_PORT, Meeting, training_command
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, attempt_metadata, digest_labels, metadata
 from seatrial.rendering.pod import Role, training_pod
@@ -63,8 +63,12 @@ def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
         "replicas": 1,
         "template": {
             "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            # A pod that fails ends its job, and JobSet then starts all nodes again together.
-            "spec": {"backoffLimit": 0, "template": training_pod(shown, _role(shown))},
+            "spec": {
+                # A pod that fails ends its job, and JobSet then starts all nodes again together.
+                "backoffLimit": 0,
+                "podFailurePolicy": _final_pods(),
+                "template": training_pod(shown, _role(shown)),
+            },
         },
     }
     head = metadata(scene.plan, Component.TRAINING)
@@ -79,7 +83,10 @@ def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
             "template": {
                 "spec": {
                     "ttlSecondsAfterFinished": KEEP_SECONDS,
-                    "failurePolicy": {"maxRestarts": scene.plan.spec.cluster.restarts},
+                    "failurePolicy": {
+                        "maxRestarts": scene.plan.spec.cluster.restarts,
+                        "rules": [_final_jobs()],
+                    },
                     # Nodes meet in init containers, before any pod is ready.
                     "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
                     "replicatedJobs": [job],
@@ -87,6 +94,22 @@ def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
             },
         },
     )
+
+
+def _final_pods() -> Manifest:
+    """Fail the job for a reason of its own where the worker says that no start would help."""
+    codes = {"containerName": JOB, "operator": "In", "values": list(FINAL_CODES)}
+    return {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
+
+
+def _final_jobs() -> Manifest:
+    """And by that reason do not start all nodes again (JobSet, FailurePolicyRule)."""
+    return {
+        "name": "final",
+        "action": "FailJobSet",
+        "onJobFailureReasons": ["PodFailurePolicy"],
+        "targetReplicatedJobs": [JOB],
+    }
 
 
 def train_job(scene: Scene, api: TrainerApi) -> Manifest:

@@ -4,6 +4,7 @@
 
 import pytest
 
+from seatrial.checkpoints.stopping import StopCode
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.names import spec_digest
@@ -108,13 +109,22 @@ def test_a_trainjob_names_its_runtime_and_the_runtime_is_the_run() -> None:
     assert spec["mlPolicy"] == {"numNodes": 2, "torch": {}}
     jobset = spec["template"]["spec"]
     assert jobset["ttlSecondsAfterFinished"] == 604800
+    (rule,) = jobset["failurePolicy"].pop("rules")
     assert jobset["failurePolicy"] == {"maxRestarts": 10}
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
     assert jobset["network"]["publishNotReadyAddresses"] is True
     (replicated,) = jobset["replicatedJobs"]
     assert replicated["template"]["metadata"]["labels"] == {
         "trainer.kubeflow.org/trainjob-ancestor-step": "trainer"
     }
     assert replicated["template"]["spec"]["backoffLimit"] == 0
+    (final,) = replicated["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert final["action"] == "FailJob"
+    # Not of a process that a later start has replaced: that one may be well.
+    assert final["onExitCodes"]["values"] == sorted(set(StopCode) - {StopCode.STALE})
+    pod = replicated["template"]["spec"]["template"]["spec"]
+    assert final["onExitCodes"]["containerName"] in [one["name"] for one in pod["containers"]]
+    assert pod["restartPolicy"] == "Never"
     (container,) = replicated["template"]["spec"]["template"]["spec"]["containers"]
     assert container["name"] == "node"
     words = torchrun_words(runtime())

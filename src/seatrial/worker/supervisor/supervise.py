@@ -19,6 +19,7 @@ from seatrial.worker.settings import ATTEMPT, FRUITLESS
 from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Meeting
 from seatrial.worker.supervisor.beats import DIRECTORY, Beat, Phase, forget_beats, read_beats
 from seatrial.worker.supervisor.budget import Budget
+from seatrial.worker.supervisor.final import Final, remember, remembered
 from seatrial.worker.supervisor.hangs import Hangs
 from seatrial.worker.supervisor.last_words import recorder_variables
 from seatrial.worker.supervisor.orphans import Orphans
@@ -108,6 +109,9 @@ class Supervisor:
         """Run to the end; the exit code of the last processes, 128 and more for a signal."""
         adopt_orphans()
         self._task.directory.mkdir(parents=True, exist_ok=True)
+        before = remembered(self._task.directory, self._task.meeting.name)
+        if before is not None:
+            return self._over(before.code, f"ended with {before.code} before, which is final,")
         self._tell([], self._clock())
         while True:
             life = self._once()
@@ -118,6 +122,9 @@ class Supervisor:
             waited = self._clock() - self._last_met < WAIT_SECONDS and self._waited_in_vain(life)
             if self._given_up or not (waited or life.is_counted or self._may_restart()):
                 last = life.failures[-1].code if life.failures else life.code
+                if last in FINAL_CODES - {StopCode.STALE}:
+                    final = Final(self._task.meeting.name, last)
+                    remember(self._task.directory, final)
                 return self._over(last if last > 0 else 128 - last, f"ended with {last}")
             time.sleep(PAUSE_SECONDS)
 

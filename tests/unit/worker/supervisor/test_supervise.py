@@ -17,6 +17,7 @@ from seatrial.monitoring.processes import MARK, children, end_marked, marked, ne
 from seatrial.worker.pod import UNFINISHED
 from seatrial.worker.supervisor.beats import Beat, Phase, read_beats
 from seatrial.worker.supervisor.codes import SupervisorCode
+from seatrial.worker.supervisor.final import remembered
 from seatrial.worker.supervisor.status import read_status
 from tests.unit.worker.supervisor import stand_in
 
@@ -258,6 +259,12 @@ def test_a_process_that_says_that_a_restart_would_not_help_is_believed(start: St
     (node.place / "fail").write_text("82")
     assert node.process.wait(timeout=REACHED) == 82
     assert len(node.findings(SupervisorCode.DIED)) == 1
+    # A kubelet starts the container again whatever it ended with: it ends at once.
+    (node.place / "fail").unlink(missing_ok=True)
+    again = start(restarts=5)
+    assert again.process.wait(timeout=REACHED) == 82
+    assert "ended with 82 before, which is final" in (node.place / "log").read_text()
+    assert remembered(node.place / "beats", "another attempt") is None
 
 
 def test_waiting_for_the_first_node_uses_up_no_restarts(tmp_path: Path, start: Start) -> None:
