@@ -25,6 +25,8 @@ class Request:
     """The step that somebody asked for; the newest good one when absent."""
     foreign: bool = False
     """Whether weights of another make are meant: those have no record."""
+    borrowed: bool = False
+    """Whether they are another run's: nothing is changed there that can stay as it is."""
 
 
 def candidates(request: Request, there: Sequence[Checkpoint]) -> list[Checkpoint]:

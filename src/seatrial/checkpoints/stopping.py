@@ -14,7 +14,7 @@ class StopCode(IntEnum):
     NO_PROGRESS = 81
     """Several starts in a row have come to no new checkpoint."""
     NO_CHECKPOINT = 82
-    """There are checkpoints, and none of them can be used."""
+    """What the run is to begin or go on from is there and cannot be used, or cannot be had."""
     STALE = 83
     """A later start has replaced this one."""
 

@@ -164,13 +164,15 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[Reason]:
         )
 
 
-_SCHEDULE_NAMES = {
+_BY_FIELD = {
     "peak": "learning rate",
     "minimum": "minimum learning rate",
     "style": "decay style",
     "warmup_samples": "warm-up",
     "decay_samples": "decay",
 }
+SCHEDULE_NAMES = frozenset(_BY_FIELD.values())
+"""What a reason about the learning rate speaks of."""
 
 
 def _schedule(saved: Schedule, wanted: Schedule) -> Iterator[Reason]:
@@ -181,7 +183,7 @@ def _schedule(saved: Schedule, wanted: Schedule) -> Iterator[Reason]:
             unit = " samples" if field.name.endswith("_samples") else ""
             meaning = "the engine compares it when it loads, and stops at a difference."
             shown = f"{_figure(one)}{unit}", f"{_figure(other)}{unit}"
-            yield Reason(Resume.IMPOSSIBLE, _SCHEDULE_NAMES[field.name], *shown, meaning)
+            yield Reason(Resume.IMPOSSIBLE, _BY_FIELD[field.name], *shown, meaning)
 
 
 def _figure(value: object) -> str:

@@ -29,6 +29,7 @@ from seatrial.checkpoints.verification import Share, Verifier, read_record
 from seatrial.findings import Finding, Severity
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.worker.commit import Keeper
+from seatrial.worker.following import Followed, comparing, follow
 from seatrial.worker.settings import Settings
 from seatrial.worker.together import first_rank, gathered, rank, world_size
 
@@ -62,11 +63,12 @@ class Resumption:
             asked = told.ckpt_step
             if told.save is not None:
                 self._keeper.incarnation = self._begin_start(told)
-            step = self._choose(told)
+            step, parent = self._choose(told)
             # The arguments become a part of what is saved; the choice must not.
             told.ckpt_step = step if step is not None else asked
             try:
-                return original(*args, **kwargs)
+                with comparing(told, parent):
+                    return original(*args, **kwargs)
             except SystemExit as end:
                 # The engine ends with 0 where it cannot read its tracker or a checkpoint.
                 if end.code:
@@ -95,18 +97,24 @@ class Resumption:
 
         return first_rank(begin)
 
-    def _choose(self, told: Namespace) -> int | None:
-        """The step to load; none where there is nothing, and none is needed."""
+    def _choose(self, told: Namespace) -> tuple[int | None, Followed | None]:
+        """The step to load, and the parent where it is the parent's; none where none is needed."""
+        parent = self._settings.parent
         if told.load is not None:
-            step = self._choose_at(Request(told.load, told.ckpt_step, bool(told.finetune)))
-            if step is not None or told.pretrained_checkpoint is None:
-                return step
+            own = self._choose_at(Request(told.load, told.ckpt_step, bool(told.finetune)))
+            if own is not None:
+                return own.step, None
+        if parent is not None:
+            found = self._choose_at(Request(parent.address, parent.step, borrowed=True))
+            followed = first_rank(lambda: follow(told, parent, found, world_size()))
+            return followed.step, followed
         if told.pretrained_checkpoint is not None:
             request = Request(told.pretrained_checkpoint, told.ckpt_step, foreign=True)
-            return self._choose_at(request)
-        return None
+            first = self._choose_at(request)
+            return (first.step if first else None), None
+        return None, None
 
-    def _choose_at(self, request: Request) -> int | None:
+    def _choose_at(self, request: Request) -> Checkpoint | None:
         place = LocalPlace(request.address)
         there = first_rank(lambda: list(checkpoints(place)))
         for one in there:
@@ -116,7 +124,7 @@ class Resumption:
             if self._good(place, one, noting=not request.foreign):
                 first_rank(lambda one=one: self._track(place, request, one.step))  # type: ignore[misc]
                 self._say(f"step {one.step} is verified: going on from there")
-                return one.step
+                return one
         first_rank(lambda: self._refuse(place, request, there))
         return None
 
@@ -139,7 +147,8 @@ class Resumption:
     def _track(self, place: LocalPlace, request: Request, step: int) -> None:
         """Have the engine's tracker name the chosen step; the engine reads it in any case."""
         tracked = tracked_step(place)
-        if tracked == step or (request.step is not None and tracked not in (None, -1)):
+        chosen = request.step is not None or request.borrowed
+        if tracked == step or (chosen and tracked not in (None, -1)):
             return
         finding = tracker_finding(request, step, tracked)
         if finding is not None:

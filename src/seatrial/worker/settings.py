@@ -37,6 +37,14 @@ ATTEMPT = "SEATRIAL_ATTEMPT"
 """The attempt; starts that come to nothing are counted within one, and not without it."""
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
 """Starts in a row without a new checkpoint after which the run stops; ours when absent."""
+INITIAL_WEIGHTS = "SEATRIAL_INITIAL_WEIGHTS"
+"""`hf://OWNER/NAME@REVISION` or a directory: Hugging Face weights that are brought in first."""
+PARENT = "SEATRIAL_CONTINUE_FROM"
+"""Where the checkpoints of the run lie that this one follows; none without it."""
+PARENT_STEP = "SEATRIAL_CONTINUE_STEP"
+"""The step of the parent to go on from; its newest good one without it."""
+PARENT_ANEW = "SEATRIAL_CONTINUE_ANEW"
+"""`1` begins the schedule of the learning rate anew there."""
 
 
 class Device(StrEnum):
@@ -69,6 +77,18 @@ class MlflowTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """The run that this one follows."""
+
+    address: str
+    """Where its checkpoints lie."""
+    step: int | None = None
+    """The step to go on from; the newest good one when absent."""
+    anew: bool = False
+    """Whether the schedule of the learning rate begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The worker's own settings."""
 
@@ -96,6 +116,10 @@ class Settings:
     """How many starts may come to nothing; 0 for the usual number."""
     mlflow: MlflowTarget | None = None
     """Where events are sent in MLflow; nowhere unless that was asked for."""
+    initial_weights: str = ""
+    """Hugging Face weights that are brought in before the first step; none when empty."""
+    parent: Parent | None = None
+    """The run that this one follows, where it follows one."""
 
     @property
     def writes_events(self) -> bool:
@@ -134,6 +158,8 @@ def settings() -> Settings:
         os.environ.get(ATTEMPT, ""),
         int(os.environ.get(FRUITLESS) or 0),
         _mlflow(),
+        os.environ.get(INITIAL_WEIGHTS, ""),
+        _parent(),
     )
 
 
@@ -158,3 +184,11 @@ def _mlflow() -> MlflowTarget | None:
     """Where events are sent in MLflow, if anywhere."""
     address, experiment = os.environ.get(MLFLOW_URI, ""), os.environ.get(MLFLOW, "")
     return MlflowTarget(address, experiment) if address and experiment else None
+
+
+def _parent() -> Parent | None:
+    """The run that this one follows, if any."""
+    address, step = os.environ.get(PARENT, ""), os.environ.get(PARENT_STEP, "")
+    if not address:
+        return None
+    return Parent(address, int(step) if step else None, os.environ.get(PARENT_ANEW) == "1")

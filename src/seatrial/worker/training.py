@@ -26,6 +26,7 @@ from seatrial.worker.replacements import ON_ANY_DEVICE, replace
 from seatrial.worker.resume import Resumption
 from seatrial.worker.settings import Settings
 from seatrial.worker.supervisor.beats import BeatWriter
+from seatrial.worker.weights.bringing_in import bring_in
 
 TOKENIZER = "--tokenizer-model"
 TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
@@ -62,6 +63,8 @@ def _train(chosen: Settings, heart: BeatWriter) -> None:
         if chosen.tokenizer_revision:
             pin_tokenizer(sys.argv, chosen.tokenizer_revision)
         args = parse_and_validate_args()
+        # Before the processes meet: they would not wait for each other as long as this may take.
+        bring_in(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         if chosen.trouble:
             troubles.install(troubles.parsed(chosen.trouble))

@@ -88,6 +88,10 @@ class BeatWriter:
         self._stepped, self._paused = now, 0.0
         self._tell(Phase.STEPS, step=step, seconds=seconds)
 
+    def still(self) -> None:
+        """What it is at goes on, and has got further."""
+        self._tell(self._beat.phase)
+
     def end(self) -> None:
         """Training is over."""
         self._tell(Phase.ENDING)

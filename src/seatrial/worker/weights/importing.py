@@ -47,6 +47,11 @@ def import_weights(source: Path, target: Path, tell: Tell) -> dict[str, Any]:
     """Write weights as a committed checkpoint, and say what is there now."""
     plan = plan_import(source)
     refuse_occupied(target)
+    return write_weights(plan, target, tell)
+
+
+def write_weights(plan: ImportPlan, target: Path, tell: Tell) -> dict[str, Any]:
+    """Write what was planned below a directory that holds no such checkpoint yet."""
     directory = target / directory_name(STEP)
     directory.mkdir(parents=True)
     writer = ShardWriter(directory)
