@@ -27,7 +27,7 @@ class CheckCode(StrEnum):
     TOKENIZER_PLACE = "ST-TOKENIZER-002"
     """Pods do not see the tokenizer where the spec says."""
     NO_END = "ST-TOKENIZER-003"
-    """The tokenizer has no token that ends a document."""
+    """The tokenizer has no token that ends a document, or nothing names it to training."""
     NO_TOKENIZER = "ST-TOKENIZER-004"
     """The tokenizer is not there."""
     UNNAMED_TOKENIZER = "ST-TOKENIZER-005"

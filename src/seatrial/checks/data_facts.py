@@ -27,6 +27,8 @@ class TokenizerFacts:
     """Whether it has a token that ends a document."""
     fingerprint: str = ""
     """The digest of its file; empty when that is not known."""
+    unstated_end: str = ""
+    """The token that only data preparation takes for the end; empty where training knows one."""
 
 
 @dataclass(frozen=True, slots=True)

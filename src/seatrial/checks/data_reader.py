@@ -29,6 +29,7 @@ from seatrial.dataprep.stores.access import store_at
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.dataprep.tokenizers.identity import describe
+from seatrial.dataprep.tokenizers.unstated_end import unstated_end
 from seatrial.errors import SeatrialError
 
 HEADER = struct.Struct("<9sQBQQ")
@@ -67,6 +68,7 @@ class DataReader:
             return Unknown.UNSEEN
         try:
             found, _ = describe(address)
+            unstated = unstated_end(address)
         except BadInputError as error:
             if error.findings[0].code == InputCode.END_OF_DOCUMENT:
                 return TokenizerFacts(0, ends_documents=False)
@@ -74,7 +76,7 @@ class DataReader:
             return Unknown.UNSEEN if address.startswith("hf://") else Unknown.ABSENT
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
-        return TokenizerFacts(found.vocab_size, True, found.sha256)
+        return TokenizerFacts(found.vocab_size, True, found.sha256, unstated)
 
     def _pair(self, prefix: str) -> PairFacts | Unknown:
         if self._hidden(prefix):

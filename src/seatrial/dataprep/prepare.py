@@ -45,6 +45,7 @@ from seatrial.dataprep.tasks.task_list import (
 from seatrial.dataprep.tokenizers.choice import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.identity import describe
 from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
+from seatrial.dataprep.tokenizers.unstated_end import end_findings
 from seatrial.dataprep.verification.verify import verify
 from seatrial.engines.engine import DataFormat
 from seatrial.engines.llm_foundry.data_settings import has_evaluation, mds_directory
@@ -330,7 +331,7 @@ class _Work:
         if not is_there:
             with self.store.open_writer(BLEND_FILE) as stream:
                 stream.write(data)
-        return list(blend.findings)
+        return [*blend.findings, *end_findings(self.plan.model.tokenizer)]
 
 
 def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:

@@ -12,6 +12,8 @@ import pytest
 
 from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
 from seatrial.checks.data_reader import DataReader
+from seatrial.dataprep.tokenizers.unstated_end import end_findings
+from seatrial.findings import Severity
 
 TOKENIZER = {
     "version": "1.0",
@@ -92,6 +94,31 @@ def test_a_pair_nearby_is_found(tmp_path: Path, tokenizer: str) -> None:
     write_pair(tmp_path / "web_text_document", [5])
     near = DataReader(tokenizer).pairs_near(str(tmp_path / "web"))
     assert near[0] == str(tmp_path / "web_text_document")
+
+
+def test_an_end_that_training_would_not_know(tmp_path: Path) -> None:
+    """The engine's loader does not guess, and stops with a TypeError."""
+    vocabulary = {"a": 0, "</s>": 1}
+    content = {"model": {"vocab": vocabulary}, "added_tokens": [{"id": 1, "content": "</s>"}]}
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(content))
+
+    def unstated(address: Path) -> str:
+        facts = DataReader("").tokenizer(str(address))
+        assert isinstance(facts, TokenizerFacts)
+        return facts.unstated_end
+
+    assert unstated(file) == unstated(tmp_path) == "</s>"
+    (finding,) = end_findings(str(tmp_path))
+    assert finding.severity is Severity.WARNING
+    assert '"eos_token": "</s>"' in finding.fix
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    assert unstated(file) == ""
+    assert end_findings(str(tmp_path)) == []
+    # A class of its own may bring the token.
+    (tmp_path / "tokenizer_config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    assert unstated(tmp_path) == ""
 
 
 def test_a_tokenizer_and_a_corpus(tmp_path: Path, tokenizer: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import CorpusFacts, TokenizerFacts, Unknown
 from seatrial.checks.situation import Checked, Situation, of_data
+from seatrial.dataprep.tokenizers.unstated_end import fix_of, rule_of
 from seatrial.spec.data import SourceFormat
 
 LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
@@ -56,6 +57,14 @@ def no_end(situation: Situation) -> Iterator[Checked]:
             f"{situation.plan.model.tokenizer} has no token that ends a document, so that one runs "
             "into the next.",
             "Add such a token to it (eos_token in tokenizer_config.json), or use another.",
+            situation.plan.model.tokenizer,
+        )
+    elif isinstance(facts, TokenizerFacts) and facts.unstated_end:
+        yield situation.error(
+            CheckCode.NO_END,
+            "data.tokenizer",
+            rule_of(facts.unstated_end),
+            fix_of(facts.unstated_end),
             situation.plan.model.tokenizer,
         )
 

@@ -117,6 +117,12 @@ def _sentencepiece(found: Found) -> tuple[int, int]:
     return int(processor.vocab_size()), int(processor.eos_id())
 
 
+def end_text(tokenizer: Tokenizer, data: bytes) -> str:
+    """The token that ends a document, as a `tokenizer.json` writes it."""
+    tokens = _vocabulary(data).items()
+    return next(text for text, i in tokens if i == tokenizer.end_of_document)
+
+
 def model_of(
     tokenizer: Tokenizer, data: bytes, policy: EndTokenInText = EndTokenInText.TOKEN
 ) -> Model:
@@ -124,8 +130,7 @@ def model_of(
     name = encoding_name(tokenizer.address)
     match tokenizer.kind:
         case TokenizerKind.HUGGING_FACE:
-            tokens = _vocabulary(data).items()
-            end = next(text for text, i in tokens if i == tokenizer.end_of_document)
+            end = end_text(tokenizer, data)
         case TokenizerKind.TIKTOKEN:
             end = encoding_of(name, data).decode([tokenizer.end_of_document])
         case TokenizerKind.SENTENCEPIECE:
