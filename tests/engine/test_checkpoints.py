@@ -40,6 +40,7 @@ def engine() -> Iterator[Engine]:
     loaded = Engine()
     yield loaded
     loaded.close()
+    assert loaded.left_behind() == []
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +169,20 @@ def test_starts_that_come_to_nothing_stop(engine: Engine, saved: Path) -> None:
     settings["SEATRIAL_ATTEMPT"] = "8"
     outcome, printed = engine.start(saved.parent, saved, environment=settings)
     assert outcome.code == 0, printed[-2000:]
+
+
+def test_old_checkpoints_go_while_the_run_saves(engine: Engine, tmp_path: Path) -> None:
+    saved, few = tmp_path / "saved", {"SEATRIAL_KEEP_LAST": "2"}
+    outcome, printed = engine.start(tmp_path, saved, environment=few)
+    assert outcome.code == 0, printed[-2000:]
+    place = LocalPlace(saved)
+    kept = [one for one in checkpoints(place) if one.record is not None]
+    # The removal after the last commit may be cut short by the end of the process.
+    assert [one.step for one in kept] in ([8, 6], [8, 6, 4])
+    assert [verify(place, one.directory) for one in kept[:2]] == [[], []]
+    assert "the checkpoint of step 2 is removed" in printed
+    assert not (saved / directory_name(2)).exists()
+    assert tracked_step(place) == STEPS
 
 
 @pytest.mark.slow

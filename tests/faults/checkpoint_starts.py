@@ -14,6 +14,7 @@ from pathlib import Path
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
 from seatrial.engines.megatron.flags import Arguments, command_line
 from seatrial.monitoring.event_log import read_events
+from seatrial.monitoring.processes import MARK, end_marked, marked, new_mark, state
 from seatrial.rehearsal.worker_process import Outcome, python_path, worker_python
 from tests.engine.toy import DENSE, SHARDED
 
@@ -58,8 +59,10 @@ class Engine:
 
     def __init__(self) -> None:
         path = os.pathsep.join((python_path(), str(Path(__file__).parents[2])))
+        self._mark = new_mark()
         wanted = {
             "PYTHONPATH": path,
+            MARK: self._mark,
             "PYTHONWARNINGS": "ignore",
             "SEATRIAL_DEVICE": "cpu",
             "OMP_NUM_THREADS": "1",
@@ -76,12 +79,19 @@ class Engine:
         )
 
     def close(self) -> None:
-        """End it."""
+        """End it, and what its starts have left: torch's manager processes outlive a rank."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(timeout=60)
+        try:
+            self._process.wait(timeout=60)
+        finally:
+            end_marked(self._mark)
+
+    def left_behind(self) -> list[int]:
+        """Its processes that are still there."""
+        return [process for process in marked(self._mark) if state(process)]
 
     def start(
         self,
