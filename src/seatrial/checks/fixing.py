@@ -1,15 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Overrides written into the text of a spec: comments, order and quotes stay as they are."""
+"""Overrides written into the text of a spec: whatever they do not change stays as it is."""
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
 
+from seatrial.checks.text_edits import Path, UnplacedError, with_value, without_key
+from seatrial.errors import SeatrialError
 from seatrial.spec.overrides import OVERRIDE
 from seatrial.spec.tree import parse
 
@@ -20,53 +22,64 @@ _WIDEST = 1 << 20
 
 def applied(text: str, overrides: Iterable[str]) -> str:
     """The text of a spec with overrides in it; a field that is set to null is removed."""
+    changes = [_change(override) for override in overrides]
+    wanted = YAML(typ="safe", pure=True).load(text)
+    for path, value in changes:
+        _set(wanted, path, value)
+    try:
+        edited = _edited(text, changes)
+        if parse(edited, OVERRIDE)[0].plain() == parse(_dumped(wanted), OVERRIDE)[0].plain():
+            return edited
+    except (UnplacedError, SeatrialError, YAMLError):
+        pass
+    return _anew(text, changes)
+
+
+def _change(override: str) -> tuple[Path, Any]:
+    """The path of an override and its value."""
+    key, _, written = override.partition("=")
+    path = tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
+    return path, parse(written, OVERRIDE)[0].plain()
+
+
+def _edited(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
+    """The text, changed where the values stand."""
+    for path, value in changes:
+        removed = value is None or value == {}
+        text = without_key(text, path) if removed else with_value(text, path, value)
+    return text
+
+
+def _anew(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
+    """The spec written anew, with its comments, where its text cannot be changed in place."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = _WIDEST
     yaml.indent(mapping=2, sequence=4, offset=2)
     root = yaml.load(text)
-    for override in overrides:
-        key, _, written = override.partition("=")
-        path = [int(part) if part.isdigit() else part for part in _PART.findall(key)]
-        value = parse(written, OVERRIDE)[0].plain()
+    for path, value in changes:
         _set(root, path, value)
     out = io.StringIO()
     yaml.dump(root, out)
     return out.getvalue()
 
 
-def _set(root: Any, path: list[str | int], value: Any) -> None:
+def _dumped(value: Any) -> str:
+    out = io.StringIO()
+    YAML(typ="safe", pure=True).dump(value, out)
+    return out.getvalue()
+
+
+def _set(root: Any, path: Path, value: Any) -> None:
     """Put a value at a path, making sections on the way; nothing and empty sections are removed."""
     node = root
     for key in path[:-1]:
         below = node[key] if isinstance(key, int) else node.get(key)
         if below is None:
-            below = CommentedMap()
+            below = {}
             node[key] = below
         node = below
-    last = path[-1]
-    if value is None or value == {}:
-        if isinstance(node, dict):
-            node.pop(last, None)
-        return
-    there = node.get(last) if isinstance(node, dict) else None
-    if isinstance(there, dict) and isinstance(value, dict) and set(value) & set(there):
-        # A section that stays in part keeps its lines and their comments.
-        for gone in set(there) - set(value):
-            del there[gone]
-        there.update({key: _in_one_line(v) for key, v in value.items() if there.get(key) != v})
-        return
-    node[last] = _in_one_line(value)
-
-
-def _in_one_line(value: Any) -> Any:
-    """A section or a list as it is written in one line."""
-    if isinstance(value, dict):
-        section = CommentedMap((key, _in_one_line(below)) for key, below in value.items())
-        section.fa.set_flow_style()
-        return section
-    if isinstance(value, list):
-        items = CommentedSeq(_in_one_line(below) for below in value)
-        items.fa.set_flow_style()
-        return items
-    return value
+    if value is not None and value != {}:
+        node[path[-1]] = value
+    elif isinstance(node, dict):
+        node.pop(path[-1], None)
