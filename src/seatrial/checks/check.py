@@ -10,6 +10,7 @@ from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import DataProbe
 from seatrial.checks.planned import planned
 from seatrial.checks.registry import RULES, codes_before, codes_of
+from seatrial.checks.rules.unseen import blind_codes
 from seatrial.checks.saved.facts import CheckpointProbe
 from seatrial.checks.saved.wanted import sees_checkpoints
 from seatrial.checks.site.facts import ClusterFacts
@@ -28,8 +29,10 @@ from seatrial.spec.loader import LoadedSpec, loads
 Planner = Callable[[LoadedSpec], PlannedRun]
 """Plans a run; the default is the planner, a command uses the plan that is kept."""
 NO_DATA = "data not looked at: --data"
+UNSEEN = "not to be seen from here"
 NO_CHECKPOINT = "no checkpoint here"
 NO_CLUSTER = "cluster not asked: --cluster"
+NO_ANSWER = "the cluster could not be asked"
 NO_ENGINE = "engine not asked: --engine"
 NO_MANIFESTS = "no manifests for this run"
 UNREADABLE = "the spec has errors"
@@ -58,6 +61,11 @@ class Verdict:
     def without(self, reason: str, rules: int) -> "Verdict":
         """The same, with rules that were not applied for another reason."""
         return replace(self, not_run=self.not_run | {reason: rules})
+
+    def unanswered(self) -> "Verdict":
+        """The same, where the cluster was to be asked and could not be."""
+        reasons = {NO_ANSWER if why == NO_CLUSTER else why: n for why, n in self.not_run.items()}
+        return replace(self, not_run=reasons)
 
     def adding(self, more: Iterable[Checked]) -> "Verdict":
         """The same, with what one more rule found."""
@@ -147,7 +155,10 @@ def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
         if reason:
             left_out[reason] = left_out.get(reason, 0) + len(codes_of(scope))
             continue
-        applied += codes_of(scope)
+        blind = blind_codes(situation) if scope is Scope.DATA else frozenset()
+        if blind:
+            left_out[UNSEEN] = len(blind)
+        applied += [code for code in codes_of(scope) if code not in blind]
         checked += [each for rule in RULES if rule.scope is scope for each in rule.look(situation)]
     return _verdict(found, applied, left_out, checked, situation)
 

@@ -15,6 +15,12 @@ class Unknown(StrEnum):
     """It was looked for and is not there."""
     UNSEEN = "unseen"
     """It cannot be looked at from here, or with what is installed."""
+    UNREADABLE = "unreadable"
+    """It is there, and is not what it should be."""
+    NO_BIN = "no bin"
+    """Of a prepared pair, only the `.idx` is there."""
+    NO_IDX = "no idx"
+    """Of a prepared pair, only the `.bin` is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class PairFacts:
     """The largest id that was found; None when the tokens were not read."""
     ends_documents: bool | None = None
     """Whether documents end with the token for it; None when that was not looked at."""
+    index_version: int = 1
+    """The version of its format that the index names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,10 @@ class CorpusFacts:
     """How many of all files the source takes by its pattern, or by their names without one."""
     fields: tuple[str, ...] = ()
     """Fields of a document; empty when none was read."""
+    other_fields: tuple[str, ...] = ()
+    """Those of them that hold something else than text."""
+    unreadable: str = ""
+    """Why its documents cannot be read, as a sentence begins; empty when they can."""
 
 
 class DataProbe(Protocol):

@@ -5,7 +5,6 @@
 Indexes are read whole, tokens only of a few documents: `seatrial data verify` reads them all.
 """
 
-import json
 import struct
 from contextlib import closing, suppress
 from difflib import SequenceMatcher
@@ -13,10 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as parquet
 
+from seatrial.checks.corpus_sample import sample_of
 from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
-from seatrial.dataprep.documents.decompression import content_of
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.inputs.hub import list_hub
 from seatrial.dataprep.inputs.local import list_local
@@ -27,7 +25,6 @@ from seatrial.dataprep.output.finished import finished_record
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, MAGIC
 from seatrial.dataprep.stores.access import store_at
 from seatrial.dataprep.stores.store import Store
-from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.dataprep.tokenizers.identity import describe
 from seatrial.dataprep.tokenizers.unstated_end import unstated_end
 from seatrial.errors import SeatrialError
@@ -39,8 +36,6 @@ SAMPLED = 200
 """Documents whose tokens are read, spread over the pair."""
 LONGEST = 1 << 16
 """Tokens of a document that are read at most."""
-FIRST_LINE = 1 << 20
-"""Bytes in which the first line of a file should end."""
 
 
 class DataReader:
@@ -73,7 +68,9 @@ class DataReader:
             if error.findings[0].code == InputCode.END_OF_DOCUMENT:
                 return TokenizerFacts(0, ends_documents=False)
             # The hub may not answer, or may not be reached from here.
-            return Unknown.UNSEEN if address.startswith("hf://") else Unknown.ABSENT
+            if address.startswith("hf://"):
+                return Unknown.UNSEEN
+            return Unknown.UNREADABLE if Path(address).exists() else Unknown.ABSENT
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
         return TokenizerFacts(found.vocab_size, True, found.sha256, unstated)
@@ -89,8 +86,10 @@ class DataReader:
             return Unknown.ABSENT
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
-        if f"{name}.idx" not in sizes or f"{name}.bin" not in sizes:
-            return Unknown.ABSENT
+        if f"{name}.idx" not in sizes:
+            return Unknown.NO_IDX if f"{name}.bin" in sizes else Unknown.ABSENT
+        if f"{name}.bin" not in sizes:
+            return Unknown.NO_BIN
         try:
             return self._facts(store, name, sizes[f"{name}.bin"], sizes[f"{name}.idx"])
         except (SeatrialError, OSError, ShortReadError):
@@ -99,14 +98,18 @@ class DataReader:
     def _facts(self, store: Store, name: str, tokens_size: int, index_size: int) -> PairFacts:
         """The facts of a pair that is there."""
         if index_size < HEADER_BYTES:
-            return PairFacts(0, 0, 0, 2, tokens_size, index_size, f"{index_size} bytes")
+            return PairFacts(0, 0, 0, 2, tokens_size, index_size)
         with closing(store.open_reader(f"{name}.idx")) as stream:
             head = read_exactly(stream, HEADER_BYTES)
-        magic, _, code, sequences, ends = HEADER.unpack(head)
+        magic, version, code, sequences, ends = HEADER.unpack(head)
         if magic != MAGIC or code not in WIDTHS:
             shown = head[:9].decode("latin-1").strip("\0")
             return PairFacts(0, 0, 0, 2, tokens_size, index_size, shown)
         width, documents = WIDTHS[code], max(0, ends - 1)
+        if version != 1:
+            return PairFacts(
+                sequences, documents, 0, width, tokens_size, index_size, index_version=version
+            )
         if index_size != HEADER_BYTES + 12 * sequences + 8 * ends:
             # The lengths may not be there, so nothing is said of the tokens.
             return PairFacts(
@@ -160,11 +163,9 @@ class DataReader:
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
         taken = [file for file in listing.files if listing.alone or _taken(file.path, pattern)]
-        fields: tuple[str, ...] = ()
-        if taken and "://" not in taken[0].address:
-            with suppress(SeatrialError, OSError, ValueError):
-                fields = _fields(taken[0].address)
-        return CorpusFacts(tuple(file.path for file in listing.files), len(taken), fields)
+        seen = sample_of(taken)
+        names = tuple(file.path for file in listing.files)
+        return CorpusFacts(names, len(taken), seen.fields, seen.other_fields, seen.unreadable)
 
     def pairs_near(self, prefix: str) -> list[str]:
         """Pairs in the same directory and those beside it, the most alike first."""
@@ -222,23 +223,3 @@ def _listing(address: str) -> Listing:
 def _taken(path: str, pattern: str | None) -> bool:
     """Whether a source with that pattern takes a file."""
     return format_of(path) is not None if pattern is None else matches(pattern, path)
-
-
-def _fields(file: str) -> tuple[str, ...]:
-    """The fields of the first document of a file; none for text that has none."""
-    kind = format_of(file)
-    if kind is InputFormat.PARQUET:
-        return tuple(parquet.read_schema(file).names)
-    if kind is not InputFormat.JSONL:
-        return ()
-    buffer = bytearray(FIRST_LINE)
-    with Path(file).open("rb") as stream:
-        content, size = content_of(stream, file), 0
-        while size < FIRST_LINE - 64 and b"\n" not in buffer[:size]:
-            count = content.readinto(memoryview(buffer)[size:])
-            if not count:
-                break
-            size += count
-    line = bytes(buffer[:size]).lstrip().partition(b"\n")[0]
-    document = json.loads(line)
-    return tuple(document) if isinstance(document, dict) else ()

@@ -17,6 +17,7 @@ from seatrial.checks.rules import (
     sources,
     surroundings,
     texts,
+    unseen,
     variables,
 )
 from seatrial.checks.rules.site import answers, namespaces, nodes, operators, queues, volumes
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     *surroundings.RULES,
     *limits.RULES,
     *sources.RULES,
+    *unseen.RULES,
     *resume.RULES,
     *operators.RULES,
     *queues.RULES,

@@ -32,8 +32,8 @@ def pair(sequences: int = 1_000_000, tokens: int = 10_000_000_000, **changed: ob
 class Described:
     """A probe that answers what it was given."""
 
-    pairs: dict[str, PairFacts] = field(default_factory=dict)
-    tokenizers: dict[str, TokenizerFacts] = field(
+    pairs: dict[str, PairFacts | Unknown] = field(default_factory=dict)
+    tokenizers: dict[str, TokenizerFacts | Unknown] = field(
         default_factory=lambda: {GPT2: TokenizerFacts(50_257, ends_documents=True)}
     )
     corpora: dict[tuple[str, str | None], CorpusFacts] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 
 from seatrial.checks.codes import CheckCode
-from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts
+from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
 from seatrial.dataprep.output.codes import DatasetCode
 from tests.unit.checks.described import CORPUS, GPT2, OTHER, PREFIX, Described, pair
 
@@ -66,6 +66,18 @@ def corpus(taken: int = 3, fields: tuple[str, ...] = ("text",)) -> Described:
     found = {"*.jsonl": CorpusFacts(names, taken, fields), None: CorpusFacts(names, 3, fields)}
     corpora = {(CORPUS, pattern): facts for pattern, facts in found.items()}
     return Described({PREFIX: pair()}, corpora=corpora)
+
+
+def broken_corpus() -> Described:
+    """Data with a corpus whose files are not what their names say."""
+    facts = CorpusFacts(("a.jsonl",), 1, (), (), "a.jsonl is no JSON")
+    return Described({PREFIX: pair()}, corpora={(CORPUS, "*.jsonl"): facts})
+
+
+def numbers_for_text() -> Described:
+    """Data with a corpus whose field of text holds numbers."""
+    facts = CorpusFacts(("a.jsonl",), 1, ("text", "body"), ("text",))
+    return Described({PREFIX: pair()}, corpora={(CORPUS, "*.jsonl"): facts})
 
 
 def healthy() -> Described:
@@ -282,6 +294,12 @@ EXAMPLES: dict[str, Example] = {
     ),
     CheckCode.TEXT_FIELD: Example(
         (RAW,), (RAW,), corpus(fields=("content",)), corpus(), field="data.sources[0].text_field"
+    ),
+    CheckCode.UNREADABLE: Example(
+        (RAW,), (RAW,), broken_corpus(), corpus(), field="data.sources[0].from"
+    ),
+    CheckCode.UNSEEN: Example(
+        data=Described({PREFIX: Unknown.UNSEEN}), field="data.sources[0].prepared"
     ),
     DatasetCode.ABSENT: Example(
         (f"data.sources[0].prepared={PREFIX}s",), field="data.sources[0].prepared"

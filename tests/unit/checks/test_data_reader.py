@@ -8,6 +8,8 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
@@ -133,3 +135,60 @@ def test_a_tokenizer_and_a_corpus(tmp_path: Path, tokenizer: str) -> None:
     found = reader.corpus(str(raw), "*.gz")
     assert found == CorpusFacts(("a.jsonl.gz",), 1, ("content", "repo"))
     assert reader.corpus(str(raw), "*.parquet") == CorpusFacts(("a.jsonl.gz",), 0, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.jsonl", b"no json\nat all\n", "none of the first 2 lines of a.jsonl is a JSON object"),
+        ("a.jsonl", b"no json", "the first line of a.jsonl is no JSON object"),
+        ("a.jsonl", b"", "its only file is empty"),
+        ("a.jsonl", b"\n\n", "a.jsonl has no line with a text"),
+        ("a.parquet", b"PAR0 and more", "a.parquet is no Parquet"),
+        ("a.jsonl.gz", b"{}", "a.jsonl.gz is not compressed as its name says, or is cut short"),
+        ("a.jsonl.zst", b"{}", "a.jsonl.zst is not compressed as its name says, or is cut short"),
+        # A bad line may be an accident, and a line of a megabyte may be a document.
+        ("a.jsonl", b'no json\n{"text": "x"}\n', ""),
+        ("a.jsonl", b'{"text": "' + b"x" * (1 << 20) + b'"}\n', ""),
+        ("a.txt", b"no json", ""),
+    ],
+)
+def test_why_a_corpus_cannot_be_read(
+    tmp_path: Path, tokenizer: str, name: str, content: bytes, said: str
+) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / name).write_bytes(content)
+    facts = DataReader(tokenizer).corpus(str(raw), None)
+    assert isinstance(facts, CorpusFacts)
+    assert facts.unreadable == said
+
+
+def test_fields_that_hold_no_text(tmp_path: Path, tokenizer: str) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.jsonl").write_text('{"text": 5, "body": "x", "meta": {"id": 1}}\n')
+    parquet.write_table(pa.table({"text": [1], "body": ["x"]}), raw / "b.parquet")
+    reader = DataReader(tokenizer)
+    expected = CorpusFacts(("a.jsonl", "b.parquet"), 1, ("text", "body", "meta"), ("text",))
+    assert reader.corpus(str(raw), "*.jsonl") == expected
+    found = reader.corpus(str(raw), "*.parquet")
+    assert isinstance(found, CorpusFacts)
+    assert (found.fields, found.other_fields) == (("text", "body"), ("text",))
+
+
+def test_half_a_pair_an_old_index_and_no_tokenizer(tmp_path: Path, tokenizer: str) -> None:
+    reader = DataReader(tokenizer)
+    for name in ("lone", "old"):
+        write_pair(tmp_path / name, [5])
+    (tmp_path / "lone.idx").rename(tmp_path / "other.idx")
+    assert reader.pair(str(tmp_path / "lone")) is Unknown.NO_IDX
+    assert reader.pair(str(tmp_path / "other")) is Unknown.NO_BIN
+    index = tmp_path / "old.idx"
+    index.write_bytes(index.read_bytes()[:9] + struct.pack("<Q", 7) + index.read_bytes()[17:])
+    facts = reader.pair(str(tmp_path / "old"))
+    assert isinstance(facts, PairFacts)
+    assert facts.index_version == 7
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    assert reader.tokenizer(str(bad)) is Unknown.UNREADABLE

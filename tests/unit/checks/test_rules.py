@@ -5,14 +5,17 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.check import Verdict, check
+from seatrial.checks.check import UNSEEN, Verdict, check
 from seatrial.checks.codes import CheckCode
+from seatrial.checks.data_facts import Unknown
 from seatrial.checks.registry import codes_of
 from seatrial.checks.repairs.repair import Broken, mends
 from seatrial.checks.saved.codes import ResumeCode
 from seatrial.checks.situation import Scope
-from tests.unit.checks.described import Described
-from tests.unit.checks.examples import BASE, EXAMPLES, healthy
+from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.findings import Severity
+from tests.unit.checks.described import GPT2, OTHER, PREFIX, Described, pair
+from tests.unit.checks.examples import BASE, EXAMPLES, RAW, healthy, numbers_for_text, one
 
 
 def verdict(overrides: tuple[str, ...], data: Described | None, catalog: Catalog) -> Verdict:
@@ -77,3 +80,50 @@ def test_what_the_engine_does_not_take_together(
     said = [f for f in found if "computed again" in f.rule or "CUDA graph" in f.rule]
     assert {f.code for f in said} <= {CheckCode.OPTION_AGAINST}
     assert [f.where.field for f in said] == ([field] if field else [])
+
+
+NO_BIN = Described({PREFIX: Unknown.NO_BIN})
+
+
+@pytest.mark.parametrize(
+    ("data", "overrides", "code", "words"),
+    [
+        (one(index_version=7), (), DatasetCode.HEADER, ".idx is of version 7"),
+        (one(idx_bytes=0), (), DatasetCode.HEADER, ".idx has 0 bytes"),
+        (NO_BIN, (), DatasetCode.ABSENT, f"there is {PREFIX}.idx, and no {PREFIX}.bin."),
+        (
+            Described({PREFIX: pair()}, {GPT2: Unknown.UNREADABLE}),
+            (),
+            CheckCode.NO_TOKENIZER,
+            "is there, and cannot be read as a tokenizer",
+        ),
+        (numbers_for_text(), (RAW,), CheckCode.TEXT_FIELD, "'text' of the documents holds no text"),
+    ],
+)
+def test_what_is_wrong_with_data_is_named_as_it_is(
+    data: Described, overrides: tuple[str, ...], code: str, words: str, catalog: Catalog
+) -> None:
+    errors = [
+        finding
+        for finding in verdict(overrides, data, catalog).findings
+        if finding.severity is Severity.ERROR
+    ]
+    assert [finding.code for finding in errors] == [code]
+    assert words in errors[0].rule
+
+
+def test_a_broken_pair_is_not_recommended(catalog: Catalog) -> None:
+    data = Described({OTHER: pair(bin_bytes=1), PREFIX + "_2": pair()})
+    found = verdict((), data, catalog).checked[0]
+    assert found.overrides == (f"data.sources[0].prepared={PREFIX}_2",)
+
+
+def test_what_was_not_seen_is_named_and_its_rules_do_not_count(catalog: Catalog) -> None:
+    unseen = Described({PREFIX: Unknown.UNSEEN}, {GPT2: Unknown.UNSEEN})
+    seen, blind = verdict((), None, catalog), verdict((), unseen, catalog)
+    assert [f.where.field for f in blind.findings] == ["data.sources[0].prepared", "data.tokenizer"]
+    assert {f.code for f in blind.findings} == {CheckCode.UNSEEN}
+    assert "there is no /data here" in blind.findings[0].rule
+    assert blind.clean
+    assert blind.not_run[UNSEEN] == seen.rules_run - blind.rules_run > 10
+    assert CheckCode.UNREADABLE in blind.applied, "there is no corpus that was not seen"

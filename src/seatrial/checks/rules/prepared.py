@@ -20,7 +20,7 @@ AGAIN = "Prepare it again, or copy it again from where it is whole."
 
 def pairs(situation: Situation) -> Iterator[tuple[str, str, PairFacts]]:
     """The prepared pairs that could be looked at: field, prefix and facts."""
-    for field_name, prefix in _named(situation):
+    for field_name, prefix in named(situation):
         facts = situation.data.pair(prefix) if situation.data else Unknown.UNSEEN
         if isinstance(facts, PairFacts):
             yield field_name, prefix, facts
@@ -29,11 +29,12 @@ def pairs(situation: Situation) -> Iterator[tuple[str, str, PairFacts]]:
 def usable_pairs(situation: Situation) -> Iterator[tuple[str, str, PairFacts]]:
     """The pairs of which counts can be believed."""
     for field_name, prefix, facts in pairs(situation):
-        if not facts.begins_with and facts.sequences and facts.tokens:
+        if _damage(facts)[0] is not DatasetCode.HEADER and facts.sequences and facts.tokens:
             yield field_name, prefix, facts
 
 
-def _named(situation: Situation) -> Iterator[tuple[str, str]]:
+def named(situation: Situation) -> Iterator[tuple[str, str]]:
+    """The prepared pairs of a run: field and prefix."""
     if ENGINES[situation.spec.engine.name].data_format is not DataFormat.INDEXED:
         return
     for number, source in enumerate(situation.spec.data.sources or ()):
@@ -43,21 +44,37 @@ def _named(situation: Situation) -> Iterator[tuple[str, str]]:
 
 def absent(situation: Situation) -> Iterator[Checked]:
     """Pairs that are not where the spec says."""
-    for field_name, prefix in _named(situation):
-        if situation.data is None or situation.data.pair(prefix) is not Unknown.ABSENT:
+    for field_name, prefix in named(situation):
+        found = situation.data.pair(prefix) if situation.data else Unknown.UNSEEN
+        if situation.data is None or found not in _MISSING:
             continue
-        near = situation.data.pairs_near(prefix)
+        near = [other for other in situation.data.pairs_near(prefix) if _whole(situation, other)]
         fix = "Check the path: it is that of both files, without .bin and .idx."
+        if found is not Unknown.ABSENT:
+            fix = AGAIN
         if near:
             fix = f"There is {near[0]}, if that is meant."
         yield situation.error(
             DatasetCode.ABSENT,
             field_name,
-            f"there is no {prefix}.bin and {prefix}.idx.",
+            _MISSING[found].format(prefix),
             fix,
             prefix,
             *([f"{field_name}={near[0]}"] if near else []),
         )
+
+
+_MISSING = {
+    Unknown.ABSENT: "there is no {0}.bin and {0}.idx.",
+    Unknown.NO_IDX: "there is {0}.bin, and no {0}.idx.",
+    Unknown.NO_BIN: "there is {0}.idx, and no {0}.bin.",
+}
+
+
+def _whole(situation: Situation, prefix: str) -> bool:
+    """Whether a pair is there and nothing is wrong with its files."""
+    facts = situation.data.pair(prefix) if situation.data else Unknown.UNSEEN
+    return isinstance(facts, PairFacts) and _damage(facts)[0] is None
 
 
 def not_whole(situation: Situation) -> Iterator[Checked]:
@@ -70,6 +87,12 @@ def not_whole(situation: Situation) -> Iterator[Checked]:
 
 def _damage(facts: PairFacts) -> tuple[DatasetCode | None, str, str]:
     """The first thing that is wrong with the files of a pair."""
+    if facts.idx_bytes < HEADER_BYTES:
+        rule = f".idx has {facts.idx_bytes} bytes, and Megatron's header alone has {HEADER_BYTES}."
+        return DatasetCode.HEADER, rule, str(facts.idx_bytes)
+    if facts.index_version != 1:
+        rule = f".idx is of version {facts.index_version}, and Megatron reads version 1 only."
+        return DatasetCode.HEADER, rule, str(facts.index_version)
     if facts.begins_with:
         rule = f".idx begins with {facts.begins_with!r}, not with Megatron's header MMIDIDX."
         return DatasetCode.HEADER, rule, facts.begins_with
@@ -94,7 +117,8 @@ def _damage(facts: PairFacts) -> tuple[DatasetCode | None, str, str]:
 def nothing_inside(situation: Situation) -> Iterator[Checked]:
     """Pairs without a document, or without a token."""
     for field_name, prefix, facts in pairs(situation):
-        if not facts.begins_with and not (facts.sequences and facts.tokens):
+        headless = _damage(facts)[0] is DatasetCode.HEADER
+        if not headless and not (facts.sequences and facts.tokens):
             yield situation.error(
                 CheckCode.NO_DOCUMENTS,
                 field_name,

@@ -12,6 +12,7 @@ from seatrial.spec.data import SourceFormat
 
 LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
 """What the text of a document is called in published corpora, the most usual first."""
+_BY_NAME = (SourceFormat.AUTO, SourceFormat.JSONL, SourceFormat.PARQUET)
 PACKINGS = (".zst", ".gz")
 
 
@@ -70,15 +71,16 @@ def no_end(situation: Situation) -> Iterator[Checked]:
 
 
 def no_tokenizer(situation: Situation) -> Iterator[Checked]:
-    """A tokenizer that is not there."""
-    if _tokenizer(situation) is Unknown.ABSENT:
-        yield situation.error(
-            CheckCode.NO_TOKENIZER,
-            "data.tokenizer",
-            f"there is no tokenizer {situation.plan.model.tokenizer}.",
-            "Check the name or the path.",
-            situation.plan.model.tokenizer,
-        )
+    """A tokenizer that is not there, or is none."""
+    name, found = situation.plan.model.tokenizer, _tokenizer(situation)
+    if found is Unknown.ABSENT:
+        rule, fix = f"there is no tokenizer {name}.", "Check the name or the path."
+    elif found is Unknown.UNREADABLE:
+        rule = f"{name} is there, and cannot be read as a tokenizer."
+        fix = "Use a tokenizer.json as the tokenizers library writes it, or its directory."
+    else:
+        return
+    yield situation.error(CheckCode.NO_TOKENIZER, "data.tokenizer", rule, fix, name)
 
 
 def _corpora(situation: Situation) -> Iterator[tuple[int, CorpusFacts | Unknown]]:
@@ -140,23 +142,43 @@ def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str
     return f"{field_name}=null"
 
 
+def unreadable(situation: Situation) -> Iterator[Checked]:
+    """Files that are not what their names say, or hold nothing."""
+    for number, facts in _corpora(situation):
+        source = (situation.spec.data.sources or ())[number]
+        # A format of one's own stands for what the names do not say.
+        if isinstance(facts, CorpusFacts) and facts.unreadable and source.format in _BY_NAME:
+            yield situation.error(
+                CheckCode.UNREADABLE,
+                f"data.sources[{number}].from",
+                f"no document of {source.from_} can be read: {facts.unreadable}.",
+                "Look at the file, and copy or make it again.",
+                source.from_,
+            )
+
+
 def text_field(situation: Situation) -> Iterator[Checked]:
-    """Documents without the field that should hold their text."""
+    """Documents without the field that should hold their text, or with something else in it."""
     for number, facts in _corpora(situation):
         source = (situation.spec.data.sources or ())[number]
         known = isinstance(facts, CorpusFacts) and facts.fields
         if not known or source.format is SourceFormat.TEXT or not isinstance(facts, CorpusFacts):
             continue
-        if source.text_field.partition(".")[0] in facts.fields:
+        wanted = source.text_field
+        if wanted.partition(".")[0] in facts.fields and wanted not in facts.other_fields:
             continue
-        likely = next((name for name in LIKELY_FIELDS if name in facts.fields), facts.fields[0])
+        rule = f"documents have no field {wanted!r}; they have {', '.join(facts.fields)}."
+        if wanted in facts.other_fields:
+            rule = f"the field {wanted!r} of the documents holds no text."
+        textual = [name for name in facts.fields if name not in facts.other_fields]
+        likely = next((name for name in LIKELY_FIELDS if name in textual), "".join(textual[:1]))
         yield situation.error(
             CheckCode.TEXT_FIELD,
             f"data.sources[{number}].text_field",
-            f"documents have no field {source.text_field!r}; they have {', '.join(facts.fields)}.",
-            f"Use {likely}, if that holds the text.",
-            source.text_field,
-            f"data.sources[{number}].text_field={likely}",
+            rule,
+            f"Use {likely}, if that holds the text." if likely else "Use data that have a text.",
+            wanted,
+            *([f"data.sources[{number}].text_field={likely}"] if likely else []),
         )
 
 
@@ -166,5 +188,6 @@ RULES = (
     of_data(CheckCode.NO_TOKENIZER, look=no_tokenizer),
     of_data(CheckCode.NO_CORPUS, look=no_corpus),
     of_data(CheckCode.NO_FILES, CheckCode.FEWER_FILES, look=files),
+    of_data(CheckCode.UNREADABLE, look=unreadable),
     of_data(CheckCode.TEXT_FIELD, look=text_field),
 )

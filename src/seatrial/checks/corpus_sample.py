@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The beginning of a corpus: which fields its documents have, or why they cannot be read."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from seatrial.dataprep.documents.decompression import content_of
+from seatrial.dataprep.inputs.selection import Listed, format_of
+from seatrial.dataprep.tasks.task_list import InputFormat
+from seatrial.errors import SeatrialError
+
+BEGINNING = 1 << 20
+"""Bytes that are read of a file."""
+MOST_LINES = 100
+"""Lines that are looked at: one that is bad may be an accident, all of them are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the first documents of a corpus show."""
+
+    fields: tuple[str, ...] = ()
+    """Fields of a document; empty when none was read."""
+    other_fields: tuple[str, ...] = ()
+    """Those of them that hold something else than text."""
+    unreadable: str = ""
+    """Why nothing can be read, as a sentence begins; empty when something can."""
+
+
+def sample_of(files: Sequence[Listed]) -> Sample:
+    """What the first file of a corpus that is not empty shows; only files of this host are read."""
+    if not files or "://" in files[0].address:
+        return Sample()
+    first = next((file for file in files if file.size), None)
+    if first is None:
+        all_of = "its only file" if len(files) == 1 else f"each of its {len(files):,} files"
+        return Sample(unreadable=f"{all_of} is empty")
+    kind, name = format_of(first.path), first.path
+    try:
+        if kind is InputFormat.PARQUET:
+            return _of_schema(parquet.read_schema(first.address))
+        if kind is InputFormat.JSONL:
+            return _of_lines(_beginning(first.address), name)
+        _beginning(first.address)
+    except PermissionError:
+        return Sample(unreadable=f"this host may not read {name}")
+    except pa.ArrowInvalid:
+        return Sample(unreadable=f"{name} is no Parquet")
+    except SeatrialError:
+        return Sample(unreadable=f"{name} is not compressed as its name says, or is cut short")
+    except OSError:
+        return Sample()
+    return Sample()
+
+
+def _beginning(file: str) -> bytes:
+    """The first megabyte of a file, decompressed; its last line may be a part of one."""
+    buffer, size = bytearray(BEGINNING), 0
+    with Path(file).open("rb") as stream:
+        content = content_of(stream, file)
+        while size < BEGINNING - 64:
+            count = content.readinto(memoryview(buffer)[size:])
+            if not count:
+                # A last line without an end is whole too.
+                return bytes(buffer[:size]) + b"\n"
+            size += count
+    return bytes(buffer[:size])
+
+
+def _of_lines(data: bytes, name: str) -> Sample:
+    """The first document among the first lines."""
+    lines = [line for line in data.split(b"\n")[:-1] if line.strip()][:MOST_LINES]
+    for line in lines:
+        try:
+            document: Any = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            # A nested field is named by its path, and what is at its end is not looked at.
+            other = (key for key, value in document.items() if not isinstance(value, str | dict))
+            return Sample(tuple(document), tuple(other))
+    if not lines:
+        # One line that is longer than what was read may be a document.
+        return Sample() if data.strip() else Sample(unreadable=f"{name} has no line with a text")
+    said = "the first line" if len(lines) == 1 else f"none of the first {len(lines)} lines"
+    verb = "is no JSON object" if len(lines) == 1 else "is a JSON object"
+    return Sample(unreadable=f"{said} of {name} {verb}")
+
+
+def _of_schema(schema: pa.Schema) -> Sample:
+    """The columns of a table."""
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_struct)
+    more = (pa.types.is_large_binary, pa.types.is_dictionary, pa.types.is_null)
+    other = (
+        field.name for field in schema if not any(is_kind(field.type) for is_kind in (*text, *more))
+    )
+    return Sample(tuple(schema.names), tuple(other))
