@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import NO_ENGINE, Verdict
+from seatrial.checks.check import NO_ANSWER, NO_ENGINE, Verdict
 from seatrial.checks.fixing import applied
 from seatrial.checks.planned import planned
 from seatrial.checks.repairs.repair import WEIGHED, Broken, repair_of
@@ -22,6 +22,7 @@ from seatrial.cli.files import write_new
 from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import require_data_extra
+from seatrial.cluster.errors import ClusterError
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.search.planner import PlannedRun
@@ -75,22 +76,30 @@ def command(
         require_data_extra()
     asked = cluster or bool(kubeconfig or context)
     looked = Looked(data, asked, kubeconfig, context, say_error)
-    broken, verdict = _looking(_broken(text, file, catalog, tuple(overrides or ())), looked)
+    given = _broken(text, file, catalog, tuple(overrides or ()))
+    broken, verdict, trouble = _looking(given, looked)
     changes: list[tuple[Checked, tuple[str, ...]]] = []
     if fix:
         broken, verdict, changes = _mended(broken, verdict)
         if changes:
             write_new(file, broken.text, force=True)
-            # What the API server says of the objects was said of those before.
-            broken, verdict = _looking(broken, looked)
+            # What the API server says of the objects was said of those before. One that gave no
+            # answer is not waited for again.
+            again = replace(looked, cluster=looked.cluster and trouble is None)
+            broken, verdict, later = _looking(broken, again)
+            trouble = trouble or later
     repairs = [repair_of(broken, found) for found in verdict.checked]
+    if trouble is not None:
+        verdict = verdict.unanswered()
     verdict = _with_engine(verdict, wanted=engine)
     repairs += [()] * (len(verdict.checked) - len(repairs))
     if as_json:
-        say_json(_data(verdict, repairs, changes))
+        say_json(_data(verdict, repairs, changes, trouble))
     else:
         _say_changes(file, changes)
         _say(verdict, repairs, time.monotonic() - began, file, overridden=bool(overrides))
+    if trouble is not None:
+        raise typer.Exit(_told(trouble, as_json=as_json))
     if has_errors(verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -105,15 +114,26 @@ def _broken(text: str, file: Path, catalog: Catalog, overrides: tuple[str, ...])
     return Broken(text, str(file), catalog, overrides, None, of_spec)
 
 
-def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict]:
-    """The same run, with all that is to be looked at around it, and the verdict on it."""
+def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict, ClusterError | None]:
+    """The same run, with all that is to be looked at around it, and the verdict on it.
+
+    And why the cluster could not be asked, where it was to be.
+    """
     bare = replace(broken, data=None, checkpoints=None, cluster=None)
     verdict = bare.again()
     around = look_around(verdict.situation, looked) if verdict.situation else Around()
-    if around == Around():
-        return bare, verdict
+    if around == Around(trouble=around.trouble):
+        return bare, verdict, around.trouble
     seeing = replace(bare, data=around.data, checkpoints=around.checkpoints, cluster=around.cluster)
-    return seeing, seeing.again()
+    return seeing, seeing.again(), around.trouble
+
+
+def _told(trouble: ClusterError, *, as_json: bool) -> int:
+    """The exit code of a cluster that could not be asked, which is told after the rest."""
+    if not as_json:
+        say_error("")
+        say_findings(trouble.findings)
+    return trouble.exit_code
 
 
 def _mended(
@@ -186,7 +206,7 @@ def _say(
     if mendable and not overridden:
         what = "the change" if mendable == 1 else f"the {mendable} changes"
         say(f"next  seatrial check {file} --fix   writes {what} into the file")
-    elif not mendable and not has_errors(verdict.findings):
+    elif not mendable and not has_errors(verdict.findings) and NO_ANSWER not in verdict.not_run:
         say(f"next  seatrial rehearse {file}")
 
 
@@ -194,12 +214,17 @@ def _data(
     verdict: Verdict,
     repairs: list[tuple[str, ...]],
     changes: list[tuple[Checked, tuple[str, ...]]],
+    trouble: ClusterError | None,
 ) -> dict[str, Any]:
     """The verdict for a program."""
+    unasked = trouble.findings if trouble is not None else ()
     return {
         "findings": [
-            found.finding.to_dict() | {"overrides": list(repair)}
-            for found, repair in zip(verdict.checked, repairs, strict=True)
+            *(
+                found.finding.to_dict() | {"overrides": list(repair)}
+                for found, repair in zip(verdict.checked, repairs, strict=True)
+            ),
+            *(finding.to_dict() | {"overrides": []} for finding in unasked),
         ],
         "changes": [
             {"code": found.finding.code, "overrides": list(repair)} for found, repair in changes

@@ -3,7 +3,7 @@
 """Checking a run with what lies around it: data, checkpoints and the cluster."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
@@ -14,6 +14,7 @@ from seatrial.checks.saved.facts import CheckpointProbe
 from seatrial.checks.saved.wanted import places_of
 from seatrial.checks.site.facts import ClusterFacts
 from seatrial.checks.situation import Situation
+from seatrial.cluster.api import READY, Patience
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import FindingsError, UsageError
 from seatrial.planning.search.planner import PlannedRun
@@ -24,6 +25,11 @@ from seatrial.runs.kept_plan import find
 from seatrial.runs.own_files import own_digest
 from seatrial.runs.site import Site, Tell
 from seatrial.spec.loader import LoadedSpec, load
+
+BRIEF = Patience(outage=8.0, failing=8.0, credentials=4.0, recovery=8.0)
+"""How long a check waits for a cluster: whoever asks can ask again, and has no run to lose."""
+FIRST_ANSWER = 5.0
+"""Seconds within which a server has to answer the first question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,8 @@ class Around:
     """Checkpoints."""
     cluster: ClusterFacts | None = None
     """The cluster."""
+    trouble: ClusterError | None = None
+    """Why the cluster could not be asked, where it was to be."""
 
 
 def check_file(file: Path, catalog: Catalog, overrides: tuple[str, ...], looked: Looked) -> Verdict:
@@ -66,6 +74,8 @@ def check_file(file: Path, catalog: Catalog, overrides: tuple[str, ...], looked:
     if bare.situation is None:
         return bare
     around = look_around(bare.situation, looked)
+    if around.trouble is not None:
+        raise around.trouble
     return check(
         text,
         str(file),
@@ -82,16 +92,24 @@ def text_of(file: Path) -> str:
     """The text of a spec; a file that cannot be read as one raises."""
     with suppress(FindingsError):
         load(file)
-    return file.read_text(encoding="utf-8-sig")
+    # Lines end as they do in the file, for it may be written again.
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        return stream.read()
 
 
 def look_around(situation: Situation, looked: Looked) -> Around:
     """What lies around a run: read once, and then only looked at."""
-    return Around(
+    around = Around(
         _data_of(situation) if looked.data else None,
         _checkpoints_of(situation, stores=looked.data),
-        _cluster_of(situation, looked) if looked.cluster else None,
     )
+    if not looked.cluster:
+        return around
+    try:
+        return replace(around, cluster=_cluster_of(situation, looked))
+    except ClusterError as trouble:
+        # What is known without the cluster is known all the same.
+        return replace(around, trouble=trouble)
 
 
 def _data_of(situation: Situation) -> DataProbe:
@@ -123,8 +141,14 @@ def _cluster_of(situation: Situation, looked: Looked) -> ClusterFacts:
         )
     namespace = situation.spec.cluster.namespace
     site = connect(
-        namespace, kubeconfig=looked.kubeconfig, context=looked.context, tell=looked.tell
+        namespace,
+        kubeconfig=looked.kubeconfig,
+        context=looked.context,
+        tell=looked.tell,
+        patience=BRIEF,
     )
+    # A server that takes calls and says nothing is found out by a short one.
+    site.api.answer(replace(READY, read_seconds=FIRST_ANSWER))
     return facts_of(situation, site)
 
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cluster.api import Api
+from seatrial.cluster.api import Api, Patience
 from seatrial.cluster.served import served_operators, trainer_form
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.planning.plan import Plan
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def connect(
-    namespace: str = "", *, kubeconfig: str = "", context: str = "", tell: Tell | None = None
+    namespace: str = "",
+    *,
+    kubeconfig: str = "",
+    context: str = "",
+    tell: Tell | None = None,
+    patience: Patience | None = None,
 ) -> Site:
     """A namespace of a cluster; nothing is asked of it yet.
 
@@ -33,6 +38,7 @@ def connect(
         kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
         context: The context in it; the current one when empty.
         tell: Told what takes long, such as an API server that does not answer.
+        patience: How long that is waited for; as for a run that is submitted when absent.
     """
     if find_spec("kubernetes") is None:
         raise MissingExtraError(
@@ -48,7 +54,7 @@ def connect(
 
     target = Target(kubeconfig, context)
     heard = tell or (lambda _: None)
-    api = Api(ClientTransport(target), heard)
+    api = Api(ClientTransport(target), heard, patience)
     return Site(api, namespace or context_namespace(target), heard)
 
 

@@ -80,11 +80,20 @@ def test_data_are_looked_at_when_asked_for(tmp_path: Path) -> None:
     assert f"there is no {prefix}.bin" in done.stdout.replace("\n        ", " ")
 
 
-def test_a_cluster_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
+    tmp_path: Path,
+) -> None:
     spec(tmp_path)
-    absent = ("--kubeconfig", "nowhere.json")
-    done = seatrial("check", "run.yaml", *absent, cwd=tmp_path, code=4)
+    high = "training.learning_rate.peak=0.6"
+    asked = ("check", "run.yaml", high, "--kubeconfig", "nowhere.json")
+    done = seatrial(*asked, cwd=tmp_path, code=4)
     assert "ST-CLUSTER-001" in done.stderr
+    assert "warning ST-SCHEDULE-004" in done.stdout
+    assert "the cluster could not be asked" in done.stdout
+    assert "next  seatrial rehearse" not in done.stdout
+    found = json.loads(seatrial(*asked, "--json", cwd=tmp_path, code=4).stdout)
+    codes = [each["code"] for each in found["findings"]]
+    assert codes == ["ST-SCHEDULE-004", "ST-CLUSTER-001"]
 
 
 def test_a_run_without_objects_has_no_cluster_to_look_at(tmp_path: Path) -> None:
