@@ -24,6 +24,7 @@ from seatrial.rehearsal.worker_process import worker_python
 from seatrial.spec.cluster import Operator
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
+from seatrial.spec.placeholders import refuse_placeholders
 from seatrial.spec.run import RunSpec
 from seatrial.spec.secrets import looks_secret
 
@@ -374,6 +375,7 @@ def launch(
 
     catalog = default_catalog()
     loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
+    refuse_placeholders(loaded)
     agree = confirm or (lambda _: False)
     if resolved.machines.operator is Operator.TORCHRUN:
         from seatrial.runs.local_launch import launch_here  # noqa: PLC0415

@@ -25,6 +25,7 @@ from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.render import Part, render
 from seatrial.spec.loader import LoadedSpec, loads
+from seatrial.spec.placeholders import placeholders
 
 Planner = Callable[[LoadedSpec], PlannedRun]
 """Plans a run; the default is the planner, a command uses the plan that is kept."""
@@ -111,7 +112,7 @@ def check(
     except FindingsError as error:
         rest = [*codes_before("plan"), *codes_before("manifests"), *_of_rules()]
         return _verdict(error.findings, codes_before("spec"), {UNREADABLE: len(rest)})
-    found = option_findings(loaded)
+    found = [*option_findings(loaded), *placeholders(loaded)]
     try:
         run = (planner or (lambda spec: planned(spec, catalog)))(loaded)
     except FindingsError as error:

@@ -42,3 +42,5 @@ class SpecCode(StrEnum):
     """A key=value override cannot be applied."""
     UNKNOWN_NAME = "ST-SPEC-009"
     """A name that the catalog does not have."""
+    PLACEHOLDER = "ST-SPEC-010"
+    """A placeholder of a recipe stands where a name of one's own should."""

@@ -186,10 +186,9 @@ class TrainingSpec(SpecModel):
     def _multiple_of_micro_batch(cls, size: int | str, info: ValidationInfo) -> int | str:
         micro = info.data.get("micro_batch_size")
         if isinstance(size, int) and isinstance(micro, int) and size % micro:
-            lower, upper = size // micro * micro, (size // micro + 1) * micro
-            nearby = f"{lower} or {upper}" if lower else f"{upper}"
+            # How many ranks share it is the planner's to say, so that no number is named here.
             raise broken(
                 f"{size} sequences cannot be split into micro batches of {micro}.",
-                f"Use {nearby}.",
+                f"Use a multiple of {micro} times the data-parallel size.",
             )
         return size
