@@ -102,6 +102,8 @@ class CheckCode(StrEnum):
     """The image is older than the GPUs it is to run on."""
     OTHER_PROCESSOR = "ST-IMAGE-006"
     """The image is for other processors than the nodes have."""
+    IMAGE_NAME = "ST-IMAGE-007"
+    """The image is named as no registry names one."""
     LOCAL_SERVER = "ST-SERVER-001"
     """The address of a server means the pod itself."""
     NO_WANDB_KEY = "ST-SECRET-001"

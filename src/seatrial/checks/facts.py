@@ -48,6 +48,24 @@ class HarmfulVariable:
     """Where this is stated."""
     needs_rdma: bool = False
     """Whether it does harm only where the fabric has RDMA."""
+    fabrics: tuple[str, ...] = ()
+    """The fabrics on which it does harm; empty: any."""
+
+    def concerns(self, fabric: str, *, rdma: bool) -> bool:
+        """Whether it does harm on a fabric."""
+        return (rdma or not self.needs_rdma) and (not self.fabrics or fabric in self.fabrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Variables that nobody reads on some fabrics, though somebody does on others."""
+
+    prefix: str
+    """How they begin."""
+    fabrics: tuple[str, ...]
+    """Where nobody reads them."""
+    why: str
+    """Why not, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,12 @@ class Inside:
     """Version of CUDA inside."""
     nccl: Version = ()
     """Version of NCCL inside."""
+    at_most: bool = False
+    """Whether these are of the next release that is known, so that it has none that is newer."""
+
+    def shown(self, number: Version) -> str:
+        """A version of these as people write it."""
+        return f"{shown(number)} or older" if self.at_most else shown(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +126,29 @@ def harmful_variables() -> tuple[HarmfulVariable, ...]:
             found["why"],
             found["source"],
             found.get("needs_rdma", False),
+            tuple(found.get("fabrics", ())),
         )
         for found in _read("variables.toml")["variables"]
+    )
+
+
+@cache
+def _elsewhere() -> tuple[Elsewhere, ...]:
+    return tuple(
+        Elsewhere(found["prefix"], tuple(found["fabrics"]), found["why"])
+        for found in _read("variables.toml")["elsewhere"]
+    )
+
+
+def unread_on(fabric: str, name: str) -> str:
+    """Why nobody reads a variable on a fabric; empty where somebody may."""
+    return next(
+        (
+            each.why
+            for each in _elsewhere()
+            if fabric in each.fabrics and name.startswith(each.prefix)
+        ),
+        "",
     )
 
 
@@ -140,11 +185,16 @@ def inside_reference(reference: str) -> Inside:
 
 
 def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
-    """What is known of the release of a tag, whose patch level does not count."""
-    for release in releases:
-        if version(release["tag"]) == tag[:_PARTS_OF_RELEASE]:
-            software = {name: release[name] for name in _SOFTWARE if name in release}
-            return Inside(**{name: version(text) for name, text in software.items()})
+    """What is known of the release of a tag, whose patch level does not count.
+
+    Releases come one after the other, so that of one that is not listed the next one's versions are
+    the newest that it can have.
+    """
+    for release in releases if tag else ():
+        listed, asked = version(release["tag"]), tag[:_PARTS_OF_RELEASE]
+        if listed >= asked:
+            software = {name: version(release[name]) for name in _SOFTWARE if name in release}
+            return Inside(**software, at_most=listed > asked)
     return Inside()
 
 

@@ -225,6 +225,11 @@ EXAMPLES: dict[str, Example] = {
         (f"cluster.image={DIGEST}",),
         field="cluster.image",
     ),
+    CheckCode.IMAGE_NAME: Example(
+        ("cluster.image=example.com/Team/megatron:1.0",),
+        ("cluster.image=Example.com:5000/team/mega__tron:1.0",),
+        field="cluster.image",
+    ),
     CheckCode.OLD_TORCH: Example(
         ("cluster.image=pytorch/pytorch:2.4.0-cuda12.4-cudnn9-devel",),
         ("cluster.image=pytorch/pytorch:2.8.0-cuda12.8-cudnn9-devel",),

@@ -3,6 +3,7 @@
 """The facts that only the check needs: each with its source, and read as they are meant."""
 
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -33,12 +34,45 @@ def test_every_fact_has_its_source(where_and_fact: tuple[str, dict[str, Any]]) -
     assert len(where_and_fact[1]["source"]) > 10
 
 
-def test_a_release_tells_of_itself_and_its_patches_only() -> None:
+def test_a_release_tells_of_itself_and_its_patches() -> None:
     known = inside_reference("nvcr.io/nvidia/nemo:25.11")
-    assert known.engine == (0, 15, 0)
+    assert (known.engine, known.at_most) == ((0, 15, 0), False)
     assert inside_reference("nvcr.io/nvidia/nemo:25.11.01") == known
+
+
+def test_a_release_that_is_not_listed_is_no_newer_than_the_next() -> None:
     # 24.12 was released, and no source was found for what it holds.
-    assert inside_reference("nvcr.io/nvidia/nemo:24.12") == Inside()
+    between = inside_reference("nvcr.io/nvidia/nemo:24.12")
+    listed = inside_reference("nvcr.io/nvidia/nemo:25.09")
+    assert between == replace(listed, at_most=True)
+    assert between.shown(between.engine) == "0.14.0 or older"
+    for unknown in ("nvcr.io/nvidia/nemo:99.01", "nvcr.io/nvidia/nemo:dev"):
+        assert inside_reference(unknown) == Inside()
+
+
+def test_releases_are_listed_in_their_order() -> None:
+    text = files("seatrial.checks").joinpath("data", "images.toml").read_text("utf-8")
+    for series in tomllib.loads(text)["series"]:
+        tags = [release["tag"] for release in series["releases"]]
+        assert tags == sorted(tags)
+
+
+@pytest.mark.parametrize(
+    ("image", "code", "words"),
+    [
+        ("nvcr.io/nvidia/pytorch:23.04-py3", CheckCode.OLD_TORCH, "PyTorch 2.2.0 or older"),
+        ("nvcr.io/nvidia/nemo:23.08", CheckCode.OTHER_ENGINE, "megatron 0.7.0 or older"),
+        ("nvcr.io/nvidia/nemo:25.04", CheckCode.KNOWN_HOLES, "megatron 0.14.0 or older"),
+        ("team/megatron@sha256:abc", CheckCode.IMAGE_NAME, "sha256:abc is no digest"),
+        ("UPPER/Case:tag", CheckCode.IMAGE_NAME, "'Case' is no name of a repository in capitals"),
+        ("example.com/a//b:tag", CheckCode.IMAGE_NAME, "'a//b' is no name of a repository"),
+        ("example.com/a/b:-tag", CheckCode.IMAGE_NAME, "'-tag' is no tag"),
+    ],
+)
+def test_what_an_image_is_blamed_for(image: str, code: str, words: str) -> None:
+    verdict = check(BASE, "run.yaml", Catalog(), (f"cluster.image={image}",))
+    said = {found.code: found.rule for found in verdict.findings}
+    assert words in said[code]
 
 
 def test_tags_that_name_their_versions_are_read() -> None:
@@ -48,6 +82,9 @@ def test_tags_that_name_their_versions_are_read() -> None:
 
 def test_gated_is_what_a_page_says_and_no_more() -> None:
     assert is_gated("google/gemma-2-9b")
+    assert is_gated("bigcode/starcoder")
+    assert is_gated("bigcode/starcoderbase-1b")
+    assert not is_gated("bigcode/starcoder2-3b")
     assert not is_gated("google/gemma-4-27b")
     assert not is_gated("gpt2")
 

@@ -14,8 +14,17 @@ from seatrial.checks.saved.codes import ResumeCode
 from seatrial.checks.situation import Scope
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.findings import Severity
+from seatrial.spec.codes import SpecCode
 from tests.unit.checks.described import GPT2, OTHER, PREFIX, Described, pair
-from tests.unit.checks.examples import BASE, EXAMPLES, RAW, healthy, numbers_for_text, one
+from tests.unit.checks.examples import (
+    BASE,
+    DIGEST,
+    EXAMPLES,
+    RAW,
+    healthy,
+    numbers_for_text,
+    one,
+)
 
 
 def verdict(overrides: tuple[str, ...], data: Described | None, catalog: Catalog) -> Verdict:
@@ -127,3 +136,45 @@ def test_what_was_not_seen_is_named_and_its_rules_do_not_count(catalog: Catalog)
     assert blind.clean
     assert blind.not_run[UNSEEN] == seen.rules_run - blind.rules_run > 10
     assert CheckCode.UNREADABLE in blind.applied, "there is no corpus that was not seen"
+
+
+ON_EFA = ("cluster.profile=eks", "cluster.node_type=p5.48xlarge")
+
+
+@pytest.mark.parametrize(
+    ("machines", "name", "value", "code"),
+    [
+        (ON_EFA, "NCCL_TUNER_PLUGIN", "none", CheckCode.SLOWING),
+        ((), "NCCL_TUNER_PLUGIN", "none", CheckCode.SLOWING),
+        (ON_EFA, "NCCL_NET_PLUGIN", "none", CheckCode.SLOWING),
+        ((), "NCCL_NET_PLUGIN", "none", None),
+        (ON_EFA, "FI_PROVIDER", "tcp", CheckCode.SLOWING),
+        (ON_EFA, "FI_PROVIDER", "sockets", CheckCode.SLOWING),
+        (ON_EFA, "FI_PROVIDER", "efa", None),
+        ((), "FI_PROVIDER", "efa", CheckCode.UNREAD),
+        # NCCL reaches EFA through a plugin: its own transport for InfiniBand has no part in it.
+        (ON_EFA, "NCCL_IB_HCA", "mlx5", CheckCode.UNREAD),
+        (ON_EFA, "NCCL_IB_DISABLE", "1", CheckCode.UNREAD),
+        (ON_EFA, "NCCL_IB_GID_INDEX", "3", CheckCode.UNREAD),
+        ((), "NCCL_IB_GID_INDEX", "3", CheckCode.PINNED),
+        ((), "NCCL_IB_HCA", "mlx5", None),
+        ((), "nccl_debug", "INFO", CheckCode.UNREAD),
+    ],
+)
+def test_what_a_variable_does_depends_on_the_network(
+    machines: tuple[str, ...], name: str, value: str, code: str | None, catalog: Catalog
+) -> None:
+    image = f"cluster.image={DIGEST}"
+    overrides = (*machines, image, f'cluster.env={{{name}: "{value}"}}')
+    found = verdict(overrides, None, catalog).findings
+    said = [finding for finding in found if finding.where.field == f"cluster.env.{name}"]
+    assert [finding.code for finding in said] == ([code] if code else [])
+    assert not any("TCP" in finding.rule for finding in said if code == CheckCode.UNREAD)
+
+
+def test_a_placeholder_is_named(catalog: Catalog) -> None:
+    found = verdict(("cluster.image=YOUR-REGISTRY/worker:1.0",), None, catalog).findings
+    assert [(f.code, f.where.field, f.severity) for f in found] == [
+        (SpecCode.PLACEHOLDER, "cluster.image", Severity.NOTE)
+    ]
+    assert verdict(("description=put YOUR-NAME in",), None, catalog).findings == ()

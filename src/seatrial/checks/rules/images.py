@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the image that a run starts in."""
 
+import re
 from collections.abc import Iterator
 
 from seatrial.catalog.images import Image
@@ -23,6 +24,9 @@ from seatrial.rendering.scene import image_of
 from seatrial.spec.engine import EngineName
 
 FIELD = "cluster.image"
+_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 MOVING = ("latest", "main", "master", "nightly", "dev", "devel", "edge", "stable", "head", "test")
 """Tags that registries and projects move from build to build."""
 
@@ -46,6 +50,7 @@ def _inside(situation: Situation) -> Inside:
         version(found.torch) or by_tag.torch,
         version(found.cuda) or by_tag.cuda,
         version(found.nccl) or by_tag.nccl,
+        by_tag.at_most,
     )
 
 
@@ -60,6 +65,40 @@ def _by_reference(situation: Situation, fix: str) -> str:
     """What to do, with the profile's own image where it has another one."""
     instead = _instead(situation)
     return f"Use {instead[0].partition('=')[2]}, or {fix}" if instead else f"Use {fix}"
+
+
+def no_name(situation: Situation) -> Iterator[Checked]:
+    """References that no registry and no node takes."""
+    name = situation.plan.machines.image
+    if not name or not situation.in_pods or _known(situation) is not None:
+        return
+    wrong = _wrong_part(name)
+    if wrong:
+        yield situation.error(
+            CheckCode.IMAGE_NAME,
+            FIELD,
+            f"{wrong}: the pods would stay in InvalidImageName.",
+            "Give it as REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:DIGEST, as docker "
+            "images --digests shows it.",
+            name,
+        )
+
+
+def _wrong_part(reference: str) -> str:
+    """What of a reference is not as registries have it (distribution's grammar of references)."""
+    named, at, digest = reference.partition("@")
+    if at and not _DIGEST.fullmatch(digest):
+        return f"{digest} is no digest, which has sha256: and 64 digits of 0-9a-f"
+    first, slash, rest = named.partition("/")
+    # What has a dot, a colon or a capital letter before the first slash is a registry.
+    is_host = bool(slash) and (re.search(r"[.:A-Z]", first) or first == "localhost")
+    path, colon, tag = (rest if is_host else named).partition(":")
+    if colon and not _TAG.fullmatch(tag):
+        return f"{tag!r} is no tag"
+    if any(not _COMPONENT.fullmatch(part) for part in path.split("/")):
+        lower = " in capitals" if path != path.lower() else ""
+        return f"{path!r} is no name of a repository{lower}"
+    return ""
 
 
 def moving(situation: Situation) -> Iterator[Checked]:
@@ -86,18 +125,19 @@ def moving(situation: Situation) -> Iterator[Checked]:
 
 def old_torch(situation: Situation) -> Iterator[Checked]:
     """A PyTorch that the engine does not work with."""
-    engine, torch = situation.spec.engine.name, _inside(situation).torch
+    engine, inside = situation.spec.engine.name, _inside(situation)
+    torch = inside.torch
     first, beyond = torch_range(engine)
     if not torch or not first:
         return
-    if torch < first or (beyond and torch >= beyond):
+    if torch < first or (beyond and torch >= beyond and not inside.at_most):
         wanted = (
             f"{shown(first)} or newer" if not beyond else f"{shown(first)}, below {shown(beyond)}"
         )
         yield situation.error(
             CheckCode.OLD_TORCH,
             FIELD,
-            f"the image has PyTorch {shown(torch)}, and {engine} "
+            f"the image has PyTorch {inside.shown(torch)}, and {engine} "
             f"{ENGINES[engine].version} needs {wanted}.",
             _by_reference(situation, "another image with the right version."),
             situation.plan.machines.image,
@@ -108,13 +148,15 @@ def old_torch(situation: Situation) -> Iterator[Checked]:
 def other_engine(situation: Situation) -> Iterator[Checked]:
     """An image with another version of the engine than the plan's arguments are for."""
     engine = ENGINES[situation.spec.engine.name]
-    wanted, found = version(engine.version), _inside(situation).engine
-    if found and found[:2] != wanted[:2] and engine.name is EngineName.MEGATRON:
+    inside = _inside(situation)
+    wanted, found = version(engine.version), inside.engine
+    differs = found[:2] < wanted[:2] if inside.at_most else found[:2] != wanted[:2]
+    if found and differs and engine.name is EngineName.MEGATRON:
         yield situation.warning(
             CheckCode.OTHER_ENGINE,
             FIELD,
-            f"the image brings {engine.name} {shown(found)}, and the arguments of the plan are "
-            f"those of {engine.version}: names and meanings differ.",
+            f"the image brings {engine.name} {inside.shown(found)}, and the arguments of the plan "
+            f"are those of {engine.version}: names and meanings differ.",
             _by_reference(situation, "an image without an engine of its own."),
             situation.plan.machines.image,
             *_instead(situation),
@@ -137,7 +179,7 @@ def known_holes(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.KNOWN_HOLES,
                 FIELD,
-                f"{what} {shown(number)} in the image has {names}: {open_ones[0].what}. "
+                f"{what} {inside.shown(number)} in the image has {names}: {open_ones[0].what}. "
                 f"{shown(last)} is the first without.",
                 _by_reference(situation, "another image with a newer one."),
                 situation.plan.machines.image,
@@ -155,11 +197,11 @@ def old_for_gpu(situation: Situation) -> Iterator[Checked]:
     cuda, nccl = cuda_for(generation), nccl_for(machines.fabric, generation)
     rule = ""
     if inside.cuda and cuda and inside.cuda < cuda:
-        rule = f"CUDA {shown(inside.cuda)} in the image has no code for {generation}, which begins"
-        rule += f" with {shown(cuda)}."
+        rule = f"CUDA {inside.shown(inside.cuda)} in the image has no code for {generation}, "
+        rule += f"which begins with {shown(cuda)}."
     elif () < inside.nccl[: len(nccl.fails)] <= nccl.fails and machines.nodes > 1:
-        rule = f"NCCL {shown(inside.nccl)} in the image does not work with the {machines.fabric} "
-        rule += f"adapters of {machines.node_type}; {shown(nccl.works)} does."
+        rule = f"NCCL {inside.shown(inside.nccl)} in the image does not work with the "
+        rule += f"{machines.fabric} adapters of {machines.node_type}; {shown(nccl.works)} does."
     if rule:
         fix = _by_reference(situation, "another image with a newer one.")
         instead = _instead(situation)
@@ -167,6 +209,7 @@ def old_for_gpu(situation: Situation) -> Iterator[Checked]:
 
 
 RULES = (
+    static(CheckCode.IMAGE_NAME, look=no_name),
     static(CheckCode.MOVING_IMAGE, look=moving),
     static(CheckCode.OLD_TORCH, look=old_torch),
     static(CheckCode.OTHER_ENGINE, look=other_engine),

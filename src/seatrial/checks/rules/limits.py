@@ -5,6 +5,7 @@
 from collections.abc import Iterator
 
 from seatrial.checks.codes import CheckCode
+from seatrial.checks.facts import unread_on
 from seatrial.checks.rules.variables import without_variable
 from seatrial.checks.situation import Checked, Situation, static
 from seatrial.spec.engine import EngineName
@@ -75,7 +76,8 @@ def pinned(situation: Situation) -> Iterator[Checked]:
     """Variables that pin what differs from node to node."""
     for name in PINNED:
         value = situation.spec.cluster.env.get(name)
-        if value is not None:
+        unread = unread_on(situation.plan.machines.fabric, name)
+        if value is not None and not unread:
             yield situation.warning(
                 CheckCode.PINNED,
                 f"cluster.env.{name}",

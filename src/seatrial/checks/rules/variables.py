@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from seatrial.catalog.node_types import Cloud
 from seatrial.checks.codes import CheckCode
-from seatrial.checks.facts import Harm, harmful_variables, nccl_variables
+from seatrial.checks.facts import Harm, harmful_variables, nccl_variables, unread_on
 from seatrial.checks.situation import Checked, Situation, static
 from seatrial.naming import nearest
 from seatrial.rendering.environment import forbidding
@@ -45,12 +45,13 @@ def _spoken_for(situation: Situation, name: str, value: str) -> bool:
 
 def harmful(situation: Situation) -> Iterator[Checked]:
     """Variables that do harm on any fabric."""
-    rdma = situation.catalog.fabric(situation.plan.machines.fabric).rdma
+    fabric = situation.plan.machines.fabric
+    rdma = situation.catalog.fabric(fabric).rdma
     for known in harmful_variables():
         value = situation.spec.cluster.env.get(known.name)
         if value is None or (known.values and value.lower() not in known.values):
             continue
-        if (known.needs_rdma and not rdma) or _spoken_for(situation, known.name, value):
+        if not known.concerns(fabric, rdma=rdma) or _spoken_for(situation, known.name, value):
             continue
         yield situation.warning(
             _CODES[known.kind],
@@ -83,7 +84,8 @@ def unread(situation: Situation) -> Iterator[Checked]:
     own = {variable.name for variable in fabric.environment}
     for name, value in situation.spec.cluster.env.items():
         known = name in nccl_variables() or name in own or name.startswith(_PLUGINS)
-        if not name.startswith("NCCL_") or known or _spoken_for(situation, name, value):
+        like_nccl = name.upper().startswith("NCCL_")
+        if not like_nccl or known or _spoken_for(situation, name, value):
             continue
         match = nearest(name, nccl_variables())
         yield situation.warning(
@@ -94,6 +96,23 @@ def unread(situation: Situation) -> Iterator[Checked]:
             value,
             without_variable(situation, name),
         )
+
+
+def elsewhere(situation: Situation) -> Iterator[Checked]:
+    """Variables that are read on another network, and by nobody on this one."""
+    fabric = situation.plan.machines.fabric
+    own = {variable.name for variable in situation.catalog.fabric(fabric).environment}
+    for name, value in situation.spec.cluster.env.items():
+        why = "" if name in own else unread_on(fabric, name)
+        if why and not _spoken_for(situation, name, value):
+            yield situation.warning(
+                CheckCode.UNREAD,
+                f"cluster.env.{name}",
+                f"nobody reads {name} on {fabric}: {why}.",
+                "Remove the line.",
+                value,
+                without_variable(situation, name),
+            )
 
 
 def interfaces(situation: Situation) -> Iterator[Checked]:
@@ -207,6 +226,7 @@ RULES = (
     static(CheckCode.DEBUGGING, CheckCode.SLOWING, CheckCode.DEVICES, look=harmful),
     static(CheckCode.SLOWING, look=unfused),
     static(CheckCode.UNREAD, look=unread),
+    static(CheckCode.UNREAD, look=elsewhere),
     static(CheckCode.INTERFACES, look=interfaces),
     static(CheckCode.CONNECTIONS, look=connections),
     static(CheckCode.UNUSED_FABRIC, look=unused_fabric),
