@@ -123,12 +123,15 @@ def _data_of(situation: Situation) -> DataProbe:
 def _checkpoints_of(situation: Situation, *, stores: bool) -> CheckpointProbe | None:
     """The reader of checkpoints, where this host sees a place of them; object stores if wanted."""
     places = places_of(situation)
-    if not any((stores and "://" in each) or Path(each).is_dir() for each in places):
+    here = not situation.in_pods
+    # Of a run on this host, a place that the spec names and that is not here is nowhere.
+    named = here and len(places) > 1
+    if not named and not any((stores and "://" in each) or Path(each).is_dir() for each in places):
         return None
     # Loaded here because most runs that are checked have no checkpoint yet.
     from seatrial.checks.saved.reader import CheckpointReader  # noqa: PLC0415
 
-    return CheckpointReader(stores=stores)
+    return CheckpointReader(stores=stores, here=here)
 
 
 def _cluster_of(situation: Situation, looked: Looked) -> ClusterFacts:

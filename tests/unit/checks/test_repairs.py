@@ -10,6 +10,7 @@ from seatrial.checks.codes import CheckCode
 from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.findings import has_errors
 from seatrial.planning.codes import PlanCode
+from seatrial.rendering.codes import RenderCode
 from seatrial.spec.codes import SpecCode
 from tests.unit.checks.examples import BASE
 
@@ -49,3 +50,25 @@ def test_an_image_that_moves_is_not_replaced_by_another(catalog: Catalog) -> Non
 def test_other_variables_stay_when_one_is_removed(catalog: Catalog) -> None:
     env = ('cluster.env={NCCL_SHM_DISABLE: "1", NCCL_DEBUG: INFO}',)
     assert repaired(env, CheckCode.SLOWING, catalog) == ('cluster.env={"NCCL_DEBUG": "INFO"}',)
+
+
+def test_what_leaves_other_errors_is_taken_only_where_nothing_is_better(catalog: Catalog) -> None:
+    five = ("parallelism.pp_size=5",)
+    for code in (PlanCode.STAGES, PlanCode.WORLD):
+        repair = repaired(five, code, catalog)
+        after = check(BASE, "run.yaml", catalog, (*five, *repair))
+        assert not has_errors(after.findings), repair
+
+
+def test_a_batch_that_is_proposed_suits_the_ranks_too(catalog: Catalog) -> None:
+    odd = ("training.micro_batch_size=3",)
+    found = Broken(BASE, "run.yaml", catalog, odd).again().findings
+    assert "126" not in found[0].fix
+    assert repaired(odd, SpecCode.CONTRADICTION, catalog) == ("training.global_batch_size=132",)
+
+
+def test_a_repair_looks_at_what_an_override_says(catalog: Catalog) -> None:
+    assert repaired(("name=My_Run",), SpecCode.CONTRADICTION, catalog) == ("name=my-run",)
+    env = ('cluster.env={RANK: "1", NCCL_DEBUG: INFO}',)
+    kept = ('cluster.env={"NCCL_DEBUG": "INFO"}',)
+    assert repaired(env, RenderCode.RESERVED_VARIABLE, catalog) == kept

@@ -259,3 +259,10 @@ def test_a_checkpoint_on_a_disk_is_read(tmp_path: Path) -> None:
     location = f"checkpoints.location={tmp_path}"
     said = check(BASE, "run.yaml", Catalog(), (mount, location), checkpoints=CheckpointReader())
     assert of_code(ResumeCode.MODEL, said)
+
+
+def test_a_place_that_is_not_here_is_nowhere_for_a_run_on_this_host(tmp_path: Path) -> None:
+    absent = str(tmp_path / "nowhere")
+    assert CheckpointReader().at(absent) is Unknown.UNSEEN
+    assert CheckpointReader(here=True).at(absent) is Unknown.ABSENT
+    assert CheckpointReader(here=True).at("s3://bucket/nowhere") is Unknown.UNSEEN

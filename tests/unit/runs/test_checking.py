@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.check import check
+from seatrial.checks.saved.codes import ResumeCode
 from seatrial.cluster.api import Patience
 from seatrial.cluster.codes import ClusterCode
 from seatrial.runs import checking
@@ -44,3 +45,23 @@ def test_a_server_that_says_nothing_is_waited_for_briefly(
     assert around.cluster is None
     assert around.trouble is not None
     assert around.trouble.code is ClusterCode.UNREACHABLE
+
+
+HERE = ("cluster.profile=local", "cluster.node_type=local", "cluster.processes_per_node=8")
+
+
+@pytest.mark.parametrize(
+    ("named", "field"),
+    [
+        ("continue_from={run: first, checkpoints: nowhere}", "continue_from.checkpoints"),
+        ("initial_weights={checkpoint: nowhere}", "initial_weights.checkpoint"),
+    ],
+)
+def test_a_parent_that_is_not_on_this_host_is_told(tmp_path: Path, named: str, field: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(BASE)
+    for where, told in ((HERE, True), ((), False)):
+        overrides = (*where, named, "checkpoints.location=own")
+        verdict = checking.check_file(file, default_catalog(), overrides, checking.Looked())
+        codes = {(found.code, found.where.field) for found in verdict.findings}
+        assert ((ResumeCode.NOTHING_SAVED, field) in codes) is told

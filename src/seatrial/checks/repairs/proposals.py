@@ -294,6 +294,10 @@ def _contradiction(patient: Patient) -> Iterator[Proposal]:
     if field_name == "data.split":
         yield ("data.split=[98, 2, 0]",)
     if field_name == "training.global_batch_size":
+        micro, size = patient.number("training.micro_batch_size"), patient.number(field_name)
+        for ranks in (2**power for power in range(10)):
+            near = max(1, round(size / (micro * ranks))) * micro * ranks
+            yield (f"{field_name}={near}",)
         yield ("training.micro_batch_size=1",)
     if field_name == "model.dimensions.kv_heads":
         heads = patient.number("model.dimensions.heads")

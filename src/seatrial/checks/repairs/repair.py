@@ -25,6 +25,7 @@ from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.codes import PlanCode
+from seatrial.spec.overrides import apply
 from seatrial.spec.tree import parse
 
 OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode), str(CheckCode.LOCAL_SERVER)})
@@ -87,9 +88,11 @@ class Broken:
         return replace(self, text=text)
 
     def plain(self) -> dict[str, Any]:
-        """The spec as plain data; nothing where it cannot be read."""
+        """The spec with its overrides as plain data; nothing where it cannot be read."""
         try:
             root, _ = parse(self.text, self.file)
+            if isinstance(root.value, dict):
+                apply(root, self.overrides)
         except SeatrialError:
             return {}
         value = root.plain()
@@ -99,10 +102,15 @@ class Broken:
 def repair_of(broken: Broken, found: Checked) -> tuple[str, ...]:
     """The first change that mends a finding; empty where none of those proposed does."""
     before = broken.again()
+    first: tuple[str, ...] = ()
     for proposal in islice(_proposed(broken, before, found), MOST_TRIED):
-        if mends(before, broken.again(proposal), found.finding):
-            return proposal
-    return ()
+        after = broken.again(proposal)
+        if mends(before, after, found.finding):
+            # One that leaves other errors in the way of a plan is taken where no other is better.
+            if before.situation is not None or after.situation is not None:
+                return proposal
+            first = first or proposal
+    return first
 
 
 def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple[str, ...]]:

@@ -21,16 +21,22 @@ LARGEST = 1 << 25
 class CheckpointReader:
     """Reads checkpoints where this host sees them."""
 
-    def __init__(self, *, stores: bool = False) -> None:
-        """Read directories, and object stores too where that is wanted."""
-        self._stores = stores
+    def __init__(self, *, stores: bool = False, here: bool = False) -> None:
+        """Read directories, and object stores too where that is wanted.
+
+        Args:
+            stores: Whether object stores are read.
+            here: Whether the run is on this host, so that what is not here is nowhere.
+        """
+        self._stores, self._here = stores, here
         self.at = cache(self._at)
 
     def _at(self, address: str) -> PlaceFacts | Unknown:
         """What lies at a place; a place that is not there may be on a volume elsewhere."""
         seen = self._stores if "://" in address else Path(address).is_dir()
         if not seen:
-            return Unknown.UNSEEN
+            absent = self._here and "://" not in address
+            return Unknown.ABSENT if absent else Unknown.UNSEEN
         try:
             place = place_at(address)
             saved = [_facts(one) for one in checkpoints(place)]
