@@ -71,3 +71,8 @@ class Fabric(Entry):
     """Pattern of paths in a pod that has its devices, one path a device; empty without devices."""
     daemon: str = ""
     """What must run beside the processes in every pod; empty when nothing must."""
+
+    @property
+    def comes_with_node(self) -> bool:
+        """Whether its libraries lie on the node, from where pods load them."""
+        return any(variable.name == "LD_LIBRARY_PATH" for variable in self.environment)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-FILES = ("backgrounds.toml", "site_backgrounds.toml")
-"""Where they are written: about specs and data, and about clusters and checkpoints."""
+FILES = ("backgrounds.toml", "site_backgrounds.toml", "spec_backgrounds.toml")
+"""Where they are written: of the check's own rules, about clusters and checkpoints, and of what is
+said while the spec is read, planned and rendered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,8 @@ def _check_image(scene: Scene, inspection: Inspection) -> None:
         fix = "Give the image by its digest: REPOSITORY@sha256:..."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
-    if lacking and scene.fabric.rdma and scene.plan.machines.nodes > 1:
+    between = scene.fabric.rdma and scene.plan.machines.nodes > 1
+    if lacking and between and not scene.fabric.comes_with_node:
         rule = f"{name} does not bring the libraries of {fabric}. {scene.fabric.requires}"
         rule += " NCCL would go over TCP, and training would run, but much slower."
         fix = "Use an image that has them: build one (docker/worker.Dockerfile) and name it."

@@ -9,7 +9,7 @@ from scripts.reference.findings_page import SOURCES
 from seatrial.checks.backgrounds import backgrounds
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.known_codes import known_codes
-from seatrial.checks.registry import RULES
+from seatrial.checks.registry import BEFORE, RULES, codes_before
 from seatrial.checks.situation import Scope
 from seatrial.planning.codes import PlanCode
 
@@ -34,7 +34,17 @@ def test_a_code_is_known_with_its_meaning_and_its_part() -> None:
 
 def test_every_code_of_the_check_has_a_background() -> None:
     reported = {code for rule in RULES for code in rule.codes} | set(CheckCode)
-    assert reported - {"ST-DATASET-016"} <= set(backgrounds())
+    before = {code for part in BEFORE for code in codes_before(part)}
+    assert reported | before <= set(backgrounds())
+
+
+def test_what_a_background_calls_documentation_is_there() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    named = [source for each in backgrounds().values() for source in each.sources]
+    pages = [source.removeprefix("docs: ").split(" ")[0] for source in named if "docs: " in source]
+    assert pages
+    paths = [page for page in pages if page.endswith(".md") or "/" in page]
+    assert [path for path in paths if not (docs / path).exists()] == []
 
 
 def test_backgrounds_are_of_known_codes_and_say_who_says_so() -> None:

@@ -183,6 +183,11 @@ def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
     assert render(resolved("cluster.image=a/b:1"), CATALOG).findings == ()
 
 
+def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
+    on_google = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
+    assert [finding.code for finding in render(resolved(*on_google), CATALOG).findings] == []
+
+
 def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
     raw = ("cluster.image=a/b:1", "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
     (finding,) = render(resolved(*raw), CATALOG, Part.DATA).findings

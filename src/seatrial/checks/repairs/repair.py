@@ -23,7 +23,7 @@ from seatrial.checks.site.facts import ClusterFacts
 from seatrial.checks.situation import Checked
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.errors import SeatrialError
-from seatrial.findings import Finding, Severity
+from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.codes import PlanCode
 from seatrial.spec.overrides import apply
 from seatrial.spec.tree import parse
@@ -102,15 +102,18 @@ class Broken:
 def repair_of(broken: Broken, found: Checked) -> tuple[str, ...]:
     """The first change that mends a finding; empty where none of those proposed does."""
     before = broken.again()
+    planned: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     for proposal in islice(_proposed(broken, before, found), MOST_TRIED):
         after = broken.again(proposal)
         if mends(before, after, found.finding):
-            # One that leaves other errors in the way of a plan is taken where no other is better.
-            if before.situation is not None or after.situation is not None:
+            # Without a plan most rules have not spoken: what they would say of a change counts too,
+            # and one that leaves errors is taken only where no other is better.
+            if before.situation is not None or not has_errors(after.findings):
                 return proposal
             first = first or proposal
-    return first
+            planned = planned or (proposal if after.situation is not None else ())
+    return planned or first
 
 
 def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple[str, ...]]:
