@@ -29,7 +29,7 @@ from tests.faults.checkpoint_starts import (
     figures,
     whole_run,
 )
-from tests.unit.checkpoints.made import archive, make_checkpoint
+from tests.unit.checkpoints.made import archive, crafted_list, make_checkpoint
 from tests.unit.checkpoints.test_pickles import Trap
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2700)]
@@ -89,14 +89,12 @@ def test_a_crafted_checkpoint_runs_nothing(
     """Whoever can write there makes the record for it as well; it is refused all the same."""
     shutil.rmtree(saved / directory_name(NEWEST))
     sprung = tmp_path / "sprung"
-    with pytest.MonkeyPatch.context() as patch:
-        item = None
-        if crafted == "item":
-            item = archive(pickle.dumps({"x": Trap(sprung)}, protocol=2))
-        else:
-            trap = pickle.dumps(Trap(sprung))
-            patch.setattr("tests.unit.checkpoints.made.metadata", lambda places: trap)
-        make_checkpoint(saved, NEWEST, item=item)
+    if crafted == "item":
+        trap = archive(pickle.dumps({"x": Trap(sprung)}, protocol=2))
+        make_checkpoint(saved, NEWEST, item=trap)
+    else:
+        with crafted_list(pickle.dumps(Trap(sprung))):
+            make_checkpoint(saved, NEWEST)
     outcome, printed = engine.start(tmp_path, saved)
     assert outcome.code == 0, printed[-2000:]
     assert "ST-CHECKPOINT-009" in printed

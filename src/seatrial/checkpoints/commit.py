@@ -25,6 +25,7 @@ from seatrial.checkpoints.naming import (
     set_aside_name,
     shard_list_name,
 )
+from seatrial.checkpoints.pickles import PickleError, stored_items
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.shard_list import ShardFile, write_list
@@ -79,6 +80,7 @@ def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Com
     small = [_read_back(directory / name) for name in (METADATA, FORMAT_FILE) if name not in named]
     every = [*shards, *filter(None, small)]
     _refuse_incomplete(directory, every)
+    _refuse_unlisted(directory, {file.name for file in every})
     list_name = shard_list_name(record.incarnation)
     with place.store.open_writer(f"{directory.name}/{list_name}") as stream:
         listed = write_list(every, stream)
@@ -132,6 +134,29 @@ def _refuse_incomplete(directory: Path, files: list[ShardFile]) -> None:
                 f"{directory / file.name}: {size:,} bytes are there, and {file.size:,} were "
                 "written. Check the disk and who else writes there."
             )
+
+
+def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
+    """Refuse a save whose list of tensors points at a file that no rank has a digest of.
+
+    It could never be verified, and what has no digest is removed after the record: an engine that
+    writes in a way that nobody here knows must fail at its first save, not at the first restart.
+    """
+    path = directory / METADATA
+    try:
+        pointed = {item.file for item in stored_items(path.read_bytes())}
+    except (OSError, PickleError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise CommitError(
+            f"{path}: the engine's list of tensors cannot be read: {said}. The save does not count."
+        ) from error
+    lacking = sorted(pointed - (listed - {METADATA, FORMAT_FILE}))
+    if lacking:
+        raise CommitError(
+            f"{path}: {len(lacking):,} of {len(pointed):,} checkpoint shards have no digest of the "
+            f"rank that wrote them, {lacking[0]!r} among them. The save does not count. Use the "
+            "version of the engine that Seatrial was made for, without options of its writing."
+        )
 
 
 def _remove_left_behind(directory: Path, kept: set[str]) -> None:

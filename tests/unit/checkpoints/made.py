@@ -9,9 +9,13 @@ import pickle
 import random
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 from seatrial.checkpoints.commit import commit, write_tracker
 from seatrial.checkpoints.naming import FORMAT_FILE, METADATA, directory_name
@@ -86,6 +90,18 @@ def metadata(places: dict[str, tuple[str, int, int]]) -> bytes:
         for name in [name for name in sys.modules if name.startswith("torch")]:
             if name not in before:
                 del sys.modules[name]
+
+
+@contextmanager
+def crafted_list(data: bytes) -> Iterator[None]:
+    """Someone who may write there puts a list of tensors, and makes a record for it all the same.
+
+    The files that are made meanwhile have that list; a commit would refuse it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.metadata", lambda places: data)
+        patch.setattr("seatrial.checkpoints.commit._refuse_unlisted", lambda *given: None)
+        yield
 
 
 def write_files(

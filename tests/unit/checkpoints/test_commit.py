@@ -98,6 +98,26 @@ def test_what_a_torn_save_left_is_removed(place: LocalPlace) -> None:
     ]
 
 
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_save_whose_digests_did_not_come_back_neither_counts_nor_loses_a_file(
+    place: LocalPlace, known: int
+) -> None:
+    files = before_the_commit(place)
+    there = sorted(place.names(NAME))
+    with pytest.raises(CommitError, match=f"{2 - known} of 2 checkpoint shards have no digest"):
+        commit(place, files[:known], record(20))
+    assert sorted(place.names(NAME)) == there
+    assert newest_step(place) == 10
+
+
+def test_a_list_of_tensors_that_cannot_be_read_is_refused(place: LocalPlace) -> None:
+    files = before_the_commit(place)
+    Path(place.address, NAME, ".metadata").write_bytes(b"x")
+    with pytest.raises(CommitError, match="list of tensors cannot be read"):
+        commit(place, files, record(20))
+    assert newest_step(place) == 10
+
+
 def test_the_tracker_is_replaced_whole(place: LocalPlace) -> None:
     write_tracker(place, "20")
     assert tracked_step(place) == 20

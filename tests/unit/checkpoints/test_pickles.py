@@ -15,7 +15,7 @@ from seatrial.checkpoints.naming import METADATA, directory_name
 from seatrial.checkpoints.pickles import PickleError, StoredItem, refuse_unknown, stored_items
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.verification import verify
-from tests.unit.checkpoints.made import archive, make_checkpoint, metadata
+from tests.unit.checkpoints.made import archive, crafted_list, make_checkpoint, metadata
 
 NAME = directory_name(10)
 
@@ -48,9 +48,7 @@ def test_code_in_an_item_is_refused(tmp_path: Path, protocol: int) -> None:
 @pytest.mark.parametrize("protocol", range(6))
 def test_code_in_the_list_of_tensors_is_refused(tmp_path: Path, protocol: int) -> None:
     """The attacker has write access, and makes a record for what was put there."""
-    with pytest.MonkeyPatch.context() as patch:
-        trap = pickle.dumps(Trap(tmp_path / "sprung"), protocol=protocol)
-        patch.setattr("tests.unit.checkpoints.made.metadata", lambda places: trap)
+    with crafted_list(pickle.dumps(Trap(tmp_path / "sprung"), protocol=protocol)):
         make_checkpoint(tmp_path / "run", 10)
     (finding,) = verify(LocalPlace(tmp_path / "run"), NAME)
     assert finding.code == CheckpointCode.PICKLE
@@ -62,9 +60,7 @@ def test_code_in_the_list_of_tensors_is_refused(tmp_path: Path, protocol: int) -
     "file", ["../iter_0000099/__0_i1_0.distcp", "/etc/passwd", METADATA, "nowhere"]
 )
 def test_the_list_of_tensors_leads_nowhere_else(tmp_path: Path, file: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        crafted = metadata({"layer": (file, 0, 10)})
-        patch.setattr("tests.unit.checkpoints.made.metadata", lambda places: crafted)
+    with crafted_list(metadata({"layer": (file, 0, 10)})):
         make_checkpoint(tmp_path / "run", 10)
     (finding,) = verify(LocalPlace(tmp_path / "run"), NAME)
     assert finding.code == CheckpointCode.METADATA
