@@ -24,12 +24,13 @@ from seatrial.checkpoints.noting import note_verified
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.starts import FRUITLESS_STARTS, claim, no_progress, read_starts
-from seatrial.checkpoints.stopping import StopCode, StopError, stop
+from seatrial.checkpoints.stopping import StopCode, stop
 from seatrial.checkpoints.verification import Share, Verifier, read_record
 from seatrial.findings import Finding, Severity
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.worker.commit import Keeper
 from seatrial.worker.following import Followed, comparing, follow
+from seatrial.worker.loading import loading
 from seatrial.worker.settings import Settings
 from seatrial.worker.together import first_rank, gathered, rank, world_size
 
@@ -59,26 +60,13 @@ class Resumption:
                 self._say(
                     f"saves as {told.ckpt_format} have no record: the engine chooses by itself"
                 )
-                return original(*args, **kwargs)
-            asked = told.ckpt_step
+                with loading(told, None):
+                    return original(*args, **kwargs)
             if told.save is not None:
                 self._keeper.incarnation = self._begin_start(told)
             step, parent = self._choose(told)
-            # The arguments become a part of what is saved; the choice must not.
-            told.ckpt_step = step if step is not None else asked
-            try:
-                with comparing(told, parent):
-                    return original(*args, **kwargs)
-            except SystemExit as end:
-                # The engine ends with 0 where it cannot read its tracker or a checkpoint.
-                if end.code:
-                    raise
-                raise StopError(
-                    StopCode.NO_CHECKPOINT,
-                    f"{told.load}: the engine gave up loading. See its last lines for the reason.",
-                ) from end
-            finally:
-                told.ckpt_step = asked
+            with loading(told, step), comparing(told, parent):
+                return original(*args, **kwargs)
 
         return setup_model_and_optimizer
 
@@ -121,7 +109,7 @@ class Resumption:
             if one.record is None and request.step in (None, one.step):
                 self._tell(one.step, one.findings)
         for one in candidates(request, there):
-            if self._good(place, one, noting=not request.foreign):
+            if self._good(place, one, noting=not (request.foreign or request.borrowed)):
                 first_rank(lambda one=one: self._track(place, request, one.step))  # type: ignore[misc]
                 self._say(f"step {one.step} is verified: going on from there")
                 return one

@@ -37,6 +37,8 @@ def test_every_modelled_option_exists_and_names_a_field() -> None:
         "no-load-optim",
         "no-save-rng",
         "no-load-rng",
+        "enable-msc",
+        *(name for name in known_options() if name.startswith("non-persistent-")),
     ],
 )
 def test_what_would_keep_a_run_from_resuming_is_refused(option: str) -> None:

@@ -70,6 +70,15 @@ DERIVED = {
     "no-save-rng": "a restarted run would draw other random numbers",
     "no-load-rng": "a restarted run would draw other random numbers",
     "ckpt-step": "a restarted run would go back to that step every time",
+    "enable-msc": "files of checkpoints would be written past the digests of their ranks",
+    **dict.fromkeys(
+        (
+            *("non-persistent-ckpt-type", "non-persistent-save-interval"),
+            *("non-persistent-global-ckpt-dir", "non-persistent-local-ckpt-dir"),
+            "non-persistent-local-ckpt-algo",
+        ),
+        "a restart would go on from a checkpoint that nothing has verified",
+    ),
     "dist-ckpt-format": "the format of checkpoints is the plan's",
     "dist-ckpt-save-pre-mcore-014": "checkpoints could not be loaded in another layout",
 }

@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The engine loads what was chosen, and its arguments are as before."""
+
+import sys
+from argparse import Namespace
+
+import pytest
+
+from seatrial.checkpoints.stopping import StopCode, StopError
+from seatrial.worker.loading import loading
+
+
+def arguments() -> Namespace:
+    return Namespace(ckpt_step=7, non_persistent_ckpt_type="global", load="/saved")
+
+
+@pytest.mark.parametrize(("chosen", "loaded"), [(20, 20), (None, 7)])
+def test_only_the_choice_is_loaded(chosen: int | None, loaded: int) -> None:
+    told = arguments()
+    with loading(told, chosen):
+        assert told.ckpt_step == loaded
+        # The engine would take one of those where it is as new, and nothing has verified it.
+        assert told.non_persistent_ckpt_type is None
+    assert told == arguments()
+
+
+@pytest.mark.parametrize("code", [0, None])
+def test_an_engine_that_gives_up_in_silence_does_not_end_with_0(code: int | None) -> None:
+    told = arguments()
+    with pytest.raises(StopError, match="/saved: the engine gave up") as caught, loading(told, 20):
+        sys.exit(code)
+    assert caught.value.code is StopCode.NO_CHECKPOINT
+    assert told == arguments()
+
+
+def test_a_code_of_the_engine_stays() -> None:
+    with pytest.raises(SystemExit) as caught, loading(arguments(), 20):
+        sys.exit(3)
+    assert caught.value.code == 3
