@@ -10,6 +10,7 @@ from typing import Any
 
 from seatrial.findings import Finding, Severity, Where
 from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.worker.pod import UNFINISHED
 from seatrial.worker.supervisor.agent import Failure
 from seatrial.worker.supervisor.beats import Beat
 from seatrial.worker.supervisor.codes import SupervisorCode
@@ -32,14 +33,20 @@ class Reports:
         return home / LAST_WORDS / f"{when}-node-{self._node}-{cause}"
 
     def died(self, failure: Failure, rank: int, step: int) -> None:
-        """A process has ended."""
-        how = _ended(failure.code)
+        """A process has ended; one that saved before, on a node that was not asked to, as well."""
+        how, severity = _ended(failure.code), Severity.WARNING
+        fix = (
+            "See what it printed before. Killed by signal 9 without a word, it may have run out "
+            "of memory: see the pod's status."
+        )
+        if failure.code == UNFINISHED:
+            how, severity = "before the last step, and nobody asked this node to end", Severity.NOTE
+            fix = "Nothing, if another node was drained. Otherwise see what it printed before."
         self._report(
             SupervisorCode.DIED,
-            Severity.WARNING,
+            severity,
             f"rank {rank} ended {how}; all ranks start again from the last checkpoint.",
-            "See what it printed before. Killed by signal 9 without a word, it may have run out "
-            "of memory: see the pod's status.",
+            fix,
             step,
             failure.code,
             rank=rank,

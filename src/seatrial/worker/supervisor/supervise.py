@@ -122,6 +122,9 @@ class Supervisor:
             waited = self._clock() - self._last_met < WAIT_SECONDS and self._waited_in_vain(life)
             if self._given_up or not (waited or life.is_counted or self._may_restart()):
                 last = life.failures[-1].code if life.failures else life.code
+                if last == UNFINISHED:
+                    # It would say that the run was asked to end, and can go on.
+                    last = StopCode.NO_PROGRESS
                 if last in FINAL_CODES - {StopCode.STALE}:
                     final = Final(self._task.meeting.name, last)
                     remember(self._task.directory, final)
@@ -233,9 +236,6 @@ class Supervisor:
             return
         self._restarts += 1
         self._hangs.forget()
-        if failure.code == UNFINISHED:
-            # Another node was asked to end, and all have saved: no failure.
-            return
         first = self._task.meeting.processes * self._task.meeting.node_rank
         self._reports.died(failure, first + failure.local_rank, life.step)
         life.counted_at = len(life.begun)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checkpoints.stopping import StopCode
 from seatrial.monitoring.event_log import Event, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
 from seatrial.worker.pod import UNFINISHED
@@ -252,6 +253,16 @@ def test_a_run_that_gets_nowhere_has_failed(start: Start) -> None:
     assert finding.values["value"] == "2"
     assert len(node.findings(SupervisorCode.DIED)) == 3
     node.until(lambda: not node.all(), 5.0)
+
+
+def test_ends_that_nobody_asked_for_are_counted_as_well(start: Start) -> None:
+    """The engine ends with 0 where it cannot read its tracker, and a pod makes that 75."""
+    node = start(restarts=2)
+    (node.place / "fail").write_text(str(UNFINISHED))
+    assert node.process.wait(timeout=REACHED) == StopCode.NO_PROGRESS
+    assert len(node.findings(SupervisorCode.DIED)) == 3
+    (finding,) = node.findings(SupervisorCode.NO_PROGRESS)
+    assert finding.values["value"] == "2"
 
 
 def test_a_process_that_says_that_a_restart_would_not_help_is_believed(start: Start) -> None:
