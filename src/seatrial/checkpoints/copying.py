@@ -18,7 +18,7 @@ from seatrial.checkpoints.noting import verify_noting
 from seatrial.checkpoints.place import Place
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.shard_list import ShardFile, ShardListError, read_list
-from seatrial.checkpoints.verification import RESTORE, read_record
+from seatrial.checkpoints.verification import RESTORE, read_record, unreadable
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, has_errors
 
@@ -70,6 +70,8 @@ def _listed(source: Place, directory: str, record: Record) -> Iterator[ShardFile
         rule = f"the list of checkpoint shards is not what was written: {error}."
         where = f"{source.address}/{path}"
         raise FindingsError([found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)]) from error
+    except OSError as error:
+        raise FindingsError([unreadable(f"{source.address}/{path}", error)]) from error
 
 
 def _refuse_other(target: Place, directory: str, record: Record) -> None:
@@ -85,7 +87,7 @@ def _refuse_other(target: Place, directory: str, record: Record) -> None:
 def _send(source: Place, directory: str, target: Place, file: ShardFile) -> Finding | None:
     """Send one file, unless it is there and right; what is wrong with the source."""
     path = f"{directory}/{file.name}"
-    if target.size(path) == file.size and _digest(target, path) == file.sha256:
+    if _is_right(target, path, file):
         return None
     hasher = hashlib.sha256()
     try:
@@ -103,15 +105,24 @@ def _send(source: Place, directory: str, target: Place, file: ShardFile) -> Find
         rule = "the content is not what was written: its SHA-256 is another."
         where = f"{source.address}/{path}"
         return found(CheckpointCode.DIGEST, where, rule, RESTORE, hasher.hexdigest())
+    except OSError as error:
+        # What cannot be written at the other end is a StoreError.
+        return unreadable(f"{source.address}/{path}", error)
     return None
 
 
-def _digest(place: Place, path: str) -> str:
+def _is_right(place: Place, path: str, file: ShardFile) -> bool:
+    """Whether a file is there already; one that cannot be read there is sent again."""
     hasher = hashlib.sha256()
-    with place.open(path) as stream:
-        while block := stream.read(_BLOCK):
-            hasher.update(block)
-    return hasher.hexdigest()
+    try:
+        if place.size(path) != file.size:
+            return False
+        with place.open(path) as stream:
+            while block := stream.read(_BLOCK):
+                hasher.update(block)
+    except OSError:
+        return False
+    return hasher.hexdigest() == file.sha256
 
 
 def _not_good(source: Place, directory: str) -> list[Finding]:

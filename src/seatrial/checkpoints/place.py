@@ -8,7 +8,6 @@ for a checkpoint may have 100,000 of them; a file replaced whole; files one afte
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -67,9 +66,15 @@ class LocalPlace:
 
     def names(self, directory: str) -> Iterator[str]:
         """The names in a directory, in no order, one at a time."""
-        with suppress(FileNotFoundError), os.scandir(Path(self.address, directory)) as entries:
-            for entry in entries:
-                yield entry.name
+        place = Path(self.address, directory)
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    yield entry.name
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"{place}: {error.strerror}. Check that it can be read.") from error
 
     def size(self, path: str) -> int | None:
         """Bytes of a file; none where there is no such file."""

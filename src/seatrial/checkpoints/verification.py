@@ -72,7 +72,7 @@ def read_record(place: Place, directory: str) -> tuple[Record | None, list[Findi
         fix = "Nothing needs doing; a resume passes it by, and prune removes it."
         return None, [found(CheckpointCode.TORN, where, rule, fix, severity=Severity.WARNING)]
     except (OSError, StoreError) as error:
-        return None, [_unreadable(where, error)]
+        return None, [unreadable(where, error)]
     try:
         record = record_from_bytes(data)
     except RecordError as error:
@@ -104,9 +104,8 @@ class Verifier:
         findings = self._frame()
         if findings:
             return findings
-        files = (
-            file for index, file in enumerate(self._listed()) if share.has(index) and index >= skip
-        )
+        listed = enumerate(self._listed_again(findings))
+        files = (file for index, file in listed if share.has(index) and index >= skip)
         done, size = skip, 0
         for file, wrong in self._compared(files):
             findings += wrong
@@ -123,22 +122,35 @@ class Verifier:
         with self._place.open(f"{self._directory}/{self._list}") as stream:
             yield from read_list(stream, self._record.shards)
 
+    def _listed_again(self, findings: list[Finding]) -> Iterator[ShardFile]:
+        """The list once more; that it cannot be read any more is one of the findings."""
+        try:
+            yield from self._listed()
+        except (ShardListError, OSError, StoreError) as error:
+            findings.append(self._bad_list(error))
+
     def _frame(self) -> list[Finding]:
         """What is wrong with the list, with names that do not belong, and with the metadata."""
-        where = self._where(self._list)
         listed: set[str] = set()
         metadata: ShardFile | None = None
         try:
             for file in self._listed():
                 listed.add(file.name)
                 metadata = file if file.name == METADATA else metadata
-        except (ShardListError, FileNotFoundError) as error:
+        except (ShardListError, OSError, StoreError) as error:
+            return [self._bad_list(error)]
+        try:
+            return [*self._unlisted(listed), *self._metadata(metadata, listed)]
+        except (OSError, StoreError) as error:
+            return [unreadable(f"{self._place.address}/{self._directory}", error)]
+
+    def _bad_list(self, error: Exception) -> Finding:
+        where = self._where(self._list)
+        if isinstance(error, ShardListError | FileNotFoundError):
             said = "it is not there" if isinstance(error, OSError) else str(error)
             rule = f"the list of checkpoint shards is not what was written: {said}."
-            return [found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)]
-        except (OSError, StoreError) as error:
-            return [_unreadable(where, error)]
-        return [*self._unlisted(listed), *self._metadata(metadata, listed)]
+            return found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)
+        return unreadable(where, error)
 
     def _unlisted(self, listed: set[str]) -> Iterator[Finding]:
         for name in self._place.names(self._directory):
@@ -162,6 +174,8 @@ class Verifier:
                 items = stored_items(stream.read())
         except PickleError as error:
             return [self._pickle(METADATA, error)]
+        except (OSError, StoreError) as error:
+            return [unreadable(where, error)]
         for item in items:
             if item.file not in listed or item.file in (METADATA, FORMAT_FILE):
                 rule = f"the list of tensors points at {item.file!r}, which the record lacks."
@@ -193,7 +207,7 @@ class Verifier:
         except PickleError as error:
             return [self._pickle(file.name, error)]
         except (OSError, StoreError) as error:
-            return [_unreadable(self._where(file.name), error)]
+            return [unreadable(self._where(file.name), error)]
         return []
 
     def _compare(self, file: ShardFile) -> list[Finding]:
@@ -212,7 +226,7 @@ class Verifier:
                 while block := stream.read(BLOCK):
                     hasher.update(block)
         except (OSError, StoreError) as error:
-            return [_unreadable(where, error)]
+            return [unreadable(where, error)]
         if hasher.hexdigest() != file.sha256:
             rule = "the content is not what was written: its SHA-256 is another."
             value = hasher.hexdigest()
@@ -228,6 +242,8 @@ class Verifier:
             good = known["sharded_backend"] == "torch_dist"
         except (ValueError, KeyError, TypeError):
             good = False
+        except (OSError, StoreError) as error:
+            return [unreadable(where, error)]
         rule = "the file does not say that the checkpoint is of the format torch_dist."
         return [] if good else [found(CheckpointCode.METADATA, where, rule, RESTORE)]
 
@@ -247,7 +263,9 @@ def verify(
     return Verifier(place, directory, record, threads).verify(tell=tell)
 
 
-def _unreadable(where: str, error: Exception) -> Finding:
+def unreadable(where: str, error: Exception) -> Finding:
+    """The finding about a file or directory that the disk or the store does not give."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     fix = "Check the disk or the store, and try again."
-    return found(CheckpointCode.UNREADABLE, where, f"it cannot be read: {said}.", fix)
+    rule = f"it cannot be read: {said.rstrip('.')}."
+    return found(CheckpointCode.UNREADABLE, where, rule, fix)
