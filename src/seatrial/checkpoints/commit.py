@@ -21,6 +21,7 @@ from seatrial.checkpoints.naming import (
     RECORD,
     TRACKER,
     directory_name,
+    incarnation_of,
     is_left_behind,
     set_aside_name,
     shard_list_name,
@@ -52,12 +53,16 @@ class Committed:
 def make_room(place: LocalPlace, step: int, incarnation: int) -> Path | None:
     """Have a fresh directory for a step; what was committed there before is set aside, and named.
 
+    What earlier starts left of a save that was cut short goes: a disk that it fills would else
+    stay full, and those starts cannot commit it any more.
+
     Only a run that went back behind a checkpoint saves its step again: the old one was damaged, or
     somebody chose an older one to go on from. It is kept until `seatrial checkpoints prune`.
     """
     refuse_stale(place, incarnation)
     directory = Path(place.address, directory_name(step))
     if not os.path.lexists(directory / RECORD):
+        _remove_earlier(directory, incarnation)
         return None
     aside = directory.with_name(set_aside_name(step, incarnation))
     os.rename(directory, aside)
@@ -142,6 +147,9 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
     It could never be verified, and what has no digest is removed after the record: an engine that
     writes in a way that nobody here knows must fail at its first save, not at the first restart.
     """
+    if METADATA not in listed:
+        # A format of whole files: there is no list that could point anywhere.
+        return
     path = directory / METADATA
     try:
         pointed = {item.file for item in stored_items(path.read_bytes())}
@@ -163,6 +171,16 @@ def _remove_left_behind(directory: Path, kept: set[str]) -> None:
     """Remove what a save of this step that was cut short had left."""
     for entry in list(os.scandir(directory)):
         if is_left_behind(entry.name) and entry.name not in kept | OURS:
+            Path(entry.path).unlink(missing_ok=True)
+
+
+def _remove_earlier(directory: Path, incarnation: int) -> None:
+    """Remove the checkpoint shards of earlier starts, and their lists; their names tell which."""
+    if not directory.is_dir():
+        return
+    for entry in list(os.scandir(directory)):
+        written_by = incarnation_of(entry.name)
+        if written_by is not None and written_by < incarnation:
             Path(entry.path).unlink(missing_ok=True)
 
 

@@ -25,8 +25,8 @@ FORMAT_FILE = "metadata.json"
 
 _DIRECTORY = re.compile(r"iter_(?P<step>\d{7,})")
 _SET_ASIDE = re.compile(r"iter_(?P<step>\d{7,})\.replaced-by-(?P<incarnation>\d+)")
-_SHARD = re.compile(r"__\d+_(i\d+_)?\d+\.distcp")
-_SHARD_LIST = re.compile(r"seatrial-shards-\d+\.jsonl")
+_SHARD = re.compile(r"__\d+_(i(?P<incarnation>\d+)_)?\d+\.distcp")
+_SHARD_LIST = re.compile(r"seatrial-shards-(?P<incarnation>\d+)\.jsonl")
 
 
 def directory_name(step: int) -> str:
@@ -59,6 +59,12 @@ def is_left_behind(name: str) -> bool:
     """Whether a file without a place in the record is what a save that was cut short leaves."""
     ours = _SHARD.fullmatch(name) or _SHARD_LIST.fullmatch(name)
     return bool(ours) or name == ".metadata.tmp" or name.startswith(".seatrial")
+
+
+def incarnation_of(name: str) -> int | None:
+    """The start that wrote a checkpoint shard or a list of them; none where the name has none."""
+    match = _SHARD.fullmatch(name) or _SHARD_LIST.fullmatch(name)
+    return int(match["incarnation"]) if match and match["incarnation"] else None
 
 
 def engine_reads(name: str) -> bool:

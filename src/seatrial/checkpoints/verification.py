@@ -69,7 +69,10 @@ def read_record(place: Place, directory: str) -> tuple[Record | None, list[Findi
             data = stream.read(LARGEST_RECORD + 1)
     except (FileNotFoundError, NotADirectoryError):
         rule = "the save did not come to its end: there is no record."
-        fix = "Nothing needs doing; a resume passes it by, and prune removes it."
+        fix = (
+            "Nothing needs doing; a resume passes it by. Saving the step again removes what is "
+            "there, and prune does when a newer one is committed."
+        )
         return None, [found(CheckpointCode.TORN, where, rule, fix, severity=Severity.WARNING)]
     except (OSError, StoreError) as error:
         return None, [unreadable(where, error)]

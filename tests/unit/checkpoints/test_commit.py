@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.commit import CommitError, commit, write_tracker
+from seatrial.checkpoints.commit import CommitError, commit, make_room, write_tracker
 from seatrial.checkpoints.inventory import look, newest_step, tracked_step
 from seatrial.checkpoints.naming import RECORD, directory_name
 from seatrial.checkpoints.place import LocalPlace
@@ -116,6 +116,28 @@ def test_a_list_of_tensors_that_cannot_be_read_is_refused(place: LocalPlace) -> 
     with pytest.raises(CommitError, match="list of tensors cannot be read"):
         commit(place, files, record(20))
     assert newest_step(place) == 10
+
+
+def test_a_save_that_is_tried_again_takes_the_room_of_the_tries_before(place: LocalPlace) -> None:
+    """Each start that is cut short in its save leaves the shards; a full disk would stay full."""
+    for _ in range(3):
+        start = claim(place, "1", 10).incarnation
+        assert make_room(place, 20, start) is None
+        files = write_files(Path(place.address, NAME), incarnation=start)
+    Path(place.address, NAME, "notes.txt").write_text("mine")
+    Path(place.address, NAME, f"seatrial-shards-{start - 1}.jsonl").write_text("")
+    assert make_room(place, 20, start) is None
+    # Neither what this start has written itself nor what nobody knows is touched.
+    shards = [file.name for file in files]
+    assert sorted(place.names(NAME)) == [".metadata", *shards, "metadata.json", "notes.txt"]
+
+
+def test_a_committed_step_is_set_aside_whole(place: LocalPlace) -> None:
+    start = claim(place, "1", 10).incarnation
+    before = sorted(place.names(directory_name(10)))
+    aside = make_room(place, 10, start)
+    assert aside is not None
+    assert sorted(place.names(aside.name)) == before
 
 
 def test_the_tracker_is_replaced_whole(place: LocalPlace) -> None:
