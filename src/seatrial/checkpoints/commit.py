@@ -50,26 +50,29 @@ class Committed:
     """Its directory."""
 
 
-def make_room(place: LocalPlace, step: int, incarnation: int) -> Path | None:
+def make_room(place: LocalPlace, step: int, incarnation: int, name: str = "") -> Path | None:
     """Have a fresh directory for a step; what was committed there before is set aside, and named.
 
     What earlier starts left of a save that was cut short goes: a disk that it fills would else
     stay full, and those starts cannot commit it any more.
 
     Only a run that went back behind a checkpoint saves its step again: the old one was damaged, or
-    somebody chose an older one to go on from. It is kept until `seatrial checkpoints prune`.
+    somebody chose an older one to go on from. It is kept until `seatrial checkpoints prune`. The
+    directory has Megatron's name where none is given.
     """
     refuse_stale(place, incarnation)
-    directory = Path(place.address, directory_name(step))
+    directory = Path(place.address, name or directory_name(step))
     if not os.path.lexists(directory / RECORD):
         _remove_earlier(directory, incarnation)
         return None
-    aside = directory.with_name(set_aside_name(step, incarnation))
+    aside = directory.with_name(set_aside_name(directory.name, incarnation))
     os.rename(directory, aside)
     return aside
 
 
-def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Committed:
+def commit(
+    place: LocalPlace, files: Iterable[ShardFile], record: Record, name: str = ""
+) -> Committed:
     """Make the files of a step's directory count.
 
     Args:
@@ -77,12 +80,14 @@ def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Com
         files: The checkpoint shards, as their ranks wrote them. The engine's two small files are
             read and added here.
         record: The record without its list of files.
+        name: The directory, where the engine is not Megatron.
     """
     refuse_stale(place, record.incarnation)
-    directory = Path(place.address, directory_name(record.step))
+    directory = Path(place.address, name or directory_name(record.step))
     shards = sorted(files, key=lambda file: file.name)
     named = {file.name for file in shards}
-    small = [_read_back(directory / name) for name in (METADATA, FORMAT_FILE) if name not in named]
+    missing = [file for file in (METADATA, FORMAT_FILE) if file not in named]
+    small = [read_back(directory / file) for file in missing if record.setup.in_shards]
     every = [*shards, *filter(None, small)]
     _refuse_incomplete(directory, every)
     _refuse_unlisted(directory, {file.name for file in every})
@@ -111,8 +116,8 @@ def write_tracker(place: LocalPlace, text: str) -> None:
     _sync(Path(place.address))
 
 
-def _read_back(path: Path) -> ShardFile | None:
-    """A small file of the engine's, on the disk and hashed; none where its format has none."""
+def read_back(path: Path) -> ShardFile | None:
+    """A file of the engine's, on the disk and hashed; none where its format has none."""
     if path.name == FORMAT_FILE and not path.exists():
         return None
     hasher, size = hashlib.sha256(), 0

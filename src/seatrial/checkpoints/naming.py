@@ -23,14 +23,16 @@ METADATA = ".metadata"
 FORMAT_FILE = "metadata.json"
 """The engine's note of which format a checkpoint has."""
 
-_DIRECTORY = re.compile(r"iter_(?P<step>\d{7,})")
-_SET_ASIDE = re.compile(r"iter_(?P<step>\d{7,})\.replaced-by-(?P<incarnation>\d+)")
+_NAME = r"(iter_(?=\d{7})|ba(?!0))(?P<step>\d+)"
+"""Megatron's directories and Composer's, which knows no leading zeros."""
+_DIRECTORY = re.compile(_NAME)
+_SET_ASIDE = re.compile(rf"{_NAME}\.replaced-by-(?P<incarnation>\d+)")
 _SHARD = re.compile(r"__\d+_(i(?P<incarnation>\d+)_)?\d+\.distcp")
 _SHARD_LIST = re.compile(r"seatrial-shards-(?P<incarnation>\d+)\.jsonl")
 
 
 def directory_name(step: int) -> str:
-    """The directory of a step's checkpoint."""
+    """The directory of a step's checkpoint of Megatron."""
     return f"iter_{step:07d}"
 
 
@@ -40,9 +42,9 @@ def step_of(directory: str) -> int | None:
     return int(match["step"]) if match else None
 
 
-def set_aside_name(step: int, incarnation: int) -> str:
+def set_aside_name(directory: str, incarnation: int) -> str:
     """Where a checkpoint goes whose step is saved again."""
-    return f"{directory_name(step)}.replaced-by-{incarnation}"
+    return f"{directory}.replaced-by-{incarnation}"
 
 
 def is_set_aside(directory: str) -> bool:

@@ -38,10 +38,13 @@ METADATA_GLOBALS: frozenset[Global] = frozenset(
         ("torch", "device"),
         ("collections", "OrderedDict"),
         ("builtins", "set"),
+        ("pathlib", "PosixPath"),
+        ("pathlib._local", "PosixPath"),
         *(("torch", name) for name in _DTYPES),
     }
 )  # fmt: skip
-"""What the engine's list of tensors is made of (torch 2.13.0, metadata.py, planner.py)."""
+"""What an engine's list of tensors is made of (torch 2.13.0, metadata.py, planner.py); Composer
+names its directory by a path."""
 
 ITEM_GLOBALS: frozenset[Global] = frozenset(
     {
@@ -74,6 +77,8 @@ ITEM_GLOBALS: frozenset[Global] = frozenset(
         *((module, name) for module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
           for name in ("_reconstruct", "dtype", "ndarray", "scalar")),
         ("numpy.dtypes", "UInt32DType"),
+        ("datetime", "timedelta"),
+        ("torch.torch_version", "TorchVersion"),
         ("megatron.core.enums", "ModelType"),
         ("megatron.core.optimizer.optimizer_config", "OptimizerConfig"),
         ("megatron.core.optimizer", "OptimizerConfig"),
@@ -85,7 +90,8 @@ ITEM_GLOBALS: frozenset[Global] = frozenset(
     }
 )  # fmt: skip
 """What tensors and the engine's other objects are made of: torch's own rules for loading weights
-only, and what the engine allows beside (megatron-core 0.19.2, safe_globals.py)."""
+only, what Megatron allows beside (megatron-core 0.19.2, safe_globals.py), and the clocks and the
+version that Composer keeps (composer 0.32.1, core/time.py, core/state.py)."""
 
 _REFUSED = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4")
 """Instructions that ask for something in a way that only running them would tell."""

@@ -163,13 +163,31 @@ class Setup:
         """Whether another layout can load it."""
         return self.optimizer_sharding in RESHARDABLE
 
+    @property
+    def by_composer(self) -> bool:
+        """Whether LLM Foundry's trainer wrote it."""
+        return self.checkpoint_format in (COMPOSER_WHOLE, COMPOSER_SHARDED)
 
+    @property
+    def in_shards(self) -> bool:
+        """Whether a list of tensors tells what lies in which file."""
+        return self.checkpoint_format != COMPOSER_WHOLE
+
+
+COMPOSER_WHOLE = "composer-whole"
+"""Composer's checkpoint of ranks that shard nothing: one file, which the first rank writes."""
+COMPOSER_SHARDED = "composer-sharded"
+"""Composer's checkpoint of FSDP: a file a rank, and torch's list of tensors."""
+COMPOSER_FSDP = "composer-fsdp"
+"""How the optimizer's state is kept in it."""
 OLD_FORMAT = "torch"
 """The engine's format of a file a rank. It is found out when loading (`_get_checkpoint_format`,
 megatron-core 0.19.2), and loads only into the layout that saved it."""
-RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", "fsdp_dtensor"})
+RESHARDABLE = frozenset(
+    {"none", "fully_reshardable", "fully_sharded_model_space", "fsdp_dtensor", COMPOSER_FSDP}
+)
 """Optimizer shardings that load into other tensor and pipeline degrees (megatron-core 0.19.2,
-`DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
+`DistributedOptimizer.checkpoint_fully_reshardable_formats`), or on other numbers of ranks."""
 
 
 def setup_from_dict(values: dict[str, Any]) -> Setup:

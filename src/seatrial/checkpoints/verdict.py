@@ -84,11 +84,11 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[Reason]:
         if one == other:
             continue
         outcome, meaning = Resume.IMPOSSIBLE, "the tensors have other shapes."
-        if field.name == _PADDING and saved.reshardable:
+        if field.name == _PADDING and saved.reshardable and not saved.by_composer:
             # The engine marks embeddings, and the optimizer's state of them, as free to differ
             # (megatron-core 0.19.2, tensor_parallel/layers.py, allow_shape_mismatch).
             outcome, meaning = Resume.RESHARDED, "rows of padding are added or left out."
-        elif field.name == _PADDING:
+        elif field.name == _PADDING and not saved.by_composer:
             meaning = "the optimizer's buffers have another length."
         yield Reason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
 

@@ -166,6 +166,8 @@ class Verifier:
     def _metadata(self, metadata: ShardFile | None, listed: set[str]) -> list[Finding]:
         """Compare the engine's list of tensors, and only then look what it points at."""
         where = self._where(METADATA)
+        if not self._record.setup.in_shards:
+            return []
         if metadata is None:
             rule = "the record names no list of tensors."
             return [found(CheckpointCode.METADATA, where, rule, RESTORE)]

@@ -9,14 +9,13 @@ from typing import Annotated
 
 import typer
 
-from seatrial.checkpoints.arguments import setup_from_arguments
 from seatrial.checkpoints.copying import copy as copy_checkpoint
+from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.inventory import checkpoints, set_aside
 from seatrial.checkpoints.noting import pin as pin_checkpoint
 from seatrial.checkpoints.noting import unpin, verify_noting
 from seatrial.checkpoints.place import place_at
 from seatrial.checkpoints.retention import Policy, decide, retire
-from seatrial.checkpoints.setup import Versions
 from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.cli.checkpoints_exchange import export, import_weights
 from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
@@ -25,11 +24,9 @@ from seatrial.cli.checkpoints_text import as_data, say_decisions, say_list, say_
 from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import plan, refuse_secret
-from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Finding, has_errors
 from seatrial.units import format_bytes
-from seatrial.version import VERSION
 
 app = typer.Typer(
     help="List, verify, prune, pin, copy, export and import checkpoints; ask what one can resume.",
@@ -150,11 +147,7 @@ def resume_verdict(
     if one.record is None:
         _end(one.findings or (), as_json, {"outcome": str(Resume.IMPOSSIBLE)}, failed=True)
         return
-    engine = ENGINES[planned.spec.engine.name]
-    versions = Versions(VERSION, engine.package, "")
-    ranks = planned.layout.world_size
-    wanted = setup_from_arguments(engine.arguments(planned), versions, ranks)
-    answer = verdict(one.record.setup, wanted)
+    answer = verdict(one.record.setup, setup_of(planned))
     if as_json:
         say_json({"step": one.step, **asdict(answer)})
     else:

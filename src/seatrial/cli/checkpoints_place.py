@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, look
-from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.naming import step_of
 from seatrial.checkpoints.place import Place, place_at
 from seatrial.client import plan, refuse_secret
 from seatrial.errors import UsageError
@@ -46,9 +46,10 @@ def place_of(where: str, overrides: Sequence[str]) -> Place:
 def checkpoint_at(place: Place, step: int | None) -> Checkpoint:
     """The checkpoint of a step, or the newest committed one."""
     if step is not None:
-        if directory_name(step) not in place.directories():
+        named = [name for name in place.directories() if step_of(name) == step]
+        if not named:
             raise UsageError(f"{place.address} has no checkpoint of step {step:,}.")
-        return look(place, directory_name(step))
+        return look(place, named[0])
     for one in checkpoints(place):
         if one.state is State.COMMITTED:
             return one

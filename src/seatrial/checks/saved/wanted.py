@@ -4,16 +4,13 @@
 
 from dataclasses import dataclass
 
-from seatrial.checkpoints.arguments import setup_from_arguments
-from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.setup import Setup
 from seatrial.checks.data_facts import Unknown
 from seatrial.checks.saved.facts import PlaceFacts, SavedFacts
 from seatrial.checks.situation import Situation
-from seatrial.engines.megatron.engine import MegatronEngine
-from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.planning.beginning import parent_location
 from seatrial.spec.engine import EngineName
-from seatrial.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,4 @@ def chosen_of(situation: Situation, origin: Origin) -> SavedFacts | None:
 
 def wanted_setup(situation: Situation) -> Setup:
     """What the run's own checkpoints would depend on."""
-    versions = Versions(VERSION, f"megatron-core {MegatronEngine.version}", "")
-    ranks = situation.plan.layout.world_size
-    return setup_from_arguments(engine_arguments(situation.plan), versions, ranks)
+    return setup_of(situation.plan)
