@@ -172,6 +172,10 @@ class Engine(Protocol):
         """What it is told in a drill on a CPU."""
         ...
 
+    def one_rank_arguments(self, arguments: Arguments) -> Arguments:
+        """A run's arguments for one rank in fp32 that saves nothing, for the engine's logits."""
+        ...
+
     def command_line(self, arguments: Arguments) -> list[str]:
         """The arguments as words for a process of the worker."""
         ...

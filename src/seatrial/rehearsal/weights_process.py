@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from seatrial.checkpoints.exchange.engine_side import model_of_arguments
-from seatrial.engines.megatron.flags import Arguments, command_line
+from seatrial.engines.engine import Arguments, Engine
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.rehearsal.worker_process import python_path, worker_python
+from seatrial.rehearsal.worker_process import MEGATRON, python_path, worker_python
 
 LOGITS_BAR = 1e-4
 """Largest difference of a logit between the engine and an export, both in fp32."""
@@ -67,7 +67,13 @@ def import_weights(source: Path, target: Path, tell: Tell | None = None) -> dict
     return _run("importing", [str(source), str(target)], tell)
 
 
-def compare_logits(checkpoint: Path, weights: Path, arguments: Arguments, seed: int = 1) -> Logits:
+def compare_logits(
+    checkpoint: Path,
+    weights: Path,
+    arguments: Arguments,
+    seed: int = 1,
+    engine: Engine = MEGATRON,
+) -> Logits:
     """The gate: the engine's logits of a checkpoint against those of weights in transformers.
 
     Args:
@@ -75,56 +81,16 @@ def compare_logits(checkpoint: Path, weights: Path, arguments: Arguments, seed: 
         weights: A directory of Hugging Face weights.
         arguments: The engine's, of the run that saved it; made ready for one rank and fp32 here.
         seed: From which the tokens are drawn.
+        engine: The engine.
     """
     with TemporaryDirectory(prefix="seatrial-logits-") as scratch:
         file = str(Path(scratch) / "logits.pt")
-        words = command_line(one_rank(arguments))
+        words = engine.command_line(engine.one_rank_arguments(arguments))
         _run("engine_logits", [str(checkpoint), file, str(seed), *words])
         said = _run("compare_logits", [str(weights), file])
     if said["largest"] is None:
         return Logits(math.inf, 0, 0, 0)
     return Logits(said["largest"], said["tokens"], said["vocabulary"], said["same_choice"])
-
-
-FOR_ONE_RANK: Arguments = {
-    "tensor-model-parallel-size": 1,
-    "pipeline-model-parallel-size": 1,
-    "num-virtual-stages-per-pipeline-rank": None,
-    "context-parallel-size": 1,
-    "expert-model-parallel-size": None,
-    "expert-tensor-parallel-size": None,
-    "decoder-first-pipeline-num-layers": None,
-    "decoder-last-pipeline-num-layers": None,
-    "account-for-embedding-in-pipeline-split": None,
-    "account-for-loss-in-pipeline-split": None,
-    "sequence-parallel": None,
-    "recompute-granularity": None,
-    "recompute-method": None,
-    "recompute-num-layers": None,
-    "recompute-modules": None,
-    "bf16": None,
-    "fp16": None,
-    "initial-loss-scale": None,
-    "save": None,
-    "load": None,
-    "save-interval": None,
-    "async-save": None,
-    "use-persistent-ckpt-worker": None,
-    "async-strategy": None,
-    "pretrained-checkpoint": None,
-    "tokenizer-type": "NullTokenizer",
-    "tokenizer-model": None,
-    "data-path": None,
-    "data-args-path": None,
-    "data-cache-path": None,
-    "mock-data": True,
-}
-"""What turns a run's arguments into those of one rank in fp32 that saves nothing."""
-
-
-def one_rank(arguments: Arguments) -> Arguments:
-    """The arguments for the engine's logits."""
-    return arguments | FOR_ONE_RANK | {"global-batch-size": arguments["micro-batch-size"]}
 
 
 def why_not_exported(arguments: Arguments) -> str:

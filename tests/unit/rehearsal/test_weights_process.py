@@ -14,8 +14,8 @@ from seatrial.rehearsal.weights_process import (
     WeightsError,
     export_weights,
     import_weights,
-    one_rank,
 )
+from seatrial.rehearsal.worker_process import MEGATRON
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_the_bar_is_1e_4() -> None:
 
 def test_arguments_of_a_large_layout_become_those_of_one_rank() -> None:
     given = {"tensor-model-parallel-size": 8, "bf16": True, "micro-batch-size": 2, "swiglu": True}
-    made = one_rank({**given, "global-batch-size": 512})
+    made = MEGATRON.one_rank_arguments({**given, "global-batch-size": 512})
     assert made["tensor-model-parallel-size"] == 1
     assert made["bf16"] is None
     assert (made["global-batch-size"], made["swiglu"]) == (2, True)

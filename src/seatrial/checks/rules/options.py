@@ -13,13 +13,13 @@ from math import prod
 
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation, static
-from seatrial.engines.megatron.flags import engine_arguments
-from seatrial.engines.megatron.options import MODELLED
+from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
 from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 
+MEGATRON = ENGINES[EngineName.MEGATRON]
 HALF = (Precision.FP16, Precision.BF16, Precision.FP8, Precision.MXFP8, Precision.NVFP4)
 
 
@@ -282,7 +282,7 @@ def contradictions(situation: Situation) -> Iterator[Checked]:
     written = {name.replace("_", "-"): name for name in situation.spec.engine.options}
     if situation.spec.engine.name is not EngineName.MEGATRON or not written:
         return
-    passed = Passed(situation.plan, dict(engine_arguments(situation.plan)))
+    passed = Passed(situation.plan, dict(MEGATRON.arguments(situation.plan)))
     for found in CONTRADICTIONS:
         if found.option not in written or not passed.on(found.option) or not found.holds(passed):
             continue
@@ -306,7 +306,7 @@ def of_experts(situation: Situation) -> Iterator[Checked]:
         return
     for name in situation.spec.engine.options:
         option = name.replace("_", "-")
-        if option.startswith("moe-") and option not in MODELLED:
+        if option.startswith("moe-") and option not in MEGATRON.modelled:
             yield situation.warning(
                 CheckCode.OPTION_AGAINST,
                 f"engine.options.{name}",

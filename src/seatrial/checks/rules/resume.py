@@ -13,7 +13,7 @@ from seatrial.checks.rules.places import mount_of, seen_by_pods
 from seatrial.checks.saved.codes import ResumeCode
 from seatrial.checks.saved.wanted import Origin, chosen_of, origin_of, wanted_setup
 from seatrial.checks.situation import Checked, Situation, of_checkpoints, static
-from seatrial.engines.megatron.engine import MegatronEngine
+from seatrial.engines.registry import ENGINES
 from seatrial.spec.engine import EngineName
 
 _CODES = {
@@ -244,13 +244,14 @@ def newer_engine(situation: Situation) -> Iterator[Checked]:
     if origin is None or chosen is None or chosen.setup is None:
         return
     text = chosen.setup.versions.engine.rpartition(" ")[2]
-    if version(text)[:2] > version(MegatronEngine.version)[:2]:
+    engine = ENGINES[situation.spec.engine.name]
+    if version(text)[:2] > version(engine.version)[:2]:
         yield situation.warning(
             ResumeCode.NEWER_ENGINE,
             origin.field,
-            f"the checkpoint of step {chosen.step:,} was saved by megatron {text}, and the run has "
-            f"{MegatronEngine.version}: an older engine may not know what a newer one has saved.",
-            f"Use an image with megatron {text} or newer.",
+            f"the checkpoint of step {chosen.step:,} was saved by {engine.name} {text}, and "
+            f"the run has {engine.version}: an older engine may not know what a newer one saved.",
+            f"Use an image with {engine.name} {text} or newer.",
             text,
         )
 

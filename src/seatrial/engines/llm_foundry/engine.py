@@ -16,7 +16,12 @@ from seatrial.engines.llm_foundry.data_settings import TRAIN, tokenizer
 from seatrial.engines.llm_foundry.options import MODELLED, option_problems
 from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY, engine_settings
 from seatrial.engines.llm_foundry.support import plan_problems
-from seatrial.engines.llm_foundry.trial import cpu_settings, mock_settings, trial_settings
+from seatrial.engines.llm_foundry.trial import (
+    cpu_settings,
+    mock_settings,
+    one_rank_settings,
+    trial_settings,
+)
 from seatrial.engines.llm_foundry.words import settings_words, settings_yaml
 from seatrial.planning.plan import Plan
 from seatrial.spec.addresses import tokenizer_name
@@ -87,6 +92,10 @@ class LlmFoundryEngine:
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
         """The settings of a drill on a CPU."""
         return trial_settings(plan, trial)
+
+    def one_rank_arguments(self, arguments: Arguments) -> Arguments:
+        """The model alone, for a CPU: the rest is of training."""
+        return one_rank_settings(arguments)
 
     def command_line(self, arguments: Arguments) -> list[str]:
         """`NAME=VALUE` for each setting."""

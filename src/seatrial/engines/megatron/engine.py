@@ -17,6 +17,7 @@ from seatrial.engines.engine import (
 from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.environment import engine_environment
 from seatrial.engines.megatron.flags import command_line, engine_arguments
+from seatrial.engines.megatron.one_rank import one_rank_arguments
 from seatrial.engines.megatron.options import MODELLED, option_problems
 from seatrial.engines.megatron.trial import production_arguments, trial_arguments
 from seatrial.planning.plan import Plan
@@ -106,6 +107,10 @@ class MegatronEngine:
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
         """The flags of a drill on a CPU."""
         return trial_arguments(plan, trial)
+
+    def one_rank_arguments(self, arguments: Arguments) -> Arguments:
+        """The flags for one rank in fp32 that saves nothing."""
+        return one_rank_arguments(arguments)
 
     def command_line(self, arguments: Arguments) -> list[str]:
         """Switches that are on, and flags with their values."""
