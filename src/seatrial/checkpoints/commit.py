@@ -31,6 +31,7 @@ from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.shard_list import ShardFile, write_list
 from seatrial.checkpoints.starts import refuse_stale
+from seatrial.dataprep.stores.local import sync_names
 from seatrial.errors import SeatrialError
 
 _BLOCK = 1 << 20
@@ -190,12 +191,14 @@ def _remove_earlier(directory: Path, incarnation: int) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Have the names in a directory on the disk, where its file system can do that."""
-    number = os.open(directory, os.O_RDONLY)
+    """Have the names in a directory on the disk, where its file system can do that.
+
+    Shares and FUSE mounts often cannot, and say so. A disk that fails at it has lost something.
+    """
     try:
-        os.fsync(number)
-    except OSError:
-        # Shares and FUSE mounts often cannot; the files themselves are there.
-        pass
-    finally:
-        os.close(number)
+        sync_names(directory)
+    except OSError as error:
+        raise CommitError(
+            f"{directory}: {error.strerror}. What was saved may not be on the disk: check it. "
+            "The next start goes on from the newest checkpoint that is good."
+        ) from error

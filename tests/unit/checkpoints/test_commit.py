@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A commit is whole or not at all, and what was committed before stays."""
 
+import errno
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,6 +141,37 @@ def test_a_committed_step_is_set_aside_whole(place: LocalPlace) -> None:
     aside = make_room(place, 10, start)
     assert aside is not None
     assert sorted(place.names(aside.name)) == before
+
+
+def failing_at_directories(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the file system refuse to sync the names in a directory."""
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def test_a_disk_that_fails_at_the_names_makes_no_checkpoint(
+    place: LocalPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = before_the_commit(place)
+    failing_at_directories(monkeypatch, errno.EIO)
+    with pytest.raises(CommitError, match="Input/output error"):
+        commit(place, files, record(20))
+    assert newest_step(place) == 10
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_a_share_that_cannot_sync_names_is_no_broken_disk(
+    place: LocalPlace, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    files = before_the_commit(place)
+    failing_at_directories(monkeypatch, number)
+    assert commit(place, files, record(20)).record.step == 20
 
 
 def test_the_tracker_is_replaced_whole(place: LocalPlace) -> None:

@@ -91,7 +91,7 @@ class LocalStore:
         root = Path(self._root)
         for directory in (root, root.parent):
             with _explained(directory):
-                _sync(directory)
+                sync_names(directory)
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
         """Remove files that killed writers left unfinished below a path."""
@@ -158,7 +158,7 @@ class LocalStore:
             directory = directory.parent
 
 
-def _sync(directory: Path) -> None:
+def sync_names(directory: Path) -> None:
     """Have the names in a directory on the disk, where its file system can do that."""
     try:
         number = os.open(directory, os.O_RDONLY)
