@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
+from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.exchange.engine_side import model_of_arguments
 from seatrial.checkpoints.exchange.fitting import misfits
+from seatrial.checkpoints.exchange.hub_side import model_of_config
 from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
+from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.findings import Severity
+from seatrial.planning.resolve import resolve
+from seatrial.recipes.shipped import recipe
+from seatrial.spec.loader import load
 
 LLAMA = HubModel(
     kind=HubClass.LLAMA,
@@ -78,3 +85,33 @@ def test_a_table_of_positions_has_a_length() -> None:
 def test_the_gelu_of_the_device_is_a_warning() -> None:
     ((severity, _),) = found(GPT2, replace(GPT2, activation=Activation.GELU))
     assert severity is Severity.WARNING
+
+
+LLAMA_2 = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 11008,
+    "max_position_embeddings": 4096,
+    "model_type": "llama",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 32,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+    "vocab_size": 32000,
+}
+"""What config.json of meta-llama/Llama-2-7b-hf says of the model."""
+
+
+def test_the_recipe_begins_with_weights_of_its_own_model() -> None:
+    plan = resolve(load(recipe("eks-llama2-7b-p4d").path), Catalog())
+    weights = plan.spec.initial_weights
+    assert weights is not None
+    assert weights.huggingface == "hf://meta-llama/Llama-2-7b-hf"
+    told = {name.replace("-", "_"): value for name, value in engine_arguments(plan).items()}
+    run = model_of_arguments(told, "")
+    assert found(model_of_config(LLAMA_2, ""), run, plan.model.padded_vocab_size) == []
