@@ -58,7 +58,7 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short faults voyage: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+engine engine-short faults faults-short voyage: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about 40 minutes)
@@ -118,6 +118,11 @@ image-test: $(ENV) worker-env cluster-programs ## Build the images, look into th
 .PHONY: faults
 faults: $(ENV) worker-env ## Kill training and data preparation 200 times each, feed them broken inputs and checkpoints (hours; see SEATRIAL_FAULT_SEEDS)
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults
+
+.PHONY: faults-short
+faults-short: export SEATRIAL_FAULT_SEEDS = 7:10
+faults-short: $(ENV) worker-env ## Run three cases each of kills, stopped ranks, failing disks and damaged checkpoints
+	$(PYTHON) -m pytest -m faults -k 'random_kills or stopped or disks or damaged' tests/faults
 
 .PHONY: corpus
 corpus: $(ENV) ## Make the benchmark's corpus from documentation packages, unless it is there
