@@ -55,6 +55,18 @@ def test_a_late_commit_is_refused(tmp_path: Path, seed: int) -> None:
     assert late_commit_is_refused(tmp_path, seed)
 
 
+def test_what_an_orphan_writes_after_its_look_is_found(tmp_path: Path) -> None:
+    """The list of tensors has one name for all starts (docs/adr/0010-checkpoints.md)."""
+    place = LocalPlace(tmp_path)
+    make_checkpoint(tmp_path, 10)
+    old, new = claim(place, "1", 10).incarnation, claim(place, "1", 10).incarnation
+    theirs = write_files(tmp_path / directory_name(20), incarnation=new)
+    commit(place, theirs, record(20, new))
+    write_files(tmp_path / directory_name(20), incarnation=old, seed=3)
+    assert [one.code for one in verify(place, directory_name(20))] == [CheckpointCode.DIGEST]
+    assert verify(place, directory_name(10)) == []
+
+
 def test_of_many_starts_at_once_each_has_its_own_number(tmp_path: Path) -> None:
     place = LocalPlace(tmp_path)
     with ThreadPoolExecutor(8) as pool:
