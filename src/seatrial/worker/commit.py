@@ -67,7 +67,9 @@ class Keeper:
         """Put the protocol around the engine's functions."""
         install_writing()
         queue = filesystem_async.get_write_results_queue
-        filesystem_async.get_write_results_queue = lambda *args: SealedQueue(queue(*args))
+        filesystem_async.get_write_results_queue = lambda *args, **kwargs: SealedQueue(
+            queue(*args, **kwargs)
+        )
         writer = filesystem_async.FileSystemWriterAsync
         writer.prepare_write_data = self.written.naming(writer.prepare_write_data)
         writer.retrieve_write_results = self.written.collecting(writer.retrieve_write_results)
