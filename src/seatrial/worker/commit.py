@@ -37,7 +37,7 @@ from seatrial.version import VERSION
 from seatrial.worker import commit_process
 from seatrial.worker.commit_digests import Written, install_writing
 from seatrial.worker.retiring import Retirement
-from seatrial.worker.sealed_results import SealedQueue
+from seatrial.worker.sealed_results import sealing
 from seatrial.worker.together import first_rank, gathered_at_first, rank
 
 Wrapped = Callable[..., Any]
@@ -66,10 +66,7 @@ class Keeper:
     def install(self) -> None:
         """Put the protocol around the engine's functions."""
         install_writing()
-        queue = filesystem_async.get_write_results_queue
-        filesystem_async.get_write_results_queue = lambda *args, **kwargs: SealedQueue(
-            queue(*args, **kwargs)
-        )
+        filesystem_async.get_write_results_queue = sealing(filesystem_async.get_write_results_queue)
         writer = filesystem_async.FileSystemWriterAsync
         writer.prepare_write_data = self.written.naming(writer.prepare_write_data)
         writer.retrieve_write_results = self.written.collecting(writer.retrieve_write_results)

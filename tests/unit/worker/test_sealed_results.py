@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes through a sealed queue is closed to the process that holds it."""
 
+import inspect
 import multiprocessing
 import pickle
 import queue
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.worker.sealed_results import SealedQueue
+from seatrial.worker.sealed_results import SealedQueue, sealing
 
 
 class Loud:
@@ -42,3 +43,15 @@ def test_a_plain_queue_opens_them(tmp_path: Path) -> None:
         held = manager.Queue()
         held.put(Loud(tmp_path))
         assert [opened.name for opened in tmp_path.iterdir()] != []
+
+
+def test_how_the_queue_is_made_stays_the_engines(tmp_path: Path) -> None:
+    def make(mp_mode: str = "spawn") -> queue.Queue[bytes]:
+        (tmp_path / mp_mode).touch()
+        return queue.Queue()
+
+    made = sealing(make)(mp_mode="fork")
+    made.put("a result")
+    assert made.get_nowait() == "a result"
+    assert (tmp_path / "fork").exists()
+    assert "mp_mode" in inspect.signature(sealing(make)).parameters
