@@ -69,6 +69,8 @@ class Cut:
 
 def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = None) -> None:
     """Make the splits of a source, unless they are there."""
+    # Shards that a killed start has left half written lie beside the others.
+    store.sweep(wanted.directory)
     _begin(store, record, wanted)
     there = {file.path: file.size for file in store.list(wanted.directory)}
     files = wanted.files(record)
