@@ -18,9 +18,15 @@ from seatrial.checkpoints.place import place_at
 from seatrial.checkpoints.retention import Policy, decide, retire
 from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.cli.checkpoints_exchange import export, import_weights
-from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
+from seatrial.cli.checkpoints_place import ELSEWHERE, Step, Where, checkpoint_at, is_spec, place_of
 from seatrial.cli.checkpoints_progress import shown
-from seatrial.cli.checkpoints_text import as_data, say_decisions, say_list, say_verdict
+from seatrial.cli.checkpoints_text import (
+    as_data,
+    say_decisions,
+    say_list,
+    say_verdict,
+    verified_line,
+)
 from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import plan, refuse_secret
@@ -68,23 +74,27 @@ def verify(
     """Read checkpoints again and compare every file with its record.
 
     Nothing is unpickled. One that was cut short goes on where it was; one that was verified is
-    passed by, unless --anew is given. Exit code 1 when a checkpoint is damaged.
+    passed by, unless --anew or its --step is given. Exit code 1 when a checkpoint is damaged, and
+    when none of those that were asked for was ever committed.
     """
     place = place_of(where, overrides or ())
     wanted = [checkpoint_at(place, step)] if step is not None else list(checkpoints(place))
+    if not wanted:
+        raise UsageError(f"{place.address} has no checkpoint to verify. {ELSEWHERE}")
     answers = {}
     for one in wanted:
-        if one.record is None or (one.verified and not anew):
+        passed_by = one.verified and not anew and step is None
+        if one.record is None or passed_by:
             answers[one.step] = list(one.findings)
-            continue
-        size = one.record.shards.size
-        with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
-            answers[one.step] = verify_noting(place, one, threads=threads, anew=anew, tell=tell)
+        else:
+            size = one.record.shards.size
+            with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
+                answers[one.step] = verify_noting(place, one, threads=threads, anew=anew, tell=tell)
         if not as_json:
-            bad = has_errors(answers[one.step])
-            say(f"step {one.step:,}  {format_bytes(size)}  {'damaged' if bad else 'good'}")
+            say(verified_line(one, answers[one.step], passed_by=passed_by))
     every = [finding for findings in answers.values() for finding in findings]
-    _end(every, as_json, {str(k): [f.to_dict() for f in v] for k, v in answers.items()})
+    data = {str(k): [f.to_dict() for f in v] for k, v in answers.items()}
+    _end(every, as_json, data, failed=all(one.record is None for one in wanted))
 
 
 @app.command()

@@ -28,6 +28,10 @@ Step = Annotated[
 """The checkpoint of a step."""
 
 
+ELSEWHERE = "If the run's volume is on a cluster, run this in a pod that has mounted it."
+"""Why a host may see no checkpoints of a run that has some."""
+
+
 def is_spec(where: str) -> bool:
     """Whether a word names a spec and not a place."""
     return where.endswith((".yaml", ".yml")) and "://" not in where
@@ -53,7 +57,4 @@ def checkpoint_at(place: Place, step: int | None) -> Checkpoint:
     for one in checkpoints(place):
         if one.state is State.COMMITTED:
             return one
-    raise UsageError(
-        f"{place.address} has no committed checkpoint. If the run's volume is on a cluster, run "
-        "this in a pod that has mounted it."
-    )
+    raise UsageError(f"{place.address} has no committed checkpoint. {ELSEWHERE}")

@@ -13,6 +13,7 @@ from seatrial.checkpoints.verdict import Resume, Verdict
 from seatrial.cli.data_progress import format_seconds
 from seatrial.cli.output import counted, say, say_text
 from seatrial.cli.tables import Column, name, number, say_table, text
+from seatrial.findings import Finding, has_errors
 from seatrial.units import format_bytes
 
 COLUMNS: tuple[Column, ...] = (
@@ -52,6 +53,17 @@ def verified(one: Checkpoint) -> str:
     if seen.files < one.record.shards.files:
         return f"{seen.files / one.record.shards.files:.0%}, cut short"
     return since(seen.at)
+
+
+def verified_line(one: Checkpoint, findings: Sequence[Finding], *, passed_by: bool) -> str:
+    """What came of verifying a checkpoint, in one line."""
+    if one.record is None:
+        came = "torn" if one.state is State.TORN else "damaged"
+        return f"step {one.step:,}  {came}"
+    came = "damaged" if has_errors(findings) else "good"
+    if passed_by:
+        came = f"verified {verified(one)}, passed by; --anew reads it again"
+    return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {came}"
 
 
 def rows(there: Iterable[Checkpoint]) -> Iterator[tuple[str, ...]]:

@@ -30,6 +30,12 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def damage(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[7] ^= 1
+    file.write_bytes(data)
+
+
 def test_list_says_what_there_is(run: Path) -> None:
     said = seatrial("checkpoints", "list", "run", cwd=run).stdout
     lines = said.splitlines()
@@ -51,10 +57,7 @@ def test_list_of_nothing(tmp_path: Path) -> None:
 
 
 def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
-    file = run / "run" / directory_name(20) / "__0_i1_0.distcp"
-    data = bytearray(file.read_bytes())
-    data[7] ^= 1
-    file.write_bytes(data)
+    damage(run / "run" / directory_name(20) / "__0_i1_0.distcp")
     done = seatrial("checkpoints", "verify", "run", cwd=run, code=1)
     assert "step 20  " in done.stdout
     assert "ST-CHECKPOINT-007" in done.stderr
@@ -64,8 +67,31 @@ def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
         *("torn", "committed", "damaged", "committed")
     ]
     assert [one["verified"] for one in listed["checkpoints"]] == [False, True, False, True]
-    # What was verified is passed by, until somebody wants it anew.
-    seatrial("checkpoints", "verify", "run", "--step", "30", cwd=run)
+
+
+def test_verify_says_of_every_checkpoint_what_came_of_it(run: Path) -> None:
+    said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
+    assert said[0] == "step 40  torn"
+    assert [line.split()[-1] for line in said[1:4]] == ["good"] * 3
+    damage(run / "run" / directory_name(30) / "__0_i1_0.distcp")
+    said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
+    assert all(line.endswith("passed by; --anew reads it again") for line in said[1:4])
+    # Asked for by its number, or anew, it is read.
+    for words in (("--step", "30"), ("--anew",)):
+        done = seatrial("checkpoints", "verify", "run", *words, cwd=run, code=1)
+        assert "step 30  " in done.stdout
+        assert "ST-CHECKPOINT-007" in done.stderr
+
+
+def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
+    done = seatrial("checkpoints", "verify", "run", "--step", "40", cwd=run, code=1)
+    assert done.stdout == "step 40  torn\n"
+    (run / "empty").mkdir()
+    for place in ("empty", "nowhere"):
+        done = seatrial("checkpoints", "verify", place, cwd=run, code=2)
+        assert "has no checkpoint to verify" in done.stderr
+    write_files(run / "begun" / directory_name(10))
+    seatrial("checkpoints", "verify", "begun", cwd=run, code=1)
 
 
 def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
