@@ -12,8 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Schedule, Setup, Versions
+from seatrial.checkpoints.setup import (
+    Constants,
+    DataOrder,
+    Layout,
+    ModelShape,
+    Schedule,
+    Setup,
+    Versions,
+)
 
+_ROTATED = ("rope", "mrope", "yarn")
 _FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
 
 Values = Mapping[str, Any]
@@ -35,6 +44,7 @@ def setup_from_arguments(given: Mapping[str, Any], versions: Versions, world_siz
         global_batch_size=_number(values, "global_batch_size"),
         versions=versions,
         schedule=_schedule(values),
+        constants=_constants(values),
     )
 
 
@@ -94,6 +104,19 @@ def _model(values: Values) -> ModelShape:
         shared_expert_ffn_hidden_size=(
             _number(values, "moe_shared_expert_intermediate_size") if experts else 0
         ),
+    )
+
+
+def _constants(values: Values) -> Constants:
+    rotated = values.get("position_embedding_type") in _ROTATED
+    scaled = rotated and values.get("use_rope_scaling")
+    # The engine keeps the option under the name that its model has for it.
+    epsilon = values.get("layernorm_epsilon", values.get("norm_epsilon"))
+    return Constants(
+        rotary_base=float(values.get("rotary_base") or 10000) if rotated else 0.0,
+        rotary_percent=float(values.get("rotary_percent") or 1.0) if rotated else 0.0,
+        rotary_scaling=float(values.get("rope_scaling_factor") or 8.0) if scaled else 0.0,
+        norm_epsilon=float(epsilon or 1e-5),
     )
 
 

@@ -70,8 +70,9 @@ class Record:
 def _values(record: "Record") -> dict[str, Any]:
     """The record as plain data; what older ones did not have is left out of theirs."""
     values = asdict(record)
-    if values["setup"]["schedule"] is None:
-        del values["setup"]["schedule"]
+    for name in ("schedule", "constants"):
+        if values["setup"][name] is None:
+            del values["setup"][name]
     return values
 
 

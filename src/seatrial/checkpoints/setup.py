@@ -81,6 +81,20 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True)
+class Constants:
+    """What decides what the model computes, and has no tensor of its own: any of it loads."""
+
+    rotary_base: float
+    """Base of the rotation of positions; 0 where none are rotated."""
+    rotary_percent: float
+    """Share of each head that is rotated."""
+    rotary_scaling: float
+    """Factor by which the rotation is stretched for longer texts; 0 where it is not."""
+    norm_epsilon: float
+    """What keeps a normalisation from dividing by nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class DataOrder:
     """What decides which sample comes when."""
 
@@ -157,6 +171,8 @@ class Setup:
     """What wrote it, or would."""
     schedule: Schedule | None = None
     """The learning rate; absent in records from before it was written down."""
+    constants: Constants | None = None
+    """Constants of the model; absent in such records too, and for engines that do not tell."""
 
     @property
     def reshardable(self) -> bool:
@@ -203,4 +219,6 @@ def setup_from_dict(values: dict[str, Any]) -> Setup:
     }
     if values.get("schedule") is not None:
         parts["schedule"] = Schedule(**values["schedule"])
+    if values.get("constants") is not None:
+        parts["constants"] = Constants(**values["constants"])
     return Setup(**values | parts)

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from seatrial.checkpoints.setup import (
     OLD_FORMAT,
+    Constants,
     DataOrder,
     Layout,
     ModelShape,
@@ -25,6 +26,8 @@ class Resume(StrEnum):
     """The state is cut anew for another layout; losses agree up to rounding."""
     DATA_CHANGES = "data order changes"
     """It can be loaded, and other samples come than would have come."""
+    MODEL_CHANGES = "model changes"
+    """It can be loaded, and the model computes something else from there on."""
     IMPOSSIBLE = "impossible"
     """The engine cannot load it into this run."""
 
@@ -67,7 +70,13 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[Reason]:
     yield from _model(saved, wanted)
     yield from _state(saved, wanted)
     yield from _layout(saved, wanted)
+    if saved.constants is not None and wanted.constants is not None:
+        yield from _constants(saved.constants, wanted.constants)
     yield from _data(saved.data_order, wanted.data_order)
+    if saved.global_batch_size and saved.global_batch_size != wanted.global_batch_size:
+        sizes = f"{saved.global_batch_size:,}", f"{wanted.global_batch_size:,}"
+        meaning = "the same samples come in other steps."
+        yield Reason(Resume.DATA_CHANGES, "global batch size", *sizes, meaning)
     if saved.schedule is not None and wanted.schedule is not None:
         yield from _schedule(saved.schedule, wanted.schedule)
     if saved.tokenizer != wanted.tokenizer:
@@ -91,6 +100,15 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[Reason]:
         elif field.name == _PADDING and not saved.by_composer:
             meaning = "the optimizer's buffers have another length."
         yield Reason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
+
+
+def _constants(saved: Constants, wanted: Constants) -> Iterator[Reason]:
+    for field in fields(Constants):
+        one, other = getattr(saved, field.name), getattr(wanted, field.name)
+        if one != other:
+            meaning = "no tensor tells, so it loads; the weights were trained with the other."
+            name = field.name.replace("_", " ")
+            yield Reason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
 
 
 def _state(saved: Setup, wanted: Setup) -> Iterator[Reason]:

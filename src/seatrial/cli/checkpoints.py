@@ -162,7 +162,7 @@ def resume_verdict(
         say_json({"step": one.step, **asdict(answer)})
     else:
         say_verdict(one.step, answer)
-    if answer.outcome in (Resume.DATA_CHANGES, Resume.IMPOSSIBLE):
+    if answer.outcome not in (Resume.SAFE, Resume.RESHARDED):
         raise typer.Exit(ExitCode.FINDINGS)
 
 

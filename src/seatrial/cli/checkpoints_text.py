@@ -149,6 +149,7 @@ _MEANINGS = {
     Resume.SAFE: "The run goes on as if nothing had happened.",
     Resume.RESHARDED: "The state is cut anew for the layout; losses agree up to rounding.",
     Resume.DATA_CHANGES: "It can be loaded, and other samples come than would have come.",
+    Resume.MODEL_CHANGES: "It can be loaded, and the model computes something else from there on.",
     Resume.IMPOSSIBLE: "The engine cannot load it into this run.",
 }
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from seatrial.checkpoints.arguments import setup_from_arguments
-from seatrial.checkpoints.setup import Schedule, Versions
+from seatrial.checkpoints.setup import Constants, Schedule, Versions
 
 VERSIONS = Versions("0", "engine", "torch")
 FLAGS = {
@@ -18,6 +18,8 @@ FLAGS = {
     "num-query-groups": 2,
     "kv-channels": 16,
     "position-embedding-type": "rope",
+    "rotary-base": 500000,
+    "norm-epsilon": 1e-6,
     "max-position-embeddings": 64,
     "normalization": "RMSNorm",
     "swiglu": True,
@@ -54,6 +56,10 @@ ARGUMENTS = {
     "add_bias_linear": False,
     "split": "99.0,1.0,0.0",
     "optimizer": "adam",
+    "layernorm_epsilon": 1e-6,
+    "rotary_percent": 1.0,
+    "use_rope_scaling": False,
+    "rope_scaling_factor": 8.0,
     "tokenizer_model": "/cache/models--org--name/snapshots/abc123",
     "virtual_pipeline_model_parallel_size": None,
     "expert_tensor_parallel_size": 2,
@@ -75,6 +81,17 @@ def test_both_come_to_the_same() -> None:
     assert planned.data_order.train_samples == 40
     assert planned.optimizer_sharding == "fully_reshardable"
     assert planned.schedule == Schedule(1e-4, 1e-5, "cosine", 8, 32)
+    assert planned.constants == Constants(500000.0, 1.0, 0.0, 1e-6)
+
+
+def test_what_is_not_rotated_has_no_base() -> None:
+    flags = {**FLAGS, "position-embedding-type": "learned_absolute", "use-rope-scaling": True}
+    constants = setup_from_arguments(flags, VERSIONS, 4).constants
+    assert constants == Constants(0.0, 0.0, 0.0, 1e-6)
+    flags = {**FLAGS, "use-rope-scaling": True, "rope-scaling-factor": 32}
+    scaled = setup_from_arguments(flags, VERSIONS, 4).constants
+    assert scaled is not None
+    assert scaled.rotary_scaling == 32
 
 
 def test_a_decay_that_nobody_gave_is_the_whole_run() -> None:

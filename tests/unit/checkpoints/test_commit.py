@@ -15,7 +15,7 @@ from seatrial.checkpoints.inventory import look, newest_step, tracked_step
 from seatrial.checkpoints.naming import RECORD, directory_name
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import RecordError, record_from_bytes
-from seatrial.checkpoints.setup import Schedule
+from seatrial.checkpoints.setup import Constants, Schedule
 from seatrial.checkpoints.shard_list import ShardFile
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verification import verify
@@ -188,6 +188,14 @@ def test_a_record_with_a_byte_more_is_none(place: LocalPlace, change: bytes) -> 
         record_from_bytes(data + change)
     with pytest.raises(RecordError):
         record_from_bytes(data.replace(b'"step":10', b'"step":11'))
+
+
+def test_a_record_from_before_the_constants_reads_as_it_was_written() -> None:
+    rotated = Constants(10000.0, 1.0, 0.0, 1e-5)
+    for setup in (SETUP, replace(SETUP, constants=rotated)):
+        data = record(10, setup=setup).to_bytes()
+        assert (b"constants" in data) == (setup.constants is not None)
+        assert record_from_bytes(data).setup == setup
 
 
 def test_a_record_from_before_the_schedule_reads_as_it_was_written() -> None:

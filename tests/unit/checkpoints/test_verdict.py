@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.checkpoints.setup import Schedule, Setup
+from seatrial.checkpoints.setup import Constants, Schedule, Setup
 from seatrial.checkpoints.verdict import Resume, verdict
 from tests.unit.checkpoints.made import SETUP
 
@@ -14,6 +14,12 @@ MOE = replace(SETUP, model=replace(SETUP.model, experts=4, expert_ffn_hidden_siz
 BUCKETS = replace(SETUP, optimizer_sharding="dp_reshardable")
 OLD = replace(SETUP, checkpoint_format="torch")
 RATE = replace(SETUP, schedule=Schedule(1e-4, 1e-5, "cosine", 40, 400))
+ROTATED = replace(SETUP, constants=Constants(10000.0, 1.0, 0.0, 1e-5))
+
+
+def with_constants(**values: float) -> Setup:
+    assert ROTATED.constants is not None
+    return replace(ROTATED, constants=replace(ROTATED.constants, **values))
 
 
 def with_layout(setup: Setup, **degrees: int) -> Setup:
@@ -67,6 +73,14 @@ def with_data(**values: object) -> Setup:
         (RATE, with_rate(style="linear"), Resume.IMPOSSIBLE, "decay style"),
         # A record from before the schedule was written down says nothing of it.
         (SETUP, RATE, Resume.SAFE, ""),
+        (SETUP, replace(SETUP, global_batch_size=8), Resume.DATA_CHANGES, "global batch size"),
+        (ROTATED, ROTATED, Resume.SAFE, ""),
+        (ROTATED, with_constants(rotary_base=500000.0), Resume.MODEL_CHANGES, "rotary base"),
+        (ROTATED, with_constants(rotary_percent=0.5), Resume.MODEL_CHANGES, "rotary percent"),
+        (ROTATED, with_constants(rotary_scaling=8.0), Resume.MODEL_CHANGES, "rotary scaling"),
+        (ROTATED, with_constants(norm_epsilon=1e-6), Resume.MODEL_CHANGES, "norm epsilon"),
+        # Neither does one from before the constants were.
+        (SETUP, ROTATED, Resume.SAFE, ""),
         (SETUP, padded(SETUP, 256), Resume.RESHARDED, "padded vocab size"),
         (BUCKETS, padded(BUCKETS, 256), Resume.IMPOSSIBLE, "padded vocab size"),
         (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checkpoints.setup import Constants, Setup, Versions
 from seatrial.checks.check import NO_CHECKPOINT, Verdict, check
 from seatrial.checks.data_facts import Unknown
 from seatrial.checks.registry import codes_of
@@ -147,6 +147,13 @@ def test_every_code_is_tried() -> None:
     elsewhere |= {ResumeCode.PLACE}
     looked = {*codes_of(Scope.RESUME), ResumeCode.PLACE}
     assert looked == set(ResumeCode) == elsewhere | set(PARENTS)
+
+
+def test_a_model_that_computes_otherwise_is_told_and_not_refused() -> None:
+    probe = places(setup(constants=Constants(0.0, 0.0, 0.0, 1e-6)))
+    (finding,) = of_code(ResumeCode.MODEL, verdict(probe, CONTINUES))
+    assert finding.severity is Severity.WARNING
+    assert "norm epsilon 1e-06" in finding.rule
 
 
 def test_files_of_another_size_are_other_data() -> None:

@@ -28,6 +28,11 @@ _CODES = {
     "seed": ResumeCode.SEED,
     "sequence length": ResumeCode.SEQUENCE,
     "train samples": ResumeCode.LENGTH,
+    "global batch size": ResumeCode.BATCH,
+    "rotary base": ResumeCode.MODEL,
+    "rotary percent": ResumeCode.MODEL,
+    "rotary scaling": ResumeCode.MODEL,
+    "norm epsilon": ResumeCode.MODEL,
     "data": ResumeCode.CONTENT,
     "tokenizer": ResumeCode.TOKENIZER,
     "learning rate": ResumeCode.SCHEDULE,
@@ -36,7 +41,7 @@ _CODES = {
     "warm-up": ResumeCode.SCHEDULE,
     "decay": ResumeCode.SCHEDULE,
 }
-"""The code of each reason; dimensions of the model share one."""
+"""The code of each reason; dimensions of the model, which are not here, share one."""
 _FIELDS = {
     "optimizer": "training.optimizer",
     "optimizer sharding": "parallelism.sharding",
@@ -46,6 +51,7 @@ _FIELDS = {
     "split": "data.split",
     "seed": "training.seed",
     "sequence length": "training.sequence_length",
+    "rotary base": "model",
     "tokenizer": "data.tokenizer",
     "learning rate": "training.learning_rate.peak",
     "minimum learning rate": "training.learning_rate.minimum",
@@ -85,6 +91,9 @@ def judged(situation: Situation) -> Iterator[Checked]:
         )
         reasons = tuple(each for each in reasons if not each.what.startswith("optimizer"))
     for reason in shapes[:1] or reasons:
+        if _CODES.get(reason.what) is ResumeCode.BATCH:
+            # `other_batch` says it, and only where the rest is the same.
+            continue
         yield from _finding(situation, origin, chosen.setup, wanted, reason)
 
 

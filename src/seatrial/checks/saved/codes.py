@@ -9,7 +9,7 @@ class ResumeCode(StrEnum):
     """What can stand between a run and a checkpoint, one code a reason; the codes are stable."""
 
     MODEL = "ST-RESUME-001"
-    """The checkpoint is of another model: its tensors have other shapes."""
+    """The checkpoint is of another model: other shapes of tensors, or other constants."""
     PADDING = "ST-RESUME-002"
     """The vocabulary of the checkpoint was padded to another size."""
     FORMAT = "ST-RESUME-003"
