@@ -151,6 +151,8 @@ class Supervisor:
             DIRECTORY: str(task.directory),
             SUPERVISOR: str(os.getpid()),
             MASTER: task.meeting.address,
+            # Else ranks look up the name that torchrun has for this node, which nobody knows.
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
             # Starts that come to nothing are counted beside the checkpoints as well, over all pods.
             ATTEMPT: task.meeting.name,
             FRUITLESS: str(task.restarts + 1),
