@@ -54,7 +54,14 @@ def checkpoint_at(place: Place, step: int | None) -> Checkpoint:
         if not named:
             raise UsageError(f"{place.address} has no checkpoint of step {step:,}.")
         return look(place, named[0])
+    passed_by = 0
     for one in checkpoints(place):
         if one.state is State.COMMITTED:
             return one
+        passed_by += 1
+    if passed_by:
+        raise UsageError(
+            f"{place.address} has no checkpoint to use: each of its {passed_by:,} is torn "
+            f"or damaged. `seatrial checkpoints verify {place.address}` says how."
+        )
     raise UsageError(f"{place.address} has no committed checkpoint. {ELSEWHERE}")

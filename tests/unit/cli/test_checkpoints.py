@@ -94,6 +94,12 @@ def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
     seatrial("checkpoints", "verify", "begun", cwd=run, code=1)
 
 
+def test_a_place_of_damaged_ones_is_not_called_empty(tmp_path: Path) -> None:
+    write_files(tmp_path / "run" / directory_name(10), size=500)
+    done = seatrial("checkpoints", "copy", "run", "copy", cwd=tmp_path, code=2)
+    assert "each of its 1 is torn or damaged" in done.stderr
+
+
 def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
     said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", cwd=run).stdout
     assert "would go" in said
