@@ -82,7 +82,7 @@ def _bring(source: str, target: Path, told: Namespace) -> None:
         fetched.mkdir(parents=True, exist_ok=True)
         fetch_config(source, fetched)
     directory = fetched or Path(source)
-    _refuse_misfits(read_model(directory), run, source, told.padded_vocab_size)
+    _refuse_misfits(read_model(directory), run, source, told.padded_vocab_size or run.vocab_size)
     if fetched is not None:
         _say(f"fetching {source}, once for this run, to {fetched}")
         fetch_weights(source, fetched)
