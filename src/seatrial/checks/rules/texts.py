@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import CorpusFacts, TokenizerFacts, Unknown
 from seatrial.checks.situation import Checked, Situation, of_data
-from seatrial.dataprep.tokenizers.unstated_end import fix_of, rule_of
+from seatrial.dataprep.tokenizers.end_wording import fix_of, rule_of
 from seatrial.spec.data import SourceFormat
 
 LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")

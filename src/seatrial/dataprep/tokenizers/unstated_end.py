@@ -10,11 +10,11 @@ from pathlib import Path
 
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.tasks.task_list import TokenizerKind
+from seatrial.dataprep.tokenizers.end_wording import FILE, fix_of, rule_of
 from seatrial.dataprep.tokenizers.identity import describe, end_text
 from seatrial.dataprep.tokenizers.locations import locate
 from seatrial.findings import Finding, Severity, Where
 
-_FILE = "tokenizer.json"
 _OTHERS = ("config.json", "special_tokens_map.json")
 """Files by which the loader may find the end as well: a class of its own, or an older format."""
 
@@ -28,7 +28,7 @@ def unstated_end(address: str) -> str:
         return ""
     path = Path(address).expanduser()
     folder = path if path.is_dir() else path.parent
-    if (path != folder and path.name != _FILE) or not (folder / _FILE).is_file():
+    if (path != folder and path.name != FILE) or not (folder / FILE).is_file():
         return ""
     if any((folder / name).is_file() for name in _OTHERS):
         return ""
@@ -37,19 +37,6 @@ def unstated_end(address: str) -> str:
         return ""
     tokenizer, data = describe(address)
     return end_text(tokenizer, data) if tokenizer.kind is TokenizerKind.HUGGING_FACE else ""
-
-
-def rule_of(end: str) -> str:
-    """What is wrong."""
-    return (
-        f"nothing beside {_FILE} names the token that ends a document: data are prepared with "
-        f"{end}, the only usual one that it has, and training stops, because its loader names none."
-    )
-
-
-def fix_of(end: str) -> str:
-    """What to do about it."""
-    return f'Put a tokenizer_config.json with "eos_token": "{end}" beside it.'
 
 
 def end_findings(address: str) -> list[Finding]:
