@@ -64,6 +64,8 @@ class CheckCode(StrEnum):
     """The files of the corpus cannot be read as what their names say."""
     OTHER_WEIGHTS = "ST-WEIGHTS-001"
     """The weights to start from are of a model of another size."""
+    UNREAD_WEIGHTS = "ST-WEIGHTS-002"
+    """Hugging Face weights cannot be brought in for a model with such parts."""
     FULL_VOLUME = "ST-VOLUME-001"
     """The volume is too small for the checkpoints that are to be kept."""
     SHORT_PATIENCE = "ST-VOLUME-002"

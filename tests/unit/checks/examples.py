@@ -111,6 +111,11 @@ NARROW = (
     "ffn_hidden_size: 2720, vocab_size: 50257, max_positions: 2048}}"
 )
 """2,720 on 4 ranks is 680 a rank, no multiple of 16."""
+NORMALISED = (
+    "model={dimensions: {family: llama, layers: 2, hidden_size: 1024, heads: 16, "
+    "ffn_hidden_size: 2816, vocab_size: 50257, max_positions: 2048, qk_norm: true}}"
+)
+"""Normalised queries and keys, which no class of Hugging Face's that is known here has."""
 ON_GRACE = "cluster.node_type=Standard_ND128isr_NDR_GB200_v6"
 
 EXAMPLES: dict[str, Example] = {
@@ -180,6 +185,11 @@ EXAMPLES: dict[str, Example] = {
     CheckCode.OTHER_WEIGHTS: Example(
         ("initial_weights={huggingface: hf://EleutherAI/gpt-neox-20b}",),
         ("initial_weights={huggingface: hf://EleutherAI/gpt-j-6b}",),
+        field="initial_weights.huggingface",
+    ),
+    CheckCode.UNREAD_WEIGHTS: Example(
+        ("initial_weights={huggingface: hf://some/where}", NORMALISED),
+        ("initial_weights={huggingface: hf://some/where}",),
         field="initial_weights.huggingface",
     ),
     CheckCode.DEBUGGING: Example(

@@ -5,10 +5,15 @@
 import re
 from collections.abc import Iterator
 
+from seatrial.checkpoints.exchange.codes import POSSIBLE
+from seatrial.checkpoints.exchange.engine_side import model_of_arguments
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation, static
+from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.errors import FindingsError
 from seatrial.planning.saving.retention import volume_bytes
 from seatrial.planning.search.saves import saves_of
+from seatrial.spec.engine import EngineName
 
 ENDINGS = (".bin", ".idx")
 TIB = 1 << 40
@@ -186,6 +191,26 @@ def other_weights(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def unread_weights(situation: Situation) -> Iterator[Checked]:
+    """Weights for a model that none of Hugging Face's classes which are known here has."""
+    weights = situation.spec.initial_weights
+    if weights is None or weights.huggingface is None:
+        return
+    if situation.spec.engine.name is not EngineName.MEGATRON:
+        return
+    told = engine_arguments(situation.plan)
+    try:
+        model_of_arguments({name.replace("-", "_"): value for name, value in told.items()}, "")
+    except FindingsError as error:
+        yield situation.error(
+            CheckCode.UNREAD_WEIGHTS,
+            "initial_weights.huggingface",
+            f"Hugging Face weights cannot be brought in for this model: {error.findings[0].rule}",
+            POSSIBLE,
+            weights.huggingface,
+        )
+
+
 def _size(count: int) -> str:
     """Bytes as a size that a spec can have, rounded up."""
     unit, name = (TIB, "Ti") if count >= 10 * TIB else (GIB, "Gi")
@@ -200,4 +225,5 @@ RULES = (
     static(CheckCode.FULL_VOLUME, look=full_volume),
     static(CheckCode.SHORT_PATIENCE, look=short_patience),
     static(CheckCode.OTHER_WEIGHTS, look=other_weights),
+    static(CheckCode.UNREAD_WEIGHTS, look=unread_weights),
 )
