@@ -32,8 +32,8 @@ from seatrial.spec.loader import LoadedSpec
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-MOST_ROUNDS = 20
-"""Changes that `--fix` makes at most: one may uncover the next finding."""
+MOST_ROUNDS = 60
+"""Changes that `--fix` makes at most in one call: one may uncover the next finding."""
 
 Fix = Annotated[
     bool, typer.Option("--fix", help="Write the changes that mend findings into the file.")
@@ -173,7 +173,10 @@ def _say_changes(file: Path, changes: list[tuple[Checked, tuple[str, ...]]]) -> 
     for found, repair in changes:
         say(f"fixed   {found.finding.code:<14} {' '.join(map(shlex.quote, repair))}")
     if changes:
-        say(f"Wrote {file}: {counted(len(changes), 'change')}.\n")
+        say(f"Wrote {file}: {counted(len(changes), 'change')}.")
+        if len(changes) == MOST_ROUNDS:
+            say("There may be more: call it again.")
+        say()
 
 
 def _say(

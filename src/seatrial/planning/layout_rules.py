@@ -65,7 +65,7 @@ def check_world(report: Reporter, world_size: int, per_node: int, degrees: Degre
     report.error(
         PlanCode.WORLD,
         "cluster.nodes",
-        f"{world_size} ranks cannot be shared out: {factors} = {degrees.model_size}.",
+        f"{_ranks(world_size)} cannot be shared out: {factors} = {degrees.model_size}.",
         world_size,
         f"Use nodes in multiples of {nodes}{smaller}.",
     )
@@ -119,13 +119,24 @@ def _shared_widths(model: Architecture, degrees: Degrees) -> list[tuple[str, int
     ]
 
 
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"
+
+
+def _joined(link_domain: int) -> str:
+    """The GPUs that tensor parallelism should stay within."""
+    return (
+        "the one GPU of a node" if link_domain == 1 else f"the {link_domain} GPUs that NVLink joins"
+    )
+
+
 def check_links(report: Reporter, degrees: Degrees, link_domain: int) -> None:
     """Tensor parallelism beyond NVLink works, slowly."""
     if link_domain and degrees.tp > link_domain:
         report.warning(
             PlanCode.ACROSS_NODES,
             "parallelism.tp_size",
-            f"tp {degrees.tp} leaves the {link_domain} GPUs that NVLink joins; every layer then "
+            f"tp {degrees.tp} leaves {_joined(link_domain)}; every layer then "
             "waits for the network between nodes.",
             degrees.tp,
             f"Use tp_size {link_domain} or less, and pipeline stages for the rest.",
@@ -225,7 +236,7 @@ def _check_expert_grid(report: Reporter, experts: int, world_size: int, degrees:
     report.error(
         PlanCode.EXPERT_GRID,
         f"parallelism.{field}",
-        f"{world_size} ranks cannot be shared out over the experts: "
+        f"{_ranks(world_size)} cannot be shared out over the experts: "
         f"etp {etp} × ep {ep} × pp {pp} = {etp * ep * pp}.",
         size,
         f"Use {field} {fitting}.",

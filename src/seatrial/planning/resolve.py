@@ -213,7 +213,8 @@ class _Resolution:
             self.report.error(
                 PlanCode.PROCESSES,
                 field_name,
-                f"{wanted} processes would share the {node.gpus} GPUs of {name}.",
+                f"{wanted} processes would share the {node.gpus} "
+                f"{'GPU' if node.gpus == 1 else 'GPUs'} of {name}.",
                 wanted,
                 f"Use at most {node.gpus}.",
             )

@@ -396,7 +396,8 @@ def nothing_saved(situation: Situation) -> Iterator[Checked]:
         return
     torn = len(origin.place.saved)
     if origin.is_parent:
-        state = f"{torn:,} saves without a record" if torn else "no checkpoint"
+        saves = "save" if torn == 1 else "saves"
+        state = f"{torn:,} {saves} without a record" if torn else "no checkpoint"
         yield situation.error(
             ResumeCode.NOTHING_SAVED,
             "continue_from.checkpoints",

@@ -51,7 +51,10 @@ def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[
         f"one failure in {saves.between_failures / MINUTE:,.0f} min is expected, and "
         f"{RESTART_SECONDS / MINUTE:,.0f} min to get going again."
     )
-    fix = f"Reckon with it, or shorten {_shorter(saves)}."
+    shorter = _shorter(saves, restarts=lost.failures >= lost.saving)
+    fix = f"Reckon with it, or shorten {shorter}."
+    if not shorter:
+        fix = "Reckon with it: each save weighs less in a longer run."
     best, every = least_losing(run.plan, run.chosen, saves), run.plan.save_every_steps
     written = run.plan.origins.get(SAVES, Origin.YOU) is Origin.YOU
     if written and abs(best - every) > 1:
@@ -61,16 +64,20 @@ def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[
     return [Finding(PlanCode.LOST_TIME, Severity.WARNING, where, rule, value, fix)]
 
 
-def _shorter(saves: Saves) -> str:
-    """What would lose less time: restarts, and saves where the cluster has a faster tier."""
+def _shorter(saves: Saves, *, restarts: bool) -> str:
+    """What would lose less time: restarts, and saves where the cluster has a faster tier.
+
+    Restarts are named where they, and not the saves, take most of what is lost.
+    """
     known = {tier: seconds for tier, seconds in saves.write_seconds.items() if seconds is not None}
     tier = min(known, key=lambda name: known[name], default=saves.tier)
     now = saves.budget.write_seconds
     if now is None or tier == saves.tier or known[tier] > FASTER * now:
-        return "restarts, by spare nodes for one"
+        return "restarts, by spare nodes for one" if restarts else ""
+    first = "restarts, by spare nodes for one, and " if restarts else ""
     return (
-        f"restarts, by spare nodes for one, and saves: {known[tier] / MINUTE:,.1f} instead of "
-        f"{now / MINUTE:,.1f} min with cluster.storage.tier={tier}"
+        f"{first}saves: {known[tier] / MINUTE:,.1f} instead of {now / MINUTE:,.1f} min with "
+        f"cluster.storage.tier={tier}"
     )
 
 
