@@ -114,6 +114,8 @@ class CheckCode(StrEnum):
     """Something gated is to be fetched from Hugging Face and no secret holds a token."""
     NO_IDENTITY = "ST-SECRET-006"
     """Nothing gives pods access to the bucket that they are to read."""
+    GIVEN_TWICE = "ST-SECRET-007"
+    """A variable of the pods is given twice."""
     OPTION_NEEDS = "ST-OPTION-001"
     """An option that is passed to the engine needs something else to be set."""
     OPTION_AGAINST = "ST-OPTION-002"

@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from seatrial.checks.text_edits import Path, UnplacedError, with_value, without_key
+from seatrial.checks.text_edits import Path, UnplacedError, with_key, with_value, without_key
 from seatrial.errors import SeatrialError
 from seatrial.spec.overrides import OVERRIDE
 from seatrial.spec.tree import parse
@@ -44,10 +44,27 @@ def _change(override: str) -> tuple[Path, Any]:
 
 def _edited(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
     """The text, changed where the values stand."""
-    for path, value in changes:
+    left = list(changes)
+    while left:
+        path, value = left.pop(0)
         removed = value is None or value == {}
+        if removed and left and (renamed := _renamed(text, path, *left[0])):
+            text = renamed
+            left.pop(0)
+            continue
         text = without_key(text, path) if removed else with_value(text, path, value)
     return text
+
+
+def _renamed(text: str, old: Path, new: Path, value: Any) -> str:
+    """The text with a key under another name, where that is what two changes come to."""
+    if old[:-1] != new[:-1] or not isinstance(new[-1], str):
+        return ""
+    root, _ = parse(text, OVERRIDE)
+    node, there = root.at(old)
+    if not there or root.at(new)[1] or node.plain() != value:
+        return ""
+    return with_key(text, old, new[-1])
 
 
 def _anew(text: str, changes: Sequence[tuple[Path, Any]]) -> str:

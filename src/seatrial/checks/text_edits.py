@@ -61,6 +61,14 @@ def with_value(text: str, path: Path, value: Any) -> str:
     return text if _same(text, path, value) else _replaced(text, found, value)
 
 
+def with_key(text: str, path: Path, name: str) -> str:
+    """The text with another name for the key at a path."""
+    found, rest = _walk(text, path)
+    if rest or found.key is None:
+        raise UnplacedError(path)
+    return text[: found.key.start_mark.index] + name + text[found.key.end_mark.index :]
+
+
 def without_key(text: str, path: Path) -> str:
     """The text without the key at a path, its value, and the comment lines right above it."""
     found, rest = _walk(text, path)

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from posixpath import normpath
 
 from seatrial.catalog.node_types import Cloud
 from seatrial.findings import Finding, Severity, Where
@@ -179,7 +180,8 @@ def _check_locations(scene: Scene, inspection: Inspection) -> None:
         "data.location": plan.data_location if plan.spec.data.sources else "",
     }
     for field_name, path in places.items():
-        if path and "://" not in path and not f"{path}/".startswith(f"{mount}/"):
+        real = normpath(path)
+        if path and "://" not in path and not f"{real}/".startswith(f"{mount}/"):
             rule = f"{path} is not on the volume, which pods see at {mount}: it ends with the pod."
             fix = f"Use a path below {mount}, or remove the line."
             inspection.add(RenderCode.LOCATION, field_name, rule, fix, path)

@@ -4,6 +4,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from math import isfinite
 from typing import Any
 
@@ -125,7 +126,13 @@ def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
 
 
 def _missing(error: ErrorDetails, path: Path) -> Explanation:
-    return SpecCode.MISSING, f"{path[-1]} is required.", f"Add {path[-1]}:{_meaning(path)}."
+    field = field_at(path)
+    kind = field.info.annotation if field else None
+    choices = ""
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        choices = f", one of: {', '.join(kind)}"
+    fix = f"Add {path[-1]}:{_meaning(path)}{choices}."
+    return SpecCode.MISSING, f"{path[-1]} is required.", fix
 
 
 def _meaning(path: Path) -> str:

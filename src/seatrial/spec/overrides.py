@@ -8,6 +8,7 @@ import shlex
 from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.codes import SpecCode
+from seatrial.spec.fields import siblings
 from seatrial.spec.secrets import looks_secret, names_secret, shown
 from seatrial.spec.tree import Node, Path, dotted, parse
 
@@ -98,7 +99,12 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
             fix = f"Name an item, such as {around}[0]." if what == "a list" else "Check the key."
             return f"{around} is {what}, and has no key {key}.", fix
         if last:
-            _put(node, key, value)
+            names = siblings(path) if value.value is None else []
+            if names and key not in names and isinstance(node.value, dict):
+                # A key that the section does not have is removed with its value.
+                node.value.pop(key, None)
+            else:
+                _put(node, key, value)
             return None
         child = node.child(key)
         if child is None or child.value is None:

@@ -235,6 +235,17 @@ EXAMPLES: dict[str, Example] = {
         (f"cluster.image={DIGEST}",),
         field="cluster.image",
     ),
+    CheckCode.GIVEN_TWICE: Example(
+        (
+            'cluster.env={HF_TOKEN_PATH: "/x", FOO: "1"}',
+            "cluster.secrets=[{secret: a, key: b, env: FOO}]",
+        ),
+        (
+            'cluster.env={HF_TOKEN_PATH: "/x"}',
+            "cluster.secrets=[{secret: a, key: b, env: FOO}, {secret: a, key: c, env: BAR}]",
+        ),
+        field="cluster.secrets[0].env",
+    ),
     CheckCode.IMAGE_NAME: Example(
         ("cluster.image=example.com/Team/megatron:1.0",),
         ("cluster.image=Example.com:5000/team/mega__tron:1.0",),

@@ -7,6 +7,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.checks.codes import CheckCode
+from seatrial.checks.fixing import applied
 from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.findings import has_errors
 from seatrial.planning.codes import PlanCode
@@ -72,3 +73,34 @@ def test_a_repair_looks_at_what_an_override_says(catalog: Catalog) -> None:
     env = ('cluster.env={RANK: "1", NCCL_DEBUG: INFO}',)
     kept = ('cluster.env={"NCCL_DEBUG": "INFO"}',)
     assert repaired(env, RenderCode.RESERVED_VARIABLE, catalog) == kept
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "change"),
+    [
+        ("global_batch_size", "global_batch_sise", ("training.global_batch_size=128",)),
+        ("  evaluation:", "  evalation:", ()),
+    ],
+)
+def test_a_misspelt_key_is_renamed_where_it_stands(
+    right: str, wrong: str, change: tuple[str, ...], catalog: Catalog
+) -> None:
+    text = BASE.replace(right, wrong)
+    broken = Broken(text, "run.yaml", catalog)
+    (found,) = broken.again().checked
+    repair = repair_of(broken, found)
+    assert repair[0] == f"training.{wrong.strip(' :')}=null"
+    assert not change or repair[1:] == change
+    assert applied(text, repair) == BASE
+
+
+def test_a_secret_under_a_misspelt_key_is_not_shown(catalog: Catalog) -> None:
+    text = BASE.replace("name: example", "name: example\ndescripton: hf_" + "a" * 34)
+    broken = Broken(text, "run.yaml", catalog)
+    assert not any("hf_" in str(repair_of(broken, found)) for found in broken.again().checked)
+
+
+def test_choices_of_a_missing_field_are_named(catalog: Catalog) -> None:
+    sizes = "layers: 2, hidden_size: 256, heads: 4, vocab_size: 50257, max_positions: 1024"
+    found = check(BASE, "run.yaml", catalog, (f"model={{dimensions: {{{sizes}}}}}",)).findings
+    assert "one of: gpt, " in found[0].fix

@@ -14,6 +14,7 @@ from seatrial.checks.saved.codes import ResumeCode
 from seatrial.checks.situation import Scope
 from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.findings import Severity
+from seatrial.rendering.codes import RenderCode
 from seatrial.spec.codes import SpecCode
 from tests.unit.checks.described import GPT2, OTHER, PREFIX, Described, pair
 from tests.unit.checks.examples import (
@@ -178,3 +179,15 @@ def test_a_placeholder_is_named(catalog: Catalog) -> None:
         (SpecCode.PLACEHOLDER, "cluster.image", Severity.NOTE)
     ]
     assert verdict(("description=put YOUR-NAME in",), None, catalog).findings == ()
+
+
+def test_two_secrets_for_one_variable(catalog: Catalog) -> None:
+    two = "cluster.secrets=[{secret: a, key: b, env: FOO}, {secret: a, key: c, env: FOO}]"
+    (found,) = verdict((two,), None, catalog).findings
+    assert (found.code, found.where.field) == (CheckCode.GIVEN_TWICE, "cluster.secrets[1].env")
+
+
+def test_a_path_that_leads_off_the_volume_is_not_on_it(catalog: Catalog) -> None:
+    off = ("data.sources[0].prepared=/data/../etc/x", "checkpoints.location=/data/../etc/saves")
+    codes = {finding.code for finding in verdict(off, None, catalog).findings}
+    assert {CheckCode.DATA_PLACE, RenderCode.LOCATION} <= codes

@@ -16,6 +16,9 @@ from seatrial.findings import Finding
 from seatrial.planning.codes import PlanCode
 from seatrial.rendering.codes import RenderCode
 from seatrial.spec.codes import SpecCode
+from seatrial.spec.explain import meant
+from seatrial.spec.secrets import looks_secret, names_secret
+from seatrial.spec.synonyms import fields_meant
 
 Proposal = tuple[str, ...]
 """Overrides that are applied together."""
@@ -306,6 +309,33 @@ def _contradiction(patient: Patient) -> Iterator[Proposal]:
                 yield (f"{field_name}={part}",)
 
 
+def _misspelt(patient: Patient) -> Iterator[Proposal]:
+    """The value under the key that was meant, where the section has none of it yet."""
+    field_name = patient.finding.where.field
+    parent, _, key = field_name.rpartition(".")
+    value = patient.value(field_name)
+    path = tuple(part for part in field_name.split(".") if part)
+    near = meant(path)
+    targets = [f"{parent}.{near}".lstrip(".")] if near else []
+    targets += fields_meant(key)
+    # The value of a key that nobody knows could be anything, and is not to be shown then.
+    if value is None or "[" in field_name or _holds_secret(value):
+        return
+    for target in targets:
+        if patient.value(target) is None:
+            written = value if isinstance(value, str) and value.isalnum() else json.dumps(value)
+            yield f"{field_name}=null", f"{target}={written}"
+
+
+def _holds_secret(value: Any, name: str = "") -> bool:
+    """Whether something in a value looks like a secret, or is called one."""
+    if isinstance(value, dict):
+        return any(_holds_secret(below, str(key)) for key, below in value.items())
+    if isinstance(value, list):
+        return any(_holds_secret(below, name) for below in value)
+    return looks_secret(value, name) or names_secret(name)
+
+
 def _missing(patient: Patient) -> Iterator[Proposal]:
     """Heads that divide the width, where the width of a head is asked for."""
     if patient.finding.where.field == "model.dimensions.head_dim":
@@ -363,6 +393,7 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Proposal]]] = {
     SpecCode.CONTRADICTION: _contradiction,
     SpecCode.TYPE: _contradiction,
     SpecCode.MISSING: _missing,
+    SpecCode.UNKNOWN_KEY: _misspelt,
     SpecCode.SECRET: _secret,
 }
 """Who proposes for which code."""

@@ -4,6 +4,7 @@
 
 import re
 from collections.abc import Iterator
+from posixpath import normpath
 
 from seatrial.checkpoints.exchange.codes import POSSIBLE
 from seatrial.checkpoints.exchange.engine_side import model_of_arguments
@@ -38,7 +39,8 @@ def seen_by_pods(situation: Situation, path: str) -> bool:
     places += [
         secret.mount.rstrip("/") for secret in situation.spec.cluster.secrets if secret.mount
     ]
-    return "://" in path or any(f"{path}/".startswith(f"{place}/") for place in places)
+    real = normpath(path)
+    return "://" in path or any(f"{real}/".startswith(f"{place}/") for place in places)
 
 
 def _on_volume(situation: Situation, path: str) -> str:

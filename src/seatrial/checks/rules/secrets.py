@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.facts import is_gated
+from seatrial.checks.rules.variables import without_variable
 from seatrial.checks.situation import Checked, Situation, static
 from seatrial.spec.monitoring import WandbMode
 
@@ -70,7 +71,33 @@ def no_hub_token(situation: Situation) -> Iterator[Checked]:
             return
 
 
+def given_twice(situation: Situation) -> Iterator[Checked]:
+    """A variable that two secrets give, or a secret and the spec itself."""
+    plain, seen = situation.spec.cluster.env, dict[str, int]()
+    for number, secret in enumerate(situation.spec.cluster.secrets):
+        name = secret.env
+        if name is None:
+            continue
+        other, change = "", tuple[str, ...]()
+        if name in plain:
+            other, change = "cluster.env too", (without_variable(situation, name),)
+        elif name in seen:
+            other = f"cluster.secrets[{seen[name]}] too"
+        if other:
+            yield situation.error(
+                CheckCode.GIVEN_TWICE,
+                f"cluster.secrets[{number}].env",
+                f"{name} is given here and by {other}: processes would get the last of the two, "
+                "and a server-side apply refuses an object with both.",
+                "Remove one of them.",
+                name,
+                *change,
+            )
+        seen.setdefault(name, number)
+
+
 RULES = (
+    static(CheckCode.GIVEN_TWICE, look=given_twice),
     static(CheckCode.NO_WANDB_KEY, look=no_wandb_key),
     static(CheckCode.NO_HUB_TOKEN, look=no_hub_token),
 )
