@@ -8,9 +8,9 @@ Taken are the rows of the published runs that were measured outside Megatron's C
 hidden size, sequence length, tp, pp, dp, micro and global batch. Left out, and listed one by one
 with `--listed` and in scripts/checking/left_out_rows.csv, are rows with FSDP, rows that lack a
 field that a spec needs, and rows that break a rule of Megatron itself. A recomputation that a row
-does not state is left to the planner. What was found is kept in build/published-checks.jsonl:
-stopped by `--minutes`, the next call goes on, `--anew` begins again. `--every N` checks only every
-Nth row.
+does not state is left to the planner. What was found is kept in build/published-checks-*.jsonl, for
+the version of Seatrial that found it: stopped by `--minutes`, the next call goes on, `--anew`
+begins again. `--every N` checks only every Nth row.
 `--write` puts the figures into docs/check-figures.md.
 """
 
@@ -34,10 +34,12 @@ from seatrial.checks.check import check
 from seatrial.findings import Severity
 from seatrial.planning.codes import PlanCode
 from seatrial.planning.workload import Workload
+from seatrial.runs.own_files import own_digest
 from seatrial.spec.parallelism import Sharding
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "build" / "published-checks.jsonl"
+KEPT = ROOT / "build" / f"published-checks-{own_digest()[:12]}.jsonl"
+"""What was found, by this version of the rules and of the facts."""
 LEFT_OUT = ROOT / "scripts" / "checking" / "left_out_rows.csv"
 NEEDED = ("layers", "hidden", "seq_len", "tp", "pp", "dp", "micro_batch", "global_batch")
 MEASURED = (
@@ -80,9 +82,7 @@ class Checked:
 def main() -> int:
     """Print how many rows were taken, left out and warned of, and which errors there were."""
     given = _given()
-    with RUNS.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if _is_taken(row)]
-    known = {row.id: row for row in timed_rows()}
+    rows, known = taken_rows(), {row.id: row for row in timed_rows()}
     reasons = {row["id"]: _reason(row, known.get(row["id"])) for row in rows}
     left_out = {number: reason for number, reason in reasons.items() if reason}
     kept = [row for row in rows if row["id"] not in left_out][:: given.every]
@@ -93,10 +93,23 @@ def main() -> int:
     figures = _figures(len(rows), left_out, found.values())
     _tell(left_out, found.values(), figures, len(kept))
     if len(found) < len(kept):
-        return 0
+        return int(any(one.errors for one in found.values()))
     if given.write:
         _write(left_out, figures)
     return 0 if all(share <= BARS.get(name, 1.0) for name, _, share in figures) else 1
+
+
+def taken_rows() -> list[dict[str, str]]:
+    """The published rows that were measured outside CI and state what a layout needs."""
+    with RUNS.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if _is_taken(row)]
+
+
+def checked_rows(every: int) -> list[Checked]:
+    """What the check says of every so many rows, anew."""
+    known, catalog = {row.id: row for row in timed_rows()}, Catalog()
+    rows = [row for row in taken_rows() if not _reason(row, known.get(row["id"]))]
+    return [_check(row, known[row["id"]].workload, catalog) for row in rows[::every]]
 
 
 def _checked(

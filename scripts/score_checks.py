@@ -5,9 +5,10 @@
     python -m scripts.score_checks [SET] [--misses] [--save FILE]
 
 A defect is caught when an error or a warning stands at the field that the case names, or at one
-that it calls as good. Two repairs are tried: the one of the case, and the one that the check itself
-proposes. A repair is right when, applied, that finding is gone and no error is left. Where the
-repair is outside the spec, the cluster afterwards is looked at instead.
+that it calls as good, and with the right code when it is that of scripts/checking/right_codes.toml.
+Two repairs are tried: the one of the case, and the one that the check itself proposes. A repair is
+right when, applied, that finding is gone and no error is left. Where the repair is outside the
+spec, the cluster afterwards is looked at instead.
 """
 
 import json
@@ -15,6 +16,7 @@ import sys
 import tomllib
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,8 @@ class Score:
     """`mends`, `outside` where the check proposes no change of the spec, or `fails`."""
     said: str = ""
     """What the check said instead."""
+    right: bool = False
+    """Whether the code is the one that speaks of the defect."""
 
 
 def part_of(kind: str) -> str:
@@ -119,7 +123,8 @@ def score_of(folder: Path, catalog: Catalog) -> Score:
     kind, places = case["kind"], {case["field"], *case.get("also", ())}
     broken = broken_of(folder, kind, catalog)
     verdict = broken.again()
-    found = _at(verdict, places)
+    wanted = right_codes().get(folder.name, "")
+    found = _at(verdict, places, wanted)
     if found is None:
         said = str([f"{f.code} {f.where.field}" for f in verdict.findings])
         return Score(folder.name, kind, "", False, "", said)
@@ -133,7 +138,16 @@ def score_of(folder: Path, catalog: Catalog) -> Score:
     if own:
         state = "mends" if _mends(broken.again(own), found) else "fails"
     said = f"{finding.rule} | {finding.fix} | {' '.join(own)}"
-    return Score(folder.name, kind, finding.code, mended, state, said)
+    right = finding.code == wanted
+    return Score(folder.name, kind, finding.code, mended, state, said, right)
+
+
+@cache
+def right_codes() -> dict[str, str]:
+    """The code that each case should be reported under."""
+    file = Path(__file__).parent / "checking" / "right_codes.toml"
+    by_set: dict[str, dict[str, str]] = tomllib.loads(file.read_text())
+    return {name: code for codes in by_set.values() for name, code in codes.items()}
 
 
 def _afterwards(folder: Path, kind: str, before: ClusterFacts | None) -> ClusterFacts | None:
@@ -142,13 +156,15 @@ def _afterwards(folder: Path, kind: str, before: ClusterFacts | None) -> Cluster
     return described_cluster(folder / "fixed-cluster.toml", kind, namespace) or before
 
 
-def _at(verdict: Verdict, places: set[str]) -> Checked | None:
-    """The first error or warning at one of the places."""
-    for found in verdict.checked:
-        finding = found.finding
-        if finding.where.field in places and finding.severity is not Severity.NOTE:
-            return found
-    return None
+def _at(verdict: Verdict, places: set[str], code: str) -> Checked | None:
+    """The error or warning at one of the places: that of the right code, else the first."""
+    there = [
+        found
+        for found in verdict.checked
+        if found.finding.where.field in places and found.finding.severity is not Severity.NOTE
+    ]
+    right = (found for found in there if found.finding.code == code)
+    return next(right, there[0] if there else None)
 
 
 def _mends(after: Verdict, found: Checked) -> bool:
@@ -167,7 +183,9 @@ def _rates(title: str, scores: list[Score]) -> str:
     whole = [score for score in caught if score.mended]
     return (
         f"{title:<24} {len(scores):>4} cases   caught {len(caught):>4} = "
-        f"{len(caught) / len(scores):6.1%}   caught and mended by the case's fix {len(whole):>4} = "
+        f"{len(caught) / len(scores):6.1%}   with the right code "
+        f"{sum(score.right for score in caught):>4}   "
+        f"caught and mended by the case's fix {len(whole):>4} = "
         f"{len(whole) / len(scores):6.1%}   own fix: {own['mends']} mend, {own['fails']} do not, "
         f"{own['outside']} outside the spec"
     )

@@ -14,14 +14,16 @@ import io
 import json
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from scripts.score_checks import PARTS, SETS, STATIC, broken_of, part_of
+from scripts.score_checks import PARTS, SETS, STATIC, broken_of, part_of, right_codes
 from scripts.write_data_figures import replaced
 from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.repairs.repair import repair_of
 from seatrial.cli.output import say_findings
+from seatrial.findings import Severity
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "guides" / "check.md"
@@ -50,8 +52,9 @@ def main() -> None:
 def rates_text() -> str:
     """A table of the rates, part by part and set by set."""
     lines = [
-        "| set | part | runs | caught | caught, and mended by the fix of the case |",
-        "|---|---|---|---|---|",
+        "| set | part | runs | caught | with the right code | caught, and mended by the fix of the "
+        "case | the check's own change mends | none is offered |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name in ("first", "second"):
         rows = _rows(f"checks-{name}.json")
@@ -59,10 +62,13 @@ def rates_text() -> str:
             alike = [row for row in rows if part in ("all", part_of(row["kind"]))]
             if alike:
                 caught = [row for row in alike if row["caught"]]
+                right = [row for row in caught if row["caught"] == right_codes()[row["name"]]]
                 whole = [row for row in caught if row["mended"]]
+                own = Counter(row["own"] for row in caught)
                 lines.append(
                     f"| {name} | {part} | {len(alike)} | {_share(caught, alike)} | "
-                    f"{_share(whole, alike)} |"
+                    f"{_share(right, alike)} | {_share(whole, alike)} | {own['mends']} | "
+                    f"{own['outside']} |"
                 )
     return "\n".join(lines)
 
@@ -92,6 +98,8 @@ def findings_text() -> str:
         kind = "resume" if "-resume-" in name else "cluster"
         broken = broken_of(folder, kind, catalog)
         for found in broken.again().checked:
+            if found.finding.severity is Severity.NOTE:
+                continue
             say_findings([found.finding], out)
             repair = repair_of(broken, found)
             if repair:

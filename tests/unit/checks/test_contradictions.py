@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Each contradiction of the engine's options: a run in which it is told, and one in which not."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import check
+from seatrial.checks.rules.options import CONTRADICTIONS, Contradiction
+from tests.unit.checks.examples import BASE, ON_GRACE
+
+EXPERTS = ("model.preset=mixtral-8x7b", "data.tokenizer=null", "parallelism.ep_size=2")
+FP8 = "training.precision=fp8"
+TP_1 = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
+PP_2 = "parallelism.pp_size=2"
+UNSHARDED = "parallelism.sharding=none"
+NOTHING_AGAIN = "parallelism.recompute=none"
+Overrides = tuple[str, ...]
+
+
+def given(options: str, *more: str) -> Overrides:
+    """Overrides with these options of the engine."""
+    return (f"engine.options={{{options}}}", *more)
+
+
+GATHER = "overlap-param-gather: true, overlap-grad-reduce: true"
+AWARE = "use-precision-aware-optimizer: true"
+TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
+    ("overlap-param-gather", "overlap-grad-reduce"): (
+        given("overlap-param-gather: true"),
+        given(GATHER),
+    ),
+    ("overlap-param-gather", "sharding none"): (given(GATHER, UNSHARDED), given(GATHER)),
+    ("overlap-param-gather-with-optimizer-step", "distributed checkpoints"): (
+        given("overlap-param-gather-with-optimizer-step: true"),
+        given("overlap-param-gather-with-optimizer-step: false"),
+    ),
+    ("tp-comm-overlap", "sequence parallelism"): (
+        given("tp-comm-overlap: true", "parallelism.sequence_parallel=false"),
+        given("tp-comm-overlap: true"),
+    ),
+    ("tp-comm-overlap", "tp is 1"): (
+        given("tp-comm-overlap: true", *TP_1),
+        given("tp-comm-overlap: true"),
+    ),
+    ("fp16-lm-cross-entropy", "fp16"): (
+        given("fp16-lm-cross-entropy: true"),
+        given("fp16-lm-cross-entropy: true", "training.precision=fp16"),
+    ),
+    ("fp32-residual-connection", "fp32"): (
+        given("fp32-residual-connection: true", "training.precision=fp32"),
+        given("fp32-residual-connection: true"),
+    ),
+    ("log-memory-interval", "multiple"): (
+        given("log-memory-interval: 15", "monitoring.log_every_steps=10"),
+        given("log-memory-interval: 20", "monitoring.log_every_steps=10"),
+    ),
+    ("distribute-saved-activations", "tp is 1"): (
+        given("distribute-saved-activations: true", *TP_1),
+        given("distribute-saved-activations: true"),
+    ),
+    ("distribute-saved-activations", "full recomputation"): (
+        given("distribute-saved-activations: true", "parallelism.recompute=selective"),
+        given("distribute-saved-activations: true"),
+    ),
+    ("optimizer-cpu-offload", "use-precision-aware-optimizer"): (
+        given("optimizer-cpu-offload: true"),
+        given(f"optimizer-cpu-offload: true, {AWARE}"),
+    ),
+    ("use-precision-aware-optimizer", "distributed one"): (given(AWARE, UNSHARDED), given(AWARE)),
+    **{
+        (name, "precision-aware"): (given(f"{name}: fp16"), given(f"{name}: fp16, {AWARE}"))
+        for name in ("main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
+    },
+    ("fp8-param-gather", "not fp8"): (
+        given("fp8-param-gather: true"),
+        given("fp8-param-gather: true", FP8),
+    ),
+    ("fp8-param-gather", "sharding none"): (
+        given("fp8-param-gather: true", FP8, UNSHARDED),
+        given("fp8-param-gather: true", FP8),
+    ),
+    ("fp4-param-gather", "not nvfp4"): (
+        given("fp4-param-gather: true", ON_GRACE),
+        given("fp4-param-gather: true", ON_GRACE, "training.precision=nvfp4"),
+    ),
+    ("num-distributed-optimizer-instances", "expert parallelism"): (
+        given("num-distributed-optimizer-instances: 2", *EXPERTS),
+        given("num-distributed-optimizer-instances: 2"),
+    ),
+    ("num-distributed-optimizer-instances", "so many instances"): (
+        given("num-distributed-optimizer-instances: 3"),
+        given("num-distributed-optimizer-instances: 2"),
+    ),
+    ("transformer-impl", "over cp"): (
+        given("transformer-impl: local", "parallelism.cp_size=2"),
+        given("transformer-impl: local"),
+    ),
+    ("transformer-impl", "8 or 4 bits"): (
+        given("transformer-impl: local", FP8),
+        given("transformer-impl: local"),
+    ),
+    ("cross-entropy-fusion-impl", "not stable"): (
+        given("cross-entropy-fusion-impl: te, cross-entropy-loss-fusion: true"),
+        given("cross-entropy-fusion-impl: native, cross-entropy-loss-fusion: true"),
+    ),
+    ("optimizer", "Adam only"): (given("optimizer: sgd"), given("optimizer: sgd", UNSHARDED)),
+    ("cpu-offloading-num-layers", "pipeline"): (
+        given("cpu-offloading-num-layers: 2", PP_2, NOTHING_AGAIN),
+        given("cpu-offloading-num-layers: 2", NOTHING_AGAIN),
+    ),
+    ("cpu-offloading-num-layers", "not both"): (
+        given("cpu-offloading-num-layers: 2"),
+        given("cpu-offloading-num-layers: 2", NOTHING_AGAIN),
+    ),
+    ("defer-embedding-wgrad-compute", "pp is 1"): (
+        given("defer-embedding-wgrad-compute: true"),
+        given("defer-embedding-wgrad-compute: true", PP_2),
+    ),
+    ("overlap-moe-expert-parallel-comm", "ep is 1"): (
+        given("overlap-moe-expert-parallel-comm: true"),
+        given("overlap-moe-expert-parallel-comm: true", *EXPERTS),
+    ),
+    ("ddp-average-in-collective", "by tokens"): (
+        given("ddp-average-in-collective: true, calculate-per-token-loss: true"),
+        given("ddp-average-in-collective: true"),
+    ),
+    ("hierarchical-context-parallel-sizes", "multiplied"): (
+        given("hierarchical-context-parallel-sizes: [2, 2]"),
+        given("hierarchical-context-parallel-sizes: [2, 2]", "parallelism.cp_size=4"),
+    ),
+    ("cp-comm-type", "hierarchical-context-parallel-sizes"): (
+        given("cp-comm-type: a2a+p2p"),
+        given("cp-comm-type: a2a+p2p, hierarchical-context-parallel-sizes: [1, 1]"),
+    ),
+    ("moe-pad-expert-input-to-capacity", "moe-expert-capacity-factor"): (
+        given("moe-pad-expert-input-to-capacity: true", *EXPERTS),
+        given("moe-pad-expert-input-to-capacity: true, moe-expert-capacity-factor: 1.0", *EXPERTS),
+    ),
+    **{
+        (name, "constant"): (
+            given(f"{name}: 0.1"),
+            given(f"{name}: 0.1, weight-decay-incr-style: linear"),
+        )
+        for name in ("start-weight-decay", "end-weight-decay")
+    },
+    **{
+        (name, "stages would be others"): (given(f"{name}: true", PP_2), given(f"{name}: true"))
+        for name in (
+            "account-for-embedding-in-pipeline-split",
+            "account-for-loss-in-pipeline-split",
+        )
+    },
+}
+
+
+def meant(option: str, words: str) -> Contradiction:
+    (found,) = [each for each in CONTRADICTIONS if each.option == option and words in each.rule]
+    return found
+
+
+def test_each_contradiction_is_in_the_table() -> None:
+    assert len({meant(*key).rule + key[0] for key in TABLE}) == len(TABLE) == len(CONTRADICTIONS)
+
+
+@pytest.mark.parametrize("key", TABLE, ids="-".join)
+def test_a_contradiction_is_told_where_it_is_one(key: tuple[str, str], catalog: Catalog) -> None:
+    rule, field = meant(*key).rule, f"engine.options.{key[0]}"
+    for overrides, told in zip(TABLE[key], (True, False), strict=True):
+        verdict = check(BASE, "run.yaml", catalog, overrides)
+        assert verdict.situation is not None, verdict.findings
+        said = [(found.where.field, found.rule) for found in verdict.findings]
+        assert ((field, rule) in said) is told, said
