@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the commands that ask a cluster, and which run they mean."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -66,6 +67,26 @@ class Meant:
         return connect(
             self.namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error
         )
+
+    @property
+    def flags(self) -> str:
+        """What the next command needs to find it by its name; nothing on this host."""
+        if self.here is not None:
+            return ""
+        return flags_to(self.name, self.site.namespace, self.kubeconfig, self.context)
+
+
+def flags_to(run: str, namespace: str, kubeconfig: str, context: str) -> str:
+    """What another command needs to find a run on a cluster: what was given, and its namespace."""
+    own = connect("", kubeconfig=kubeconfig, context=context).namespace
+    # By its name alone, a run on this host is found first.
+    is_named = namespace != own or run in local_runs(Path())
+    given = {
+        "-n": namespace if is_named else "",
+        "--kubeconfig": kubeconfig,
+        "--context": context,
+    }
+    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
 
 def meant(run: str, namespace: str, kubeconfig: str, context: str) -> Meant:

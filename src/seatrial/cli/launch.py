@@ -10,14 +10,13 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Yes
+from seatrial.cli.cluster_options import Context, Kubeconfig, Yes, flags_to
 from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import connect, launch
+from seatrial.client import launch
 from seatrial.runs.differences import Difference
 from seatrial.runs.launch import Launched
 from seatrial.runs.local_launch import KIND
-from seatrial.runs.local_ledger import local_runs
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -69,20 +68,8 @@ def command(
             f"next  seatrial status {done.run if file.parent == Path() else shlex.quote(str(file))}"
         )
     else:
-        say(f"next  seatrial status {done.run}{_flags(done, kubeconfig, context)}")
-
-
-def _flags(done: Launched, kubeconfig: str, context: str) -> str:
-    """What the next command needs to find the run: what was given here, and its namespace."""
-    own = connect("", kubeconfig=kubeconfig, context=context).namespace
-    # By its name alone, a run on this host is found first.
-    is_named = done.namespace != own or done.run in local_runs(Path())
-    given = {
-        "-n": done.namespace if is_named else "",
-        "--kubeconfig": kubeconfig,
-        "--context": context,
-    }
-    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given.items() if value)
+        flags = flags_to(done.run, done.namespace, kubeconfig, context)
+        say(f"next  seatrial status {done.run}{flags}")
 
 
 def _ask(changes: list[Difference]) -> bool:

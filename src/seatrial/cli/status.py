@@ -36,7 +36,7 @@ def command(
     if as_json:
         say_json(found.to_dict())
         return
-    say_status(found, datetime.now(UTC))
+    say_status(found, datetime.now(UTC), chosen.flags)
 
 
 def look_at(chosen: Meant) -> Status:
@@ -46,8 +46,11 @@ def look_at(chosen: Meant) -> Status:
     return status(chosen.site, chosen.name)
 
 
-def say_status(found: Status, now: datetime) -> None:
-    """Print a status: the answer, the reasons, the attempts before."""
+def say_status(found: Status, now: datetime, flags: str = "") -> None:
+    """Print a status: the answer, the reasons, the attempts before.
+
+    The flags are what the next command needs to find the run.
+    """
     lasting = f" for {age(found.since, now)}" if found.since else ""
     head = f"{found.run}   attempt {found.attempt} · {found.state}{lasting}"
     submitted = f"submitted {_clock(found.submitted, now)}, " if found.submitted else ""
@@ -66,7 +69,7 @@ def say_status(found: Status, now: datetime) -> None:
     earlier = [a for a in found.attempts if a.number != found.attempt or found.is_over]
     for record in reversed(earlier[-SHOWN_ATTEMPTS:]):
         say_text(_attempt(record, now), "  ", "    ")
-    say(f"next  {_next(found)}")
+    say(f"next  {_next(found, flags)}")
 
 
 def _attempt(record: AttemptRecord, now: datetime) -> str:
@@ -80,12 +83,12 @@ def _attempt(record: AttemptRecord, now: datetime) -> str:
     return f"{text}."
 
 
-def _next(found: Status) -> str:
+def _next(found: Status, flags: str) -> str:
     if found.succeeded:
-        return f"seatrial delete {found.run}, when nothing of it is needed; its volume stays"
+        return f"seatrial delete {found.run}{flags}, when nothing of it is needed; its volume stays"
     if found.is_over:
         return "seatrial launch RUN.YAML, for another attempt"
-    return f"seatrial logs {found.run} --follow"
+    return f"seatrial logs {found.run}{flags} --follow"
 
 
 def _clock(when: str, now: datetime) -> str:

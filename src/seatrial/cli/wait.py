@@ -55,7 +55,7 @@ def command(
     if as_json:
         say_json(found.to_dict())
     else:
-        say_status(found, datetime.now(UTC))
+        say_status(found, datetime.now(UTC), chosen.flags)
     if not found.is_over:
         raise typer.Exit(ExitCode.STILL_RUNNING)
     if not found.succeeded:

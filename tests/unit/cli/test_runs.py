@@ -74,6 +74,12 @@ def test_what_comes_next_names_the_cluster_that_was_used(
     assert "next  seatrial status slim-7b --kubeconfig k.yaml --context 'big one'\n" in text
     elsewhere = ("launch", spec_file, "cluster.namespace=research")
     assert "next  seatrial status slim-7b -n research\n" in ran(*elsewhere)
+    # The spec of that namespace, and the name with it, lead there too.
+    there = spec_file.with_name("there.yaml")
+    there.write_text(spec_file.read_text().replace("nodes: 2", "nodes: 2, namespace: research"))
+    for words in ((there,), ("slim-7b", "-n", "research")):
+        assert "next  seatrial logs slim-7b -n research --follow\n" in ran("status", *words)
+        assert "slim-7b -n research --follow\n" in ran("wait", *words, "--timeout", 0, code=6)
     assert "attempt 1" in ran("status", "slim-7b", "-n", "research")
     # A run of that name on this host would be found first.
     a_run_here(spec_file.parent)
