@@ -273,3 +273,22 @@ def test_a_place_that_is_not_here_is_nowhere_for_a_run_on_this_host(tmp_path: Pa
     assert CheckpointReader().at(absent) is Unknown.UNSEEN
     assert CheckpointReader(here=True).at(absent) is Unknown.ABSENT
     assert CheckpointReader(here=True).at("s3://bucket/nowhere") is Unknown.UNSEEN
+
+
+def test_a_weight_decay_that_grows_is_bound_to_the_length_of_the_run() -> None:
+    def longer(setup: Setup) -> Setup:
+        order = setup.data_order
+        return replace(setup, data_order=replace(order, train_samples=2 * order.train_samples))
+
+    def said(probe: Places, style: str, *more: str) -> bool:
+        options = (
+            f"{{weight-decay-incr-style: {style}, start-weight-decay: 0, end-weight-decay: 1}}"
+        )
+        found = verdict(probe, CONTINUES, f"engine.options={options}", *more).findings
+        return any("weight decay grows" in finding.rule for finding in found)
+
+    assert said(places(longer), "linear")
+    assert not said(places(longer), "constant")
+    assert not said(places(), "linear")
+    anew = "continue_from.reset_schedule=true"
+    assert not said(places(longer), "linear", anew)

@@ -16,6 +16,8 @@ from seatrial.checks.situation import Checked, Situation, of_checkpoints, static
 from seatrial.engines.registry import ENGINES
 from seatrial.spec.engine import EngineName
 
+DECAY_STYLE = "weight-decay-incr-style"
+"""By which the weight decay grows; compared with its length (OptimizerParamScheduler)."""
 _CODES = {
     "padded vocab size": ResumeCode.PADDING,
     "checkpoint format": ResumeCode.FORMAT,
@@ -369,6 +371,33 @@ def step_there(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def growing_decay(situation: Situation) -> Iterator[Checked]:
+    """A weight decay that grows over the length of the run, which is another than was saved."""
+    options = {
+        name.replace("_", "-"): (name, value)
+        for name, value in situation.spec.engine.options.items()
+    }
+    name, style = options.get(DECAY_STYLE, ("", None))
+    origin, parent = origin_of(situation), situation.spec.continue_from
+    chosen = chosen_of(situation, origin) if origin is not None else None
+    if style in (None, "constant") or origin is None or chosen is None or chosen.setup is None:
+        return
+    if origin.is_parent and parent is not None and parent.reset_schedule:
+        return
+    saved, wanted = chosen.setup.data_order, wanted_setup(situation).data_order
+    if saved.train_samples != wanted.train_samples:
+        yield situation.error(
+            ResumeCode.SCHEDULE,
+            f"engine.options.{name}",
+            f"the weight decay grows over the whole run, which had {saved.train_samples:,} samples "
+            f"and has {wanted.train_samples:,}: the engine compares that when it loads, and stops "
+            "at a difference.",
+            "Keep the length, or the decay constant, or begin the schedule anew: "
+            "continue_from.reset_schedule=true.",
+            style,
+        )
+
+
 def finished(situation: Situation) -> Iterator[Checked]:
     """A checkpoint from which no step is left to train."""
     origin = origin_of(situation)
@@ -433,6 +462,7 @@ RULES = (
     of_checkpoints(ResumeCode.BATCH, look=other_batch),
     of_checkpoints(ResumeCode.NEWER_ENGINE, look=newer_engine),
     of_checkpoints(ResumeCode.MODEL, ResumeCode.NOTHING_SAVED, look=first_weights),
+    of_checkpoints(ResumeCode.SCHEDULE, look=growing_decay),
     of_checkpoints(ResumeCode.FINISHED, look=finished),
     of_checkpoints(ResumeCode.NOTHING_SAVED, ResumeCode.FOREIGN, look=nothing_saved),
     static(ResumeCode.PLACE, look=unseen_place),
