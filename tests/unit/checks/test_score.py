@@ -18,6 +18,7 @@ from scripts.write_check_rates import PAGE, mended_text, rates_text
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.known_codes import known_codes
 
+pytestmark = pytest.mark.timeout(900)
 LEAST = 0.95
 LEAST_CASES = {STATIC: 100, "cluster": 20, "checkpoints": 10}
 
