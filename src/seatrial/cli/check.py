@@ -15,7 +15,7 @@ from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import NO_ANSWER, NO_ENGINE, Verdict
 from seatrial.checks.fixing import applied
 from seatrial.checks.planned import planned
-from seatrial.checks.repairs.repair import WEIGHED, Broken, repair_of
+from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
 from seatrial.checks.situation import Checked
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.files import write_new
@@ -143,7 +143,7 @@ def _mended(
     changes: list[tuple[Checked, tuple[str, ...]]] = []
     for _ in range(MOST_ROUNDS):
         for found in verdict.checked:
-            repair = repair_of(broken, found) if found.finding.code not in WEIGHED else ()
+            repair = repair_of(broken, found) if not is_weighed(found.finding) else ()
             if repair:
                 break
         else:
@@ -192,7 +192,7 @@ def _say(
     for found, repair in zip(verdict.checked, repairs, strict=True):
         say_findings([found.finding], sys.stdout)
         if repair:
-            mendable += found.finding.code not in WEIGHED
+            mendable += not is_weighed(found.finding)
             change = " ".join(map(shlex.quote, repair))
             say(f"        change: {change}")
         elif found.finding.severity is not Severity.NOTE:

@@ -8,7 +8,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.fixing import applied
-from seatrial.checks.repairs.repair import Broken, repair_of
+from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
 from seatrial.findings import has_errors
 from seatrial.planning.codes import PlanCode
 from seatrial.rendering.codes import RenderCode
@@ -104,3 +104,18 @@ def test_choices_of_a_missing_field_are_named(catalog: Catalog) -> None:
     sizes = "layers: 2, hidden_size: 256, heads: 4, vocab_size: 50257, max_positions: 1024"
     found = check(BASE, "run.yaml", catalog, (f"model={{dimensions: {{{sizes}}}}}",)).findings
     assert "one of: gpt, " in found[0].fix
+
+
+@pytest.mark.parametrize(
+    ("overrides", "weighed"),
+    [
+        (("training.tokens=1B",), True),
+        (("training.micro_batch_size=3",), False),
+        (("data.tokenizer=hf://meta-llama/Llama-2-7b-hf",), True),
+    ],
+)
+def test_what_only_the_owner_can_decide_is_left_to_them(
+    overrides: tuple[str, ...], weighed: bool, catalog: Catalog
+) -> None:
+    found = Broken(BASE, "run.yaml", catalog, overrides).again().findings
+    assert any(is_weighed(finding) for finding in found) is weighed, found

@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.check import check
+from seatrial.checks.fixing import applied
 from seatrial.checks.saved.codes import ResumeCode
 from seatrial.cluster.api import Patience
 from seatrial.cluster.codes import ClusterCode
@@ -65,3 +66,16 @@ def test_a_parent_that_is_not_on_this_host_is_told(tmp_path: Path, named: str, f
         verdict = checking.check_file(file, default_catalog(), overrides, checking.Looked())
         codes = {(found.code, found.where.field) for found in verdict.findings}
         assert ((ResumeCode.NOTHING_SAVED, field) in codes) is told
+
+
+def test_a_file_keeps_the_ends_of_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    text = BASE.replace("size: 128", "size: 130   # odd").replace("\n", "\r\n")
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    read = checking.text_of(file)
+    assert read == text
+    verdict = check(read, "run.yaml", default_catalog())
+    assert [finding.code for finding in verdict.findings] == ["ST-BATCH-002"]
+    fixed = applied(read, ["training.global_batch_size=128"])
+    assert fixed == text.replace("130   #", "128   #")
+    assert check(fixed, "run.yaml", default_catalog()).clean

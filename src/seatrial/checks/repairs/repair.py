@@ -25,6 +25,7 @@ from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.codes import PlanCode
+from seatrial.spec.codes import SpecCode
 from seatrial.spec.overrides import apply
 from seatrial.spec.tree import parse
 
@@ -39,11 +40,14 @@ WEIGHED = frozenset(
             *(SiteCode.NO_DEVICES, SiteCode.NO_FABRIC, SiteCode.FAR_APART, SiteCode.QUOTA),
             *(PlanCode.NODE_TYPE, PlanCode.WORLD, DatasetCode.EPOCHS, DatasetCode.ABSENT),
             *(CheckCode.DATA_PLACE, CheckCode.TOKENIZER_PLACE, CheckCode.NO_WANDB_KEY),
+            CheckCode.NO_HUB_TOKEN,
         ),
     )
 )
 """Codes whose change is offered and not written, for a person to weigh: it makes the run smaller,
 slower or dearer, takes other machines or other data, or names a place that nobody has seen."""
+LENGTHS = ("training.steps", "training.samples", "training.tokens")
+"""Fields of which one says how long the run is: where two do, only its owner knows which."""
 MOST_TRIED = 24
 """Proposals that are tried for one finding; each is a plan of its own."""
 
@@ -97,6 +101,12 @@ class Broken:
             return {}
         value = root.plain()
         return value if isinstance(value, dict) else {}
+
+
+def is_weighed(finding: Finding) -> bool:
+    """Whether a change for a finding is shown and left to a person, who has to weigh it."""
+    lengths = finding.code == SpecCode.CONTRADICTION and finding.where.field in LENGTHS
+    return lengths or finding.code in WEIGHED
 
 
 def repair_of(broken: Broken, found: Checked) -> tuple[str, ...]:
