@@ -123,7 +123,7 @@ def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) ->
 
 
 def test_fix_does_not_take_more_machines_by_itself(tmp_path: Path) -> None:
-    file = spec(tmp_path, CLEAN.replace("tp_size: 4", "tp_size: 32"))
+    file = spec(tmp_path, CLEAN.replace("pp_size: 1", "pp_size: 3"))
     done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path, code=1)
     assert "ST-LAYOUT-001" in done.stdout
     assert "nodes: 2}" in file.read_text()
