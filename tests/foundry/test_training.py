@@ -1,8 +1,14 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry on a CPU: one rank, two alone, two sharded; killed, resumed, on other ranks."""
+"""LLM Foundry on a CPU: one rank, two alone, two sharded; killed, resumed, on other ranks.
+
+The kills run in pieces: SEATRIAL_FAULT_SEEDS=0:5 make foundry ARGS='-k kill'; each is appended to
+build/fault-results.jsonl, and one seed alone repeats its case.
+"""
 
 import random
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,11 +20,13 @@ from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.rehearsal.drills import largest_difference
 from seatrial.rehearsal.twin import SAVE_AT, STEPS, TwinData, twins
-from seatrial.rehearsal.worker_process import Outcome, Training, differing_tensors, train
+from seatrial.rehearsal.worker_process import Outcome, differing_tensors
 from seatrial.spec.loader import load
+from tests.faults.checkpoint_starts import record, seeds
 from tests.foundry.conftest import FOUNDRY, Figure
+from tests.foundry.warm import WarmFoundry
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(7200)]
 
 CATALOG = Catalog()
 RECIPES = ("aks-mpt-125m", "aks-mpt-30b")
@@ -26,8 +34,11 @@ PARITY = 1e-6
 """Largest relative difference of a loss between layouts."""
 OTHER_RANKS = 1e-5
 """And after a resume on another number of ranks."""
-SEED = 20261115
+NORM_PARITY = 1e-5
+"""Of a gradient norm, which adds up more roundings than a loss."""
 KILLS = 20
+KILLED = "llm-foundry kills"
+"""What the cases are called among the results."""
 
 
 def twin(name: str, sharding: str) -> Plan:
@@ -41,23 +52,43 @@ def _plain(sharding: str) -> tuple[str, ...]:
     return ("parallelism.recompute=none",) if sharding == "none" else ()
 
 
-def start(
-    directory: Path,
-    plan: Plan,
-    name: str,
-    ranks: int,
-    *,
-    saves: str = "",
-    kill: tuple[int, int] | None = None,
-    resharding: Resharding | None = None,
-) -> Outcome:
-    """One training; it must end well unless it is to be killed."""
-    trial = Trial(str(directory), str(directory / (saves or name)), True, resharding)
-    arguments = FOUNDRY.trial_arguments(plan, trial)
-    training = Training(name, arguments, ranks, directory, kill, engine=FOUNDRY.name)
-    outcome = train(training, 300.0)
-    assert kill is not None or outcome.code == 0, f"{name}: {outcome.tail}\n{training.log}"
-    return outcome
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmFoundry]:
+    """LLM Foundry, loaded once."""
+    engine = WarmFoundry()
+    yield engine
+    engine.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where trainings of a test work, and what starts them."""
+
+    directory: Path
+    engine: WarmFoundry
+
+    def start(
+        self,
+        plan: Plan,
+        name: str,
+        ranks: int,
+        *,
+        saves: str = "",
+        kill: tuple[int, int] | None = None,
+        resharding: Resharding | None = None,
+    ) -> Outcome:
+        """One training; it must end well unless it is to be killed."""
+        place = str(self.directory)
+        trial = Trial(place, f"{place}/{saves or name}", True, resharding)
+        arguments = FOUNDRY.trial_arguments(plan, trial)
+        outcome = self.engine.start(self.directory, name, arguments, ranks, kill)
+        assert kill is not None or outcome.code == 0, f"{name}: {outcome.tail}"
+        return outcome
+
+
+@pytest.fixture
+def bench(tmp_path: Path, warm: WarmFoundry) -> Bench:
+    return Bench(tmp_path, warm)
 
 
 def figures(outcome: Outcome) -> dict[int, tuple[float, float, str]]:
@@ -68,47 +99,60 @@ def figures(outcome: Outcome) -> dict[int, tuple[float, float, str]]:
     }
 
 
+def norms_of(outcome: Outcome) -> dict[int, float]:
+    """The gradient norm of each step."""
+    return {step: event.values["grad_norm"] for step, event in outcome.steps().items()}
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_layouts_give_the_same_losses(name: str, tmp_path: Path, figure: Figure) -> None:
-    alone = start(tmp_path, twin(name, "none"), "alone", 1)
+def test_layouts_give_the_same_losses(name: str, bench: Bench, figure: Figure) -> None:
+    alone = bench.start(twin(name, "none"), "alone", 1)
     assert len(alone.losses()) == STEPS
     for sharding, called in (("none", "2 ranks, DDP"), ("fsdp", "2 ranks, FSDP")):
-        other = start(tmp_path, twin(name, sharding), sharding, 2)
+        other = bench.start(twin(name, sharding), sharding, 2)
         assert len(other.losses()) == STEPS
         worst = largest_difference(alone.losses(), other.losses())
-        figure("parity", f"{name}, {called}", f"{worst:.1e}")
+        norms = largest_difference(norms_of(alone), norms_of(other))
+        figure("parity", f"{name}, {called}", f"{worst:.1e}", f"{norms:.1e}")
         assert worst <= PARITY
+        assert norms <= NORM_PARITY
 
 
 @pytest.mark.parametrize("sharding", ["none", "fsdp"])
-def test_kill_and_resume_to_the_last_bit(sharding: str, tmp_path: Path, figure: Figure) -> None:
+def test_kill_and_resume_to_the_last_bit(sharding: str, bench: Bench) -> None:
     plan = twin("aks-mpt-125m", sharding)
-    straight = start(tmp_path, plan, "straight", 2)
-    source, wrong = random.Random(SEED), 0  # noqa: S311  (a drill, not a secret)
-    for number in range(KILLS):
+    straight = bench.start(plan, "straight", 2)
+    theirs, last, wrong = figures(straight), FOUNDRY.checkpoint_name(STEPS), []
+    for seed in seeds(KILLS):
+        source = random.Random(seed)  # noqa: S311  (a drill, not a secret)
         kill = (source.randrange(2), source.randint(SAVE_AT + 1, STEPS - 1))
-        where = f"killed-{number}"
-        killed = start(tmp_path, plan, f"first-{number}", 2, saves=where, kill=kill)
+        where = f"killed-{seed}"
+        killed = bench.start(plan, f"first-{seed}", 2, saves=where, kill=kill)
         assert killed.code != 0, "it was not killed"
-        resumed = start(tmp_path, plan, f"second-{number}", 2, saves=where)
-        mine, theirs = figures(resumed), figures(straight)
-        assert min(mine) == SAVE_AT + 1
-        last = FOUNDRY.checkpoint_name(STEPS)
+        mine = figures(bench.start(plan, f"second-{seed}", 2, saves=where))
         tensors, differing = differing_tensors(
-            tmp_path / "straight" / last, tmp_path / where / last, engine=FOUNDRY
+            bench.directory / "straight" / last,
+            bench.directory / where / last,
+            600.0,
+            engine=FOUNDRY,
         )
         assert tensors > 10
-        wrong += bool(differing) or any(mine[step] != theirs[step] for step in mine)
-    figure("kills", f"2 ranks, {sharding}", f"{KILLS - wrong} of {KILLS}")
-    assert wrong == 0
+        same = sorted(mine) == list(range(SAVE_AT + 1, STEPS + 1))
+        right = same and not differing and all(mine[step] == theirs[step] for step in mine)
+        record(KILLED, sharding=sharding, seed=seed, rank=kill[0], step=kill[1], right=right)
+        if not right:
+            wrong.append((seed, kill, differing[:3]))
+    assert not wrong
 
 
-@pytest.mark.parametrize(("sharding", "ranks"), [("none", 1), ("none", 4), ("fsdp", 4)])
-def test_resume_on_other_ranks(sharding: str, ranks: int, tmp_path: Path, figure: Figure) -> None:
+@pytest.mark.parametrize(
+    ("sharding", "ranks"), [("fsdp", 1), ("fsdp", 4), ("none", 1), ("none", 4)]
+)
+def test_resume_on_other_ranks(sharding: str, ranks: int, bench: Bench, figure: Figure) -> None:
     plan = twin("aks-mpt-125m", sharding)
-    straight = start(tmp_path, plan, "straight", 2)
+    straight = bench.start(plan, "straight", 2)
     resharding = Resharding(SAVE_AT, 1, 1, 1, ranks)
-    other = start(tmp_path, plan, "other", ranks, saves="straight", resharding=resharding)
+    other = bench.start(plan, "other", ranks, saves="straight", resharding=resharding)
     assert sorted(other.losses()) == list(range(SAVE_AT + 1, STEPS + 1))
     worst = largest_difference(straight.losses(), other.losses())
     figure("reshard", f"2 ranks, {sharding}", f"{ranks} ranks", f"{worst:.1e}")

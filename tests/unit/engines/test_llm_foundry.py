@@ -77,7 +77,6 @@ def test_the_documents_own_values_are_in_the_settings() -> None:
     settings = engine_settings(plan_of(name="aks-mpt-30b"))
     wanted = {
         "save_interval": "1000ba",
-        "save_num_checkpoints_to_keep": 10,
         "fsdp_config.state_dict_type": "sharded",
     }
     assert {key: settings[key] for key in wanted} == wanted

@@ -122,7 +122,8 @@ def _sharding(plan: Plan) -> Arguments:
         "fsdp_config.limit_all_gathers": True,
         # Every rank writes its own share; `full` would gather the model on rank 0.
         "fsdp_config.state_dict_type": "sharded" if sharded else "full",
-        "fsdp_config.sharded_ckpt_prefix_dir": STEP_DIRECTORY if sharded else None,
+        # Relative to the directory of `save_filename`, which is the checkpoint's already.
+        "fsdp_config.sharded_ckpt_prefix_dir": "." if sharded else None,
     }
 
 
@@ -154,7 +155,6 @@ def _checkpoints(plan: Plan) -> Arguments:
         "save_folder": plan.checkpoint_location,
         "save_interval": batches(plan.save_every_steps),
         "save_filename": f"{STEP_DIRECTORY}/rank{{rank}}.pt",
-        "save_num_checkpoints_to_keep": plan.spec.checkpoints.keep_last,
         "autoresume": True,
         "load_path": start.checkpoint if start else None,
         "load_weights_only": True if start else None,

@@ -19,6 +19,7 @@ from composer.utils import dist
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.worker.llm_foundry.keeping import Keeper
 from seatrial.worker.process_times import process_began
 from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.beats import BeatWriter, Phase
@@ -30,8 +31,10 @@ LOSS = "loss/train/total"
 class Observer(Callback):
     """Writes the event log, ends the run when asked to, kills itself where a drill says so."""
 
-    def __init__(self, chosen: Settings, configured: Any, heart: BeatWriter) -> None:
-        """Take the settings of the worker, those of LLM Foundry, and the process's heartbeat."""
+    def __init__(
+        self, chosen: Settings, configured: Any, heart: BeatWriter, keeper: Keeper
+    ) -> None:
+        """Take the settings of both sides, the process's heartbeat, and who makes saves count."""
         self._log: EventLog | None = None
         if chosen.writes_events and chosen.events is not None:
             try:
@@ -41,6 +44,7 @@ class Observer(Callback):
         self._chosen = chosen
         self._configured = configured
         self._heart = heart
+        self._keeper = keeper
         self._step = 0
         self._started = False
         self._asked_to_end = False
@@ -132,19 +136,20 @@ class Observer(Callback):
         self._last += taken
         self._pausing.close()
         metrics = state.eval_metrics.get(state.dataloader_label, {})
-        loss = metrics["LanguageCrossEntropy"].compute() if metrics else None
+        loss = float(metrics["LanguageCrossEntropy"].compute()) if metrics else None
+        self._keeper.validation_loss = loss
         self._write(
             EventKind.EVALUATION,
             seconds=round(taken, 6),
-            loss=None if loss is None else float(loss),
+            loss=loss,
             split="validation",
         )
 
     def _watch_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def save(saver: Any, *args: Any, **kwargs: Any) -> Any:
+        def save(saver: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter()
-            with self._heart.pause(Phase.SAVING):
-                result = original(saver, *args, **kwargs)
+            with self._heart.pause(Phase.SAVING), self._keeper.committing(state):
+                result = original(saver, state, *args, **kwargs)
             taken = time.perf_counter() - began
             self._last += taken
             self._write(EventKind.SAVE, seconds=round(taken, 6))
