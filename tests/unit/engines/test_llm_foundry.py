@@ -283,3 +283,12 @@ def test_every_engine_is_whole() -> None:
     for name, engine in ENGINES.items():
         assert engine.name == name
         assert engine.version in engine.package
+
+
+def test_validation_asks_for_no_kernel_of_a_gpu() -> None:
+    told = LlmFoundryEngine().verdict_arguments(plan_of())
+    assert told["model.loss_fn"] == "torch_crossentropy"
+    assert told["model.attn_config.attn_impl"] == "torch"
+    assert told["model.init_device"] == "meta"
+    model = plan_of("model={preset: llama2-7b}", "data.tokenizer=hf://meta-llama/Llama-2-7b-hf")
+    assert "model.loss_fn" not in LlmFoundryEngine().verdict_arguments(model)

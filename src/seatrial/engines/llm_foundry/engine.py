@@ -17,6 +17,7 @@ from seatrial.engines.llm_foundry.options import MODELLED, option_problems
 from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY, engine_settings
 from seatrial.engines.llm_foundry.support import plan_problems
 from seatrial.engines.llm_foundry.trial import (
+    CPU_KERNELS,
     cpu_settings,
     mock_settings,
     one_rank_settings,
@@ -87,7 +88,10 @@ class LlmFoundryEngine:
     def verdict_arguments(self, plan: Plan) -> Arguments:
         """The settings without what validation would load or reach."""
         loggers = {name: None for name in engine_settings(plan) if name.startswith("loggers.")}
-        return engine_settings(plan) | loggers | {"model.init_device": "meta"}
+        # A GPU's kernels are not installed where this runs; no dimension depends on them.
+        mpt = plan.model.architecture.family is Family.MPT
+        kernels = CPU_KERNELS if mpt else {}
+        return engine_settings(plan) | loggers | kernels | {"model.init_device": "meta"}
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
         """The settings of a drill on a CPU."""

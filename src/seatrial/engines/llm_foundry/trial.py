@@ -16,17 +16,18 @@ from seatrial.spec.parallelism import Sharding
 MOCK_DIRECTORY = "worker.mock.directory"
 MOCK_VOCABULARY = "worker.mock.vocab_size"
 MOCK_SAMPLES = "worker.mock.samples"
-_CPU_KERNELS: Arguments = {
+CPU_KERNELS: Arguments = {
     "model.init_device": "cpu",
     "model.attn_config.attn_impl": "torch",
     "model.loss_fn": "torch_crossentropy",
 }
+"""What replaces kernels that only a GPU has."""
 
 
 def one_rank_settings(settings: Arguments) -> Arguments:
     """The model of a run, built on one CPU in fp32."""
     model = {name: value for name, value in settings.items() if name.startswith("model.")}
-    return {"max_seq_len": settings["max_seq_len"], **model, **_CPU_KERNELS}
+    return {"max_seq_len": settings["max_seq_len"], **model, **CPU_KERNELS}
 
 
 def cpu_settings(plan: Plan) -> Arguments:
@@ -34,7 +35,7 @@ def cpu_settings(plan: Plan) -> Arguments:
     loads = [name for name in LOADERS if name == "train_loader" or has_evaluation(plan)]
     rope = plan.model.architecture.positions is Positions.ROPE
     return {
-        **_CPU_KERNELS,
+        **CPU_KERNELS,
         "model.attn_config.rope_impl": "hf" if rope else None,
         # Composer trains in fp32 only on a CPU.
         "precision": "fp32",
