@@ -79,8 +79,8 @@ def test_a_step_that_is_saved_again_is_set_aside_and_old_ones_go(tmp_path: Path)
     for step in (8, 9, 10, 11):
         save(tmp_path, step, setup)
     assert make_room(place, 11, 1, "ba11") == tmp_path / "ba11.replaced-by-1"
-    assert set_aside(place) == ["ba11.replaced-by-1"]
-    for decision in decide(list(checkpoints(place)), (), Policy(last=2)):
+    assert set_aside(place) == {"ba11.replaced-by-1": None}
+    for decision in decide(list(checkpoints(place)), {}, Policy(last=2)):
         if not decision.kept:
             remove(place, decision.directory)
     assert [one.step for one in checkpoints(place)] == [10, 9]

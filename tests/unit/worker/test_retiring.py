@@ -47,7 +47,7 @@ def test_what_the_spec_asks_for_is_kept(root: Path, policy: Policy, steps: list[
 def test_pinned_damaged_and_set_aside_ones_stay(root: Path) -> None:
     pin(LocalPlace(root), directory_name(10), "published")
     (root / directory_name(20) / RECORD).write_bytes(b"garbage")
-    aside = root / set_aside_name(30, 2)
+    aside = root / set_aside_name(directory_name(30), 2)
     (root / directory_name(30)).rename(aside)
     assert left(root, Policy(last=2)) == [50, 40, 20, 10]
     assert aside.exists()
