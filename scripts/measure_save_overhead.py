@@ -8,11 +8,12 @@
 One rank saves a state of so many bytes through megatron-core's own `dist_checkpointing.save`: as it
 is, with its own integrity manifest (`verify_integrity`), and with the protocol (digests while
 writing, list, record). The three are taken in turn, and the medians are compared. Files are synced
-to the disk by all of them, as the engine does. A plain copy of the state with a sync is timed
-beside, to tell the disk from the code.
+to the disk by all of them, as the engine does. A plain copy of the state with a sync and its digest
+alone are timed beside, to tell the disk and the hashing from the code.
 """
 
 import argparse
+import hashlib
 import os
 import shutil
 import statistics
@@ -41,7 +42,8 @@ from seatrial.worker.commit import run_setup  # noqa: E402
 
 TENSORS = 24
 """Of how many tensors the state is made, as of so many layers."""
-PLAIN, OWN, PROTOCOL, COPY = "as it is", "its own manifest", "the protocol", "a plain write"
+PLAIN, OWN, PROTOCOL = "as it is", "its own manifest", "the protocol"
+COPY, DIGEST = "a plain write", "a digest alone"
 
 
 def state(size: int) -> dict[str, ShardedTensor]:
@@ -92,7 +94,7 @@ class Protocol:
 def measure(root: Path, size: int, repeats: int) -> dict[str, list[float]]:
     """Seconds of each kind of save, in turn."""
     wanted, protocol = state(size), Protocol(LocalPlace(root))
-    seconds: dict[str, list[float]] = {name: [] for name in (COPY, PLAIN, OWN, PROTOCOL)}
+    seconds: dict[str, list[float]] = {name: [] for name in (COPY, DIGEST, PLAIN, OWN, PROTOCOL)}
     step = 0
     for turn in range(repeats + 1):
         for name in seconds:
@@ -105,6 +107,8 @@ def measure(root: Path, size: int, repeats: int) -> dict[str, list[float]]:
             began = time.perf_counter()
             if name == COPY:
                 write_plainly(directory / "state", wanted)
+            elif name == DIGEST:
+                digest(wanted)
             elif name == PROTOCOL:
                 protocol.save(wanted, step)
             else:
@@ -126,6 +130,14 @@ def write_plainly(path: Path, wanted: dict[str, ShardedTensor]) -> None:
             stream.write(memoryview(tensor.data.numpy()).cast("B"))
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def digest(wanted: dict[str, ShardedTensor]) -> str:
+    """The SHA-256 of the state, in one thread, as of one file."""
+    hasher = hashlib.sha256()
+    for tensor in wanted.values():
+        hasher.update(memoryview(tensor.data.numpy()).cast("B"))
+    return hasher.hexdigest()
 
 
 def main() -> None:
