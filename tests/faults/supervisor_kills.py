@@ -185,6 +185,8 @@ def in_flight(saved: Path, since: float) -> bool:
 
 def start_on_its_way(run: Supervised, kill: Kill) -> list[Beat]:
     """Ranks that start or load: a start is brought about by a kill of its own."""
+    # With a checkpoint: else there is nothing to load.
+    run.until(lambda: newest_step(LocalPlace(str(run.saved))) > 0)
     ready = run.trains_from(0)
     gone = {beat.process for beat in ready}
     log = run.directory / "log"
