@@ -11,6 +11,7 @@ was not exits, and gets a code here that makes the operator start it again.
 import sys
 
 from seatrial.worker.lasting_managers import shield_managers
+from seatrial.worker.supervisor.ends import telling_end
 
 UNFINISHED = 75
 """EX_TEMPFAIL of sysexits.h: saved and ended before the last step."""
@@ -20,6 +21,11 @@ WANTED_ENDS = ("--exit-interval", "--exit-duration-in-mins")
 
 def main() -> None:
     """Train; an early end is no success."""
+    with telling_end():
+        _train()
+
+
+def _train() -> None:
     from seatrial.worker.run import main as train  # noqa: PLC0415  (see seatrial.worker.__main__)
 
     shield_managers()

@@ -5,15 +5,17 @@
 import sys
 
 from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.supervisor.ends import telling_end
 
 
 def main() -> None:
     """Train; an early end is no success."""
     from seatrial.worker.llm_foundry.run import main as train  # noqa: PLC0415  (see __main__)
 
-    if not train(in_pod=True):
-        sys.stderr.write("seatrial: saved and ended before the last step.\n")
-        sys.exit(UNFINISHED)
+    with telling_end():
+        if not train(in_pod=True):
+            sys.stderr.write("seatrial: saved and ended before the last step.\n")
+            sys.exit(UNFINISHED)
 
 
 if __name__ == "__main__":

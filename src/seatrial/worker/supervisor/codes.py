@@ -20,3 +20,5 @@ class SupervisorCode(StrEnum):
     """The run was started again and again and got no further."""
     ASKED = "ST-SUPERVISOR-006"
     """The pod was asked to end; the run saves and ends."""
+    UNSAVED = "ST-SUPERVISOR-007"
+    """The pod was asked to end, and its ranks ended without having saved."""

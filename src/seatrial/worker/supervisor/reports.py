@@ -5,6 +5,7 @@
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,28 @@ class Reports:
         fix = "See why its processes end, in the lines before and in the findings of this attempt."
         self._report(SupervisorCode.NO_PROGRESS, Severity.ERROR, rule, fix, 0, restarts)
 
-    def asked(self, step: int) -> None:
+    def asked(self, step: int, *, trained: bool) -> None:
         """The pod was asked to end."""
-        rule = "the processes were asked to end; they save, and the attempt can go on from there."
+        rule = "the processes were asked to end, and to save before."
+        if not trained:
+            rule = "the processes were asked to end before they trained: there is nothing to save."
         fix = "Nothing, if a node was drained or the run was stopped."
         self._report(SupervisorCode.ASKED, Severity.NOTE, rule, fix, step, "SIGTERM")
+
+    def unsaved(self, ranks: Mapping[int, int], grace: float, step: int) -> None:
+        """Asked to end, some ranks have ended without having saved."""
+        how = ", ".join(f"rank {rank} {_ended(code)}" for rank, code in sorted(ranks.items()))
+        self._report(
+            SupervisorCode.UNSAVED,
+            Severity.WARNING,
+            f"asked to end, the ranks did not all save, and the run goes on from the checkpoint "
+            f"before: {how}.",
+            f"See what they printed before. Those that are killed had {grace:g} s to save: where "
+            "saves take longer, save more often, or drain nodes with a longer grace.",
+            step,
+            max(ranks.values()),
+            ranks=sorted(ranks),
+        )
 
     def _report(
         self,

@@ -3,6 +3,7 @@
 """Supervising the processes of one node to the end of a run's attempt."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from seatrial.worker.settings import ATTEMPT, FRUITLESS
 from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Meeting
 from seatrial.worker.supervisor.beats import DIRECTORY, Beat, Phase, forget_beats, read_beats
 from seatrial.worker.supervisor.budget import Budget
+from seatrial.worker.supervisor.ends import forget_ends, read_ends
 from seatrial.worker.supervisor.final import Final, remember, remembered
 from seatrial.worker.supervisor.hangs import Hangs
 from seatrial.worker.supervisor.last_words import recorder_variables
@@ -118,7 +120,7 @@ class Supervisor:
             if life.code == 0:
                 return self._over(0, "finished")
             if self._asked:
-                return self._over(UNFINISHED, "asked to end")
+                return self._over(*self._end_as_asked(life))
             waited = self._clock() - self._last_met < WAIT_SECONDS and self._waited_in_vain(life)
             if self._given_up or not (waited or life.is_counted or self._may_restart()):
                 last = life.failures[-1].code if life.failures else life.code
@@ -131,6 +133,25 @@ class Supervisor:
                 return self._over(last if last > 0 else 128 - last, f"ended with {last}")
             time.sleep(PAUSE_SECONDS)
 
+    def _end_as_asked(self, life: "_Life") -> tuple[int, str]:
+        """The exit code after a wish to end, and why: only who saved may say that it did."""
+        ends = read_ends(self._task.directory)
+        told = [*ends.values(), *(failure.code for failure in life.failures)]
+        final = next((code for code in told if code in FINAL_CODES), None)
+        if final is not None:
+            return final, f"asked to end, and ended with {final}"
+        beats = read_beats(self._task.directory)
+        unsaved = {
+            beat.rank: ends.get(beat.process, -signal.SIGKILL)
+            for beat in beats
+            if beat.resumed >= 0 and ends.get(beat.process) not in (0, UNFINISHED)
+        }
+        if not unsaved:
+            return UNFINISHED, "asked to end"
+        self._reports.unsaved(unsaved, self._task.grace_seconds, life.step)
+        code = max(unsaved.values())
+        return (code if code > 0 else 128 - code), "asked to end, and did not save"
+
     def _waited_in_vain(self, life: "_Life") -> bool:
         """Whether the agent only ended because it did not find the first node.
 
@@ -142,6 +163,7 @@ class Supervisor:
     def _once(self) -> "_Life":
         """One life of an agent."""
         forget_beats(self._task.directory)
+        forget_ends(self._task.directory)
         task = self._task
         environment = {
             **recorder_variables(task.directory),
@@ -209,7 +231,7 @@ class Supervisor:
     def _report_asked(self, life: "_Life") -> None:
         if not self._saw_off:
             self._saw_off = True
-            self._reports.asked(life.step)
+            self._reports.asked(life.step, trained=bool(life.begun))
 
     def _begin(self, life: "_Life", beats: list[Beat], alive: Mapping[int, str]) -> None:
         """Note processes that have begun to train."""

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from seatrial.worker.supervisor.beats import BeatWriter, Phase
+from seatrial.worker.supervisor.ends import telling_end
 from seatrial.worker.supervisor.rank import begin_beating
 
 PLACE = "PLACE_OF_TEST"
@@ -72,6 +73,9 @@ def leave(place: Path, heart: BeatWriter) -> None:
     if (place / "leave").exists():
         time.sleep(float((place / "leave").read_text()))
         (place / f"left-{os.getpid()}").touch()
+    if (place / "full").exists():
+        # The disk has no room for the save.
+        sys.exit(int((place / "full").read_text()))
     sys.exit(75)
 
 
@@ -99,6 +103,7 @@ def rank() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["rank"]:
-        rank()
+        with telling_end():
+            rank()
     else:
         sys.exit(agent())

@@ -42,7 +42,7 @@ REACHED = 300.0
 class Node:
     """A supervisor with its processes."""
 
-    def __init__(self, place: Path, restarts: int) -> None:
+    def __init__(self, place: Path, restarts: int, grace: int) -> None:
         self.place = place
         self.events_file = place / "events.jsonl"
         self.mark = new_mark()
@@ -52,7 +52,7 @@ class Node:
         words = [
             *("--nodes=1", "--processes=2", "--node-rank=0", "--address=127.0.0.1", "--port=1"),
             *("--name=run", f"--restarts={restarts}", f"--directory={place / 'beats'}"),
-            *("--grace-seconds=20", f"--python={program}", "--", "--module", "worker"),
+            *(f"--grace-seconds={grace}", f"--python={program}", "--", "--module", "worker"),
         ]
         told = {
             stand_in.PLACE: str(place),
@@ -103,8 +103,8 @@ Start = Callable[..., Node]
 def start(tmp_path: Path) -> Iterator[Start]:
     nodes: list[Node] = []
 
-    def begin(restarts: int = 3) -> Node:
-        nodes.append(Node(tmp_path, restarts))
+    def begin(restarts: int = 3, grace: int = 20) -> Node:
+        nodes.append(Node(tmp_path, restarts, grace))
         return nodes[-1]
 
     yield begin
@@ -217,10 +217,37 @@ def test_asked_to_end_it_saves_and_does_not_succeed(start: Start) -> None:
     assert node.process.wait(timeout=REACHED) == UNFINISHED
     assert len(node.findings(SupervisorCode.ASKED)) == 1
     assert not node.findings(SupervisorCode.DIED)
+    assert not node.findings(SupervisorCode.UNSAVED)
     node.until(lambda: not node.all(), 5.0)
     status = read_status(node.place / "beats")
     assert status is not None
     assert status.ended == "asked to end"
+
+
+@pytest.mark.parametrize("code", [1, StopCode.STALE])
+def test_asked_to_end_it_does_not_say_that_it_saved_when_it_did_not(
+    tmp_path: Path, start: Start, code: int
+) -> None:
+    (tmp_path / "full").write_text(str(int(code)))
+    node = start()
+    node.trains()
+    node.process.terminate()
+    assert node.process.wait(timeout=REACHED) == code
+    findings = node.findings(SupervisorCode.UNSAVED)
+    # That another start has replaced this one says itself what became of it.
+    assert [finding.values["ranks"] for finding in findings] == ([[0, 1]] if code == 1 else [])
+
+
+def test_asked_to_end_it_says_when_ranks_were_killed_before_they_saved(
+    tmp_path: Path, start: Start
+) -> None:
+    (tmp_path / "deaf").touch()
+    node = start(grace=2)
+    node.trains()
+    node.process.terminate()
+    assert node.process.wait(timeout=REACHED) == 128 + signal.SIGKILL
+    (finding,) = node.findings(SupervisorCode.UNSAVED)
+    assert "rank 0 by SIGKILL" in finding.values["rule"]
 
 
 def test_a_survivor_that_does_not_listen_is_not_waited_for(tmp_path: Path, start: Start) -> None:
