@@ -10,11 +10,10 @@ from seatrial.checkpoints.exchange.codes import POSSIBLE
 from seatrial.checkpoints.exchange.engine_side import model_of_arguments
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation, static
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.planning.saving.retention import volume_bytes
 from seatrial.planning.search.saves import saves_of
-from seatrial.spec.engine import EngineName
 
 ENDINGS = (".bin", ".idx")
 TIB = 1 << 40
@@ -195,12 +194,11 @@ def other_weights(situation: Situation) -> Iterator[Checked]:
 
 def unread_weights(situation: Situation) -> Iterator[Checked]:
     """Weights for a model that none of Hugging Face's classes which are known here has."""
-    weights = situation.spec.initial_weights
-    if weights is None or weights.huggingface is None:
+    weights, engine = situation.spec.initial_weights, ENGINES[situation.spec.engine.name]
+    # An engine whose checkpoints are of another make refuses such weights altogether.
+    if weights is None or weights.huggingface is None or engine.no_export:
         return
-    if situation.spec.engine.name is not EngineName.MEGATRON:
-        return
-    told = engine_arguments(situation.plan)
+    told = engine.arguments(situation.plan)
     try:
         model_of_arguments({name.replace("-", "_"): value for name, value in told.items()}, "")
     except FindingsError as error:
