@@ -155,5 +155,6 @@ def test_resume_on_other_ranks(sharding: str, ranks: int, bench: Bench, figure: 
     other = bench.start(plan, "other", ranks, saves="straight", resharding=resharding)
     assert sorted(other.losses()) == list(range(SAVE_AT + 1, STEPS + 1))
     worst = largest_difference(straight.losses(), other.losses())
-    figure("reshard", f"2 ranks, {sharding}", f"{ranks} ranks", f"{worst:.1e}")
+    called = "1 rank" if ranks == 1 else f"{ranks} ranks"
+    figure("reshard", f"2 ranks, {sharding}", called, f"{worst:.1e}")
     assert worst <= OTHER_RANKS
