@@ -10,7 +10,6 @@ from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import grace_seconds, planned_save_seconds
 from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import SecretRef
-from seatrial.spec.engine import EngineName
 
 SCRATCH = "/scratch"
 """Where local disk is mounted, for what need not outlive the pod."""
@@ -96,9 +95,6 @@ def run_environment(scene: Scene) -> dict[str, str]:
 
 def retention_environment(scene: Scene) -> dict[str, str]:
     """Which checkpoints are kept; the worker removes the others after each commit."""
-    if scene.plan.spec.engine.name is not EngineName.MEGATRON:
-        # Composer removes its own.
-        return {}
     kept = scene.plan.spec.checkpoints
     values = {"SEATRIAL_KEEP_LAST": str(kept.keep_last)}
     if kept.keep_every_steps is not None:
