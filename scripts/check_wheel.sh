@@ -4,13 +4,16 @@
 #
 # Builds the wheel into dist/ and proves it in a throw-away environment that holds only what
 # requirements/core.txt locks: all files are in it, its requirements are met, the command
-# starts and validates every shipped recipe, and torch is not there to help.
+# starts and validates every shipped recipe, and torch is not there to help. Then pipx installs it,
+# with what the package index has.
 #
 # PYTHON names the interpreter of the development environment.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 : "${PYTHON:?names the interpreter of the development environment}"
 
+root=$PWD
+pipx=1.18.4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Nothing of the checkout may be importable, or the wheel is not what is tested.
@@ -54,4 +57,16 @@ for recipe in "${recipes[@]}"; do
         exit 1
     }
 done
-echo "wheel: $wheel installs, says $said and validates ${#recipes[@]} recipes without torch"
+
+# pipx has no lock file here: its version is the one that was tried.
+"$PYTHON" -m venv "$work/with-pipx"
+"$work/with-pipx/bin/python" -m pip --quiet --no-input --disable-pip-version-check install \
+    "pipx==$pipx"
+export PIPX_HOME=$work/pipx PIPX_BIN_DIR=$work/bin PIPX_MAN_DIR=$work/man
+"$work/with-pipx/bin/pipx" install --quiet --python "$PYTHON" "$root/$wheel" >"$work/out" 2>&1 || {
+    cat "$work/out" >&2
+    exit 1
+}
+said=$("$work/bin/seatrial" --version)
+[[ $said == *"$version"* ]] || { echo "wheel: by pipx it says $said, not $version" >&2; exit 1; }
+echo "wheel: $wheel installs, also by pipx, says $said and validates ${#recipes[@]} recipes without torch"

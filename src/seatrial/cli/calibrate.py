@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli.output import say_error, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.errors import UsageError
 from seatrial.planning.calibration import NINE_OF_TEN
@@ -51,7 +51,7 @@ def command(
         say_json(_data(result))
     else:
         for line in _lines(result, loaded.spec.name, file):
-            say(line)
+            say_text(line, rest=" " * 11)
 
 
 def _times(text: str) -> list[float]:

@@ -11,7 +11,7 @@ from seatrial.catalog.catalog import Catalog, Kind, default_catalog
 from seatrial.cli import tables
 from seatrial.cli.catalog_entry import plain, say_entry
 from seatrial.cli.catalog_tables import table_of
-from seatrial.cli.output import count_line, counted, say, say_findings, say_json, say_text
+from seatrial.cli.output import count_line, counted, say, say_findings, say_json, say_next, say_text
 from seatrial.cli.parameters import Json
 from seatrial.docstrings import field_docs
 from seatrial.errors import FindingsError, UsageError
@@ -48,6 +48,8 @@ def _kind(name: str) -> Kind:
         raise UsageError(f"There is no kind {name!r} in the catalog. {hint}") from None
 
 
+_FLAGS = {Kind.MODELS: "--model", Kind.PROFILES: "--profile", Kind.NODE_TYPES: "--node-type"}
+"""The flags of `seatrial init` that take an entry."""
 KIND = typer.Argument(metavar="KIND", autocompletion=_kinds, help=", ".join(Kind))
 
 
@@ -105,6 +107,10 @@ def show(
         if position:
             say()
         say_entry(canonical, entry)
+    flag = _FLAGS.get(chosen)
+    wanted = f"init {flag} {next(iter(entries))}" if flag else f"catalog list {kind}"
+    # What is printed is YAML that goes into a spec, or into a catalog of one's own.
+    say_next(f"seatrial {wanted}")
 
 
 @app.command()
@@ -121,4 +127,5 @@ def check(as_json: Json = False) -> None:
     say_findings(findings, sys.stdout)
     if findings:
         say()
-    say(f"{counted(number, 'entry', 'entries')}, {count_line(findings) or 'no findings'}")
+    say(f"{counted(number, 'entry', 'entries')}, {count_line(findings) or 'no findings'}.")
+    say("next  seatrial catalog list")

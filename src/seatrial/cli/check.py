@@ -11,24 +11,28 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.check import NO_ANSWER, NO_ENGINE, Verdict
 from seatrial.checks.fixing import applied
-from seatrial.checks.planned import planned
 from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
 from seatrial.checks.situation import Checked
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.files import write_new
-from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
+from seatrial.cli.output import (
+    count_line,
+    counted,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    say_text,
+)
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import require_data_extra
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
-from seatrial.planning.search.planner import PlannedRun
-from seatrial.runs.checking import Around, Looked, look_around, text_of
-from seatrial.runs.kept_plan import find
-from seatrial.spec.loader import LoadedSpec
+from seatrial.runs.checking import Around, Looked, look_around, planner_beside, text_of
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -76,7 +80,8 @@ def command(
         require_data_extra()
     asked = cluster or bool(kubeconfig or context)
     looked = Looked(data, asked, kubeconfig, context, say_error)
-    given = _broken(text, file, catalog, tuple(overrides or ()))
+    planner = planner_beside(file, catalog)
+    given = Broken(text, str(file), catalog, tuple(overrides or ()), None, planner)
     broken, verdict, trouble = _looking(given, looked)
     changes: list[tuple[Checked, tuple[str, ...]]] = []
     if fix:
@@ -102,16 +107,6 @@ def command(
         raise typer.Exit(_told(trouble, as_json=as_json))
     if has_errors(verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _broken(text: str, file: Path, catalog: Catalog, overrides: tuple[str, ...]) -> Broken:
-    """The run as it is checked, with the plan that is kept beside its spec."""
-
-    def of_spec(loaded: LoadedSpec) -> PlannedRun:
-        found = find(loaded, catalog, file)
-        return planned(loaded, catalog, calibration=found.calibration, kept=found.choices)
-
-    return Broken(text, str(file), catalog, overrides, None, of_spec)
 
 
 def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict, ClusterError | None]:
@@ -205,11 +200,13 @@ def _say(
     left = sum(verdict.not_run.values())
     reasons = ", ".join(verdict.not_run)
     rest = f", {left} not run ({reasons})" if left else ""
-    say(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.")
+    say_text(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.", rest="  ")
     if mendable and not overridden:
         what = "the change" if mendable == 1 else f"the {mendable} changes"
         say(f"next  seatrial check {file} --fix   writes {what} into the file")
-    elif not mendable and not has_errors(verdict.findings) and NO_ANSWER not in verdict.not_run:
+    elif has_errors(verdict.findings):
+        say(f"next  mend that in {file}, then seatrial check {file}")
+    elif NO_ANSWER not in verdict.not_run:
         say(f"next  seatrial rehearse {file}")
 
 

@@ -27,7 +27,15 @@ from seatrial.cli.checkpoints_text import (
     say_verdict,
     verified_line,
 )
-from seatrial.cli.output import count_line, counted, say, say_error, say_findings, say_json
+from seatrial.cli.output import (
+    count_line,
+    counted,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    say_text,
+)
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import plan, refuse_secret
 from seatrial.errors import ExitCode, UsageError
@@ -52,6 +60,10 @@ def list_checkpoints(where: Where, overrides: Overrides = None, as_json: Json = 
     there, aside = list(checkpoints(place)), list(set_aside(place))
     if as_json:
         say_json({"checkpoints": [as_data(one) for one in there], "set_aside": aside})
+        return
+    if not there:
+        say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
+        say("next  seatrial status RUN")
         return
     say_list(where, there, aside)
 
@@ -95,6 +107,8 @@ def verify(
     every = [finding for findings in answers.values() for finding in findings]
     data = {str(k): [f.to_dict() for f in v] for k, v in answers.items()}
     _end(every, as_json, data, failed=all(one.record is None for one in wanted))
+    if not as_json:
+        say(f"next  seatrial checkpoints export {where} --to DIR")
 
 
 @app.command()
@@ -132,6 +146,10 @@ def prune(
     if as_json:
         say_json({"done": yes, "decisions": [asdict(one) for one in decisions]})
         return
+    if not decisions:
+        say_text(f"No checkpoints in {place.address}: nothing to prune. {ELSEWHERE}")
+        say("next  seatrial status RUN")
+        return
     say_decisions(decisions, done=yes)
 
 
@@ -164,6 +182,8 @@ def resume_verdict(
         say_verdict(one.step, answer)
     if answer.outcome not in (Resume.SAFE, Resume.RESHARDED):
         raise typer.Exit(ExitCode.FINDINGS)
+    if not as_json:
+        say(f"next  seatrial launch {file}")
 
 
 @app.command()
@@ -184,6 +204,7 @@ def pin(
     else:
         pin_checkpoint(place, one.directory, why)
     say(f"step {one.step:,} is {'no longer pinned' if off else 'pinned'}.")
+    say(f"next  seatrial checkpoints list {where}")
 
 
 @app.command()
@@ -210,6 +231,7 @@ def copy(
         return
     files = counted(record.shards.files, "file")
     say(f"step {record.step:,} is in {to}: {files}, {format_bytes(record.shards.size)}, read back.")
+    say(f"next  seatrial checkpoints list {to}")
 
 
 app.command("export")(export)

@@ -36,8 +36,8 @@ def export(
     the llama and gpt families and Mixtral's experts; others are refused with the reason. Needs the
     worker extra.
     """
-    worker_python()
     place = place_of(where, overrides or ())
+    worker_python()
     one = checkpoint_at(place, step)
     if one.record is None:
         raise FindingsError(one.findings)
@@ -109,6 +109,7 @@ def import_weights(
     say("A spec starts from it with")
     for line in _yaml(told["spec"]):
         say(f"  {line}")
+    say("next  seatrial validate RUN.YAML, with that in it")
 
 
 def _yaml(values: dict[str, Any], ahead: str = "") -> list[str]:

@@ -90,15 +90,12 @@ def rows(there: Iterable[Checkpoint]) -> Iterator[tuple[str, ...]]:
 
 def say_list(address: str, there: Sequence[Checkpoint], aside: Sequence[str]) -> None:
     """Print the checkpoints of a run."""
-    if not there:
-        say(f"No checkpoints in {address}.")
-        return
     say_table(COLUMNS, rows(there))
     for directory in aside:
         say_text(f"{directory}: its step was saved again; prune removes it.", rest="  ")
     unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
-    if unverified:
-        say(f"\nnext  seatrial checkpoints verify {address}")
+    following = "verify" if unverified else "prune"
+    say(f"\nnext  seatrial checkpoints {following} {address}")
 
 
 def as_data(one: Checkpoint) -> dict[str, Any]:

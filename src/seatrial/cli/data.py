@@ -195,6 +195,7 @@ def verify(
             say("verified  sizes, digests, pointers, ids, ends of documents and counts are right")
             if not findings:
                 say("          and sampled documents, decoded, encode to the same tokens")
+            say(f"next      seatrial data inspect {where}")
     if has_errors(findings):
         raise typer.Exit(ExitCode.FINDINGS)
 

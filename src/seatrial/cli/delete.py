@@ -55,6 +55,8 @@ def command(
         say(f"  kept: {kept}")
     if done.unseen:
         say_text(f"not looked at, for lack of rights: {', '.join(done.unseen)}", "  ", "    ")
+    if chosen.here is None:
+        say("next  seatrial list")
 
 
 def _ask(run: str, planned: Removal, *, as_json: bool) -> None:

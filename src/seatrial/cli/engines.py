@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli import tables
+from seatrial.cli.output import say, say_error, say_json, say_next
 from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.cli.tables import say_table
 from seatrial.client import plan
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
@@ -37,9 +39,16 @@ def list_engines(as_json: Json = False) -> None:
     if as_json:
         say_json(rows)
         return
-    for row, engine in zip(rows, ENGINES.values(), strict=True):
-        there = row["python"] or f"not installed: {engine.installation.what}"
-        say(f"{row['engine']:<12} {row['version']:<8} {there}")
+    table = [
+        (
+            row["engine"],
+            row["version"],
+            row["python"] or f"not installed: {engine.installation.what}",
+        )
+        for row, engine in zip(rows, ENGINES.values(), strict=True)
+    ]
+    say_table((tables.name("engine"), tables.name("version"), tables.text("its Python")), table)
+    say("\nnext  seatrial doctor   says what else is missing, and how to get it")
 
 
 @app.command()
@@ -63,6 +72,7 @@ def install(
         say_json({"engine": str(name), "directory": str(place), **found})
         return
     say(f"{engine.title} {found['engine']} with PyTorch {found['torch']} is in {place}.")
+    say("next  seatrial rehearse RUN.YAML")
 
 
 @app.command()
@@ -78,3 +88,4 @@ def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False)
         say_json(arguments)
         return
     say(engine.text(arguments).rstrip("\n"))
+    say_next(f"seatrial rehearse {file}")

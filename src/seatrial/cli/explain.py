@@ -51,3 +51,4 @@ def command(code: Code, as_json: Json = False) -> None:
         say()
         for source in background.sources:
             say_text(source, "source  ")
+    say("\nnext  seatrial check RUN.YAML")

@@ -10,13 +10,21 @@ import typer
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
 from seatrial.cli.output import say, say_error, say_json
 from seatrial.cli.parameters import Json
+from seatrial.cli.tables import name, number, say_table, text
 from seatrial.client import connect
 from seatrial.runs.listing import Line, list_runs
 from seatrial.runs.status import age
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-HEADINGS = ("run", "state", "attempt", "pods", "job", "submitted")
+COLUMNS = (
+    name("run"),
+    text("state"),
+    number("attempt", rank=2),
+    text("pods"),
+    name("job", rank=1),
+    text("submitted"),
+)
 
 
 @app.command()
@@ -36,14 +44,11 @@ def command(
         say_json([asdict(line) for line in lines])
         return
     if not lines:
-        say(f"No runs in {site.namespace}.")
+        say(f"No runs in {site.namespace}.\nnext  seatrial launch RUN.YAML")
         return
     now = datetime.now(UTC)
-    rows = [HEADINGS, *(_row(line, now) for line in lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        say("   ".join(cells).rstrip())
+    say_table(COLUMNS, [_row(line, now) for line in lines])
+    say(f"\nnext  seatrial status {lines[0].run}")
 
 
 def _row(line: Line, now: datetime) -> tuple[str, ...]:

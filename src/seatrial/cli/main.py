@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `seatrial`: which commands there are, and how failures end."""
 
+import _thread
 import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -14,6 +17,7 @@ from typer._click.exceptions import ClickException
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
+from seatrial.cli.host_trouble import trouble_of
 from seatrial.cli.output import (
     OutputLostError,
     count_line,
@@ -21,6 +25,7 @@ from seatrial.cli.output import (
     prepare_streams,
     say,
     say_error,
+    say_error_text,
     say_findings,
     say_json,
     wants_json,
@@ -30,6 +35,7 @@ from seatrial.errors import (
     FindingsError,
     SeatrialError,
     UnreadableError,
+    UsageError,
 )
 from seatrial.findings import Finding
 from seatrial.naming import nearest
@@ -71,6 +77,16 @@ TERMINATED = 143
 """What a shell reports of a program that was asked to end (128 + SIGTERM)."""
 CLOSED_PIPE = 141
 """What a shell reports of a program whose reader has gone (128 + SIGPIPE)."""
+
+
+@contextmanager
+def _told_when_stopped() -> Iterator[None]:
+    """Say that a command was stopped; typer alone would end it without a word."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        say_error("\nStopped.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 class LazyGroup(TyperGroup):
@@ -118,17 +134,13 @@ class LazyGroup(TyperGroup):
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
         """The call as typer sees it; `--help` and `--version` print here."""
-        with guarded_output():
+        with _told_when_stopped(), guarded_output():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; Ctrl-C, and Ctrl-D at a question, end it."""
-        try:
-            with guarded_output():
-                return super().invoke(ctx)
-        except (KeyboardInterrupt, typer.Abort):
-            say_error("\nStopped.")
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        with _told_when_stopped(), guarded_output():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -161,6 +173,16 @@ def root(
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
+    try:
+        sys.exit(_started())
+    except KeyboardInterrupt:
+        # Pressed before the command had begun, or while its end was told.
+        say_error("\nStopped.")
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+def _started() -> int:
+    """The exit code of the whole process."""
     # What a start makes is kept, so looking for garbage in it is in vain: 7 % of `validate`.
     gc.set_threshold(100_000)
     # Pydantic would look for plugins in every installed package.
@@ -168,14 +190,27 @@ def main() -> NoReturn:
     # With its standard output closed, a process has none.
     if sys.stdout is None:
         say_error("seatrial: the output cannot be written: it is closed.")
-        sys.exit(ExitCode.USAGE)
+        return ExitCode.USAGE
     prepare_streams()
     # Asked to end, a command ends what it has started, as it does after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    sys.unraisablehook = _pass_interrupt_on
     try:
-        sys.exit(_run())
+        return _run()
     except OutputLostError as lost:
-        sys.exit(_give_up_output(lost.__cause__))
+        return _give_up_output(lost.__cause__)
+
+
+def _pass_interrupt_on(lost: Any) -> None:
+    """Press Ctrl-C once more where it came in a moment in which Python can raise nothing.
+
+    Such are the callbacks of weak references, of which an import has many: Python would print a
+    traceback and go on.
+    """
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        _thread.interrupt_main()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _run() -> int:
@@ -194,7 +229,8 @@ def _run() -> int:
         except OutputLostError:
             raise
         except Exception as error:
-            return _report_defect(error)
+            trouble = trouble_of(error)
+            return _refuse(UsageError(trouble)) if trouble else _report_defect(error)
         return code or ExitCode.OK
 
 
@@ -211,7 +247,7 @@ def _refuse(error: SeatrialError) -> int:
         say_findings(findings)
         say_error(f"\n{count_line(findings)}")
     else:
-        say_error(f"seatrial: {error}")
+        say_error_text(f"seatrial: {error}")
     return error.exit_code
 
 
@@ -232,11 +268,19 @@ def _report_defect(error: Exception) -> int:
     from tempfile import NamedTemporaryFile  # noqa: PLC0415
     from traceback import format_exception  # noqa: PLC0415
 
-    with NamedTemporaryFile("w", prefix="seatrial-", suffix=".txt", delete=False) as file:
-        file.writelines(format_exception(error))
+    told = "".join(format_exception(error))
+    try:
+        with NamedTemporaryFile("w", prefix="seatrial-", suffix=".txt", delete=False) as file:
+            file.write(told)
+        kept = file.name
+    except OSError:
+        kept = ""
     said = f"this is a defect of Seatrial, not of your spec: {error}"
     if wants_json():
-        say_json({"error": said, "findings": [], "report": file.name})
+        say_json({"error": said, "findings": [], "report": kept})
     say_error(f"seatrial: {said}")
-    say_error(f"Please report it with {file.name}, which says where it happened.")
+    if kept:
+        say_error(f"Please report it with {kept}, which says where it happened.")
+    else:
+        say_error(f"Please report it with this, for which there was no room on a disk:\n{told}")
     return ExitCode.INTERNAL

@@ -9,7 +9,7 @@ import typer
 
 from seatrial.cli import tables
 from seatrial.cli.files import Force, write_new
-from seatrial.cli.output import say, say_json, say_text
+from seatrial.cli.output import say, say_json, say_next, say_text
 from seatrial.cli.parameters import Json
 from seatrial.recipes.shipped import recipe, recipe_names
 
@@ -51,6 +51,7 @@ def show(name: Name, as_json: Json = False) -> None:
         say_json(found.spec.model_dump(mode="json", by_alias=True))
         return
     say(found.text.rstrip("\n"))
+    say_next(f"seatrial recipes copy {name} run.yaml")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli.output import columns, say, say_error, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import load_plan
 from seatrial.engines.registry import ENGINES
@@ -74,13 +74,13 @@ def command(
     )
     found = [] if arguments_only else make_twins(request)
     for twin in () if as_json else found:
-        say(_headline(twin, plan.spec.name))
+        say_text(_headline(twin, plan.spec.name), rest="  ")
     results = []
     for result in run_drills(request, found, _announcer(quiet=as_json)):
         results.append(result)
         if not as_json:
             _clear()
-            say(_line(result, many=len(found) > 1))
+            _say_result(result, many=len(found) > 1)
     report = report_of(request, found, results)
     target = home / f"rehearsal-{stamp}.json"
     write_report(report, target)
@@ -88,6 +88,8 @@ def command(
         say_json(report.to_dict())
     else:
         _conclude(plan, found, target)
+        then = f"seatrial launch {file}" if report.ok else f"seatrial diagnose {target.parent}"
+        say(f"next    {then}")
     if not report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -114,21 +116,25 @@ def _headline(twin: Twin, name: str) -> str:
     )
 
 
-def _line(result: Result, *, many: bool) -> str:
-    """A drill's result, in a line."""
+def _say_result(result: Result, *, many: bool) -> None:
+    """A drill's result: in a line, where there is room for one."""
     verdict = ("ok" if result.judged else "?") if result.ok else "FAILED"
-    where = f" [{result.twin}]" if many and result.twin else ""
-    return f"  {result.drill:<10} {result.said + where:<72} {verdict:<6} {result.seconds:4.0f} s"
+    said = result.said + (f" [{result.twin}]" if many and result.twin else "")
+    width = columns()
+    if width is None or width >= WIDE:
+        say(f"  {result.drill:<10} {said:<72} {verdict:<6} {result.seconds:4.0f} s")
+    else:
+        say_text(f"{said}   {verdict} {result.seconds:.0f} s", f"  {result.drill:<10} ")
 
 
 def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
     """What was kept, what differs, what a CPU cannot show, and where the report is."""
     if found:
-        say(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.")
+        say_text(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.", rest="  ")
         replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
         if replaced:
-            say(f"Replaced: {'; '.join(replaced)}.")
-    say(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.")
+            say_text(f"Replaced: {'; '.join(replaced)}.", rest="  ")
+    say_text(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.", rest="  ")
     say(f"report  {target}")
 
 
@@ -157,6 +163,8 @@ def _shrunk(plan: Plan, found: list[Twin]) -> str:
     return ", ".join(parts)
 
 
+WIDE = 96
+"""Columns that a drill's result takes in one line."""
 QUIET_SECONDS = 30.0
 """Off a terminal, how often a line says that work goes on."""
 

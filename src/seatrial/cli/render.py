@@ -9,7 +9,15 @@ import typer
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
+from seatrial.cli.output import (
+    counted,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    say_next,
+    say_text,
+)
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.cli.render_diff import say_comparison_of
 from seatrial.cli.render_files import write_directory
@@ -84,6 +92,7 @@ def command(
     say_findings(_findings(made))
     if output is None:
         say(yaml_documents(first.manifests).rstrip("\n"))
+        say_next(f"seatrial launch {file}")
         return
     files = chart_files(first, plan) if helm else _all_files(made, plan)
     write_directory(output, files, force=force)

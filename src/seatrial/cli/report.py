@@ -69,9 +69,11 @@ def command(
     for chapter in chapters:
         say(_line(chapter))
     say(f"report    {target}, {target.stat().st_size / 1e6:.1f} MB")
-    for run, chapter in zip(runs, chapters, strict=True):
-        if chapter.has_failed:
-            say(f"next      seatrial diagnose {run}")
+    failed = [run for run, chapter in zip(runs, chapters, strict=True) if chapter.has_failed]
+    for run in failed:
+        say(f"next      seatrial diagnose {run}")
+    if not failed:
+        say(f"next      open {target} in a browser")
 
 
 def _chapters(histories: list[RunHistory], runs: list[str]) -> list[Chapter]:

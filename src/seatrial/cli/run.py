@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import say, say_error
+from seatrial.cli.output import say, say_error, say_text
 from seatrial.cli.parameters import Overrides, SpecFile
 from seatrial.cli.voyage import KEPT, Logbook, Step, steps
 from seatrial.client import load_plan
@@ -61,8 +61,10 @@ def command(
             book.note(step.name)
         if step.name == until:
             say(f"Stopped after {until}, as asked.")
+            say(f"next  {shlex.join(['seatrial', 'run', str(file), *given])}")
             return
     say(f"{plan.spec.name} has come all the way: {len(way)} steps. Again: --from STEP.")
+    say(f"next  seatrial checkpoints list {file}")
 
 
 def _show(way: tuple[Step, ...], book: Logbook) -> None:
@@ -70,7 +72,8 @@ def _show(way: tuple[Step, ...], book: Logbook) -> None:
     ahead = next((step.name for step in way if not book.has(step.name)), "")
     for step in way:
         mark = "done" if book.has(step.name) else "next" if step.name == ahead else ""
-        say(f"{mark:<5} {step.name:<9} seatrial {shlex.join(step.words)}")
+        words = f"seatrial {shlex.join(step.words)}"
+        say_text(words, f"{mark:<5} {step.name:<9} ", rest=" " * 18)
 
 
 def _do(step: Step, place: str, file: Path, overrides: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.files import Force, refuse_existing, write_new
-from seatrial.cli.output import say, say_json, say_text
+from seatrial.cli.output import say, say_json, say_next, say_text
 from seatrial.spec.schema import json_schema
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -28,8 +28,10 @@ def command(
     """Print the JSON Schema of a spec; with it, an editor completes and checks as you type."""
     if output is None:
         say_json(json_schema())
+        say_next("seatrial schema -o run.schema.json   writes it where an editor finds it")
         return
     refuse_existing(output, force=force)
     write_new(output, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", force=force)
     say_text(f"Wrote {output}. Let your editor use it by this first line in the spec:")
     say(f"  {EDITOR_LINE}{output}")
+    say("next  seatrial validate RUN.YAML")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.files import write_new
-from seatrial.cli.output import say
+from seatrial.cli.output import say, say_text
 from seatrial.errors import FindingsError
 from seatrial.spec.loader import read_tree
 from seatrial.spec.run import API_VERSION
@@ -41,12 +41,13 @@ def upgrade(files: Files, write: Write = False) -> None:
             raise FindingsError(findings)
         text, changes = upgraded(before, written)
         if not changes:
-            say(f"{file} is {API_VERSION}, the newest format: nothing to do.")
+            say_text(f"{file} is {API_VERSION}, the newest format: nothing to do.", rest="  ")
+            say(f"next  seatrial validate {file}")
             continue
         if write:
             write_new(file, text, force=True)
         say(f"{file} {'is' if write else 'would be'} {API_VERSION}:")
         for change in changes:
             say(f"  {change}")
-        if not write:
-            say("To write that into the file: --write.")
+        command = f"validate {file}" if write else f"spec upgrade {file} --write"
+        say(f"next  seatrial {command}")

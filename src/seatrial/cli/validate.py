@@ -107,6 +107,8 @@ def _say(outcome: Outcome, *, first: bool) -> None:
     if Origin.PLANNER in result.plan.origins.values():
         say_text(f"filled by the planner; why: seatrial plan {outcome.file}", f"  {'auto':<9} ")
     say_text(NOT_CHECKED, "  not checked  ")
+    if outcome.file != "-":
+        say(f"next  seatrial plan {outcome.file}")
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checking a run with what lies around it: data, checkpoints and the cluster."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,13 +63,19 @@ class Around:
     """Why the cluster could not be asked, where it was to be."""
 
 
-def check_file(file: Path, catalog: Catalog, overrides: tuple[str, ...], looked: Looked) -> Verdict:
-    """The verdict on the run of a file, with the plan that is kept beside it."""
+def planner_beside(file: Path, catalog: Catalog) -> Callable[[LoadedSpec], PlannedRun]:
+    """Plans specs with what is kept beside a file: its calibration, and its choices."""
 
     def of_spec(loaded: LoadedSpec) -> PlannedRun:
         found = find(loaded, catalog, file)
         return planned(loaded, catalog, calibration=found.calibration, kept=found.choices)
 
+    return of_spec
+
+
+def check_file(file: Path, catalog: Catalog, overrides: tuple[str, ...], looked: Looked) -> Verdict:
+    """The verdict on the run of a file, with the plan that is kept beside it."""
+    of_spec = planner_beside(file, catalog)
     text = text_of(file)
     bare = check(text, str(file), catalog, overrides, planner=of_spec)
     if bare.situation is None:

@@ -53,7 +53,15 @@ def test_list_says_what_there_is(run: Path) -> None:
 
 
 def test_list_of_nothing(tmp_path: Path) -> None:
-    assert seatrial("checkpoints", "list", "x", cwd=tmp_path).stdout == "No checkpoints in x.\n"
+    said = " ".join(seatrial("checkpoints", "list", "x", cwd=tmp_path).stdout.split())
+    assert said.startswith(f"No checkpoints in {tmp_path}/x. If the run's volume is on a cluster")
+    said = " ".join(seatrial("checkpoints", "prune", "x", cwd=tmp_path).stdout.split())
+    assert said.startswith(f"No checkpoints in {tmp_path}/x: nothing to prune.")
+
+
+def test_what_is_not_there_is_not_called_verified(tmp_path: Path) -> None:
+    said = seatrial("checkpoints", "verify", "x", cwd=tmp_path, code=2).stderr
+    assert "has no checkpoint to verify" in " ".join(said.split())
 
 
 def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
@@ -131,7 +139,10 @@ def test_the_verdict_compares_a_spec_with_a_checkpoint(spec_file: Path) -> None:
     make_checkpoint(home / "run", 10, setup=setup, size=500)
     words = ("checkpoints", "resume-verdict", "run.yaml")
     said = seatrial(*words, "--from", "run", cwd=home).stdout
-    assert said == "step 10: safe. The run goes on as if nothing had happened.\n"
+    assert said == (
+        "step 10: safe. The run goes on as if nothing had happened.\n"
+        "next  seatrial launch run.yaml\n"
+    )
     said = seatrial(*words, "training.seed=5", "--from", "run", cwd=home, code=1).stdout
     assert said.startswith("step 10: data order changes.")
     assert "seed: 1234 → 5" in said
@@ -162,7 +173,7 @@ def test_an_export_needs_the_worker_and_a_class(
     assert "seatrial[worker]" in seatrial(*imported, cwd=run, code=3).stderr
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/true")
     fetched = ("checkpoints", "import", "hf://meta-llama/Llama-2-7b-hf", "--to", "out")
-    assert "hf download" in seatrial(*fetched, cwd=run, code=2).stderr
+    assert "hf download" in " ".join(seatrial(*fetched, cwd=run, code=2).stderr.split())
     other = replace(SETUP, model=replace(SETUP.model, norm="RMSNorm"))
     make_checkpoint(tmp_path / "run", 50, setup=other, size=500)
     done = seatrial(*words, cwd=run, code=1)

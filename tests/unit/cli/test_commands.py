@@ -41,7 +41,9 @@ def test_validate_shows_what_a_spec_resolves_to(spec_file: Path) -> None:
     ]
     assert "1,024 sequences = 4 micro × 64 × dp 4, 2.1 M tokens a step" in done.stdout
     assert "\n  image     " in done.stdout
-    assert done.stdout.endswith("\n  not checked  memory, time and cost; data; cluster\n")
+    assert done.stdout.endswith(
+        "\n  not checked  memory, time and cost; data; cluster\nnext  seatrial plan run.yaml\n"
+    )
 
 
 def test_validate_takes_several_files_and_standard_input(spec_file: Path) -> None:
@@ -166,7 +168,7 @@ def test_findings_of_a_catalog_are_json_too(tmp_path: Path) -> None:
 def test_the_shipped_catalog_has_no_findings(tmp_path: Path) -> None:
     home = str(tmp_path)
     done = seatrial("catalog", "check", cwd=tmp_path, SEATRIAL_CATALOG="", XDG_CONFIG_HOME=home)
-    assert done.stdout.endswith(" entries, no findings\n")
+    assert " entries, no findings.\n" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
     for key in [key for key in server.objects if key[0] == "pods"]:
         del server.objects[key]
     assert "kept: PersistentVolumeClaim slim-7b" in ran("delete", "slim-7b", "--yes")
-    assert ran("list") == "No runs in default.\n"
+    assert ran("list") == "No runs in default.\nnext  seatrial launch RUN.YAML\n"
 
 
 def test_what_comes_next_names_the_cluster_that_was_used(

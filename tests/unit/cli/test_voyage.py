@@ -49,7 +49,7 @@ def test_what_was_done_holds_for_the_same_spec_only(tmp_path: Path) -> None:
 def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> None:
     first = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
     assert "rules: every rule" in first.stderr
-    assert first.stdout.endswith("Stopped after rules, as asked.\n")
+    assert first.stdout.endswith("Stopped after rules, as asked.\nnext  seatrial run run.yaml\n")
     shown = seatrial("run", "run.yaml", "--show", cwd=spec_file.parent).stdout.splitlines()
     assert [line.split()[0] for line in shown][:1] == ["done"]
     assert [line for line in shown if line.startswith("next")] == [shown[1]]
