@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -208,9 +209,15 @@ def _pass_interrupt_on(lost: Any) -> None:
     traceback and go on.
     """
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        _thread.interrupt_main()
+        # A moment later: here, too, nothing can be raised.
+        _thread.start_new_thread(_interrupt_soon, ())
     else:
         sys.__unraisablehook__(lost)
+
+
+def _interrupt_soon() -> None:
+    time.sleep(0.02)
+    _thread.interrupt_main()
 
 
 def _run() -> int:
@@ -229,6 +236,10 @@ def _run() -> int:
         except OutputLostError:
             raise
         except Exception as error:
+            # Pydantic makes an error of its own of a Ctrl-C while it builds a model.
+            if KeyboardInterrupt.__name__ in str(error):
+                say_error("\nStopped.")
+                return ExitCode.INTERRUPTED
             trouble = trouble_of(error)
             return _refuse(UsageError(trouble)) if trouble else _report_defect(error)
         return code or ExitCode.OK
