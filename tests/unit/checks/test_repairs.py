@@ -79,7 +79,7 @@ def test_a_repair_looks_at_what_an_override_says(catalog: Catalog) -> None:
     ("right", "wrong", "change"),
     [
         ("global_batch_size", "global_batch_sise", ("training.global_batch_size=128",)),
-        ("  evaluation:", "  evalation:", ()),
+        ("  evaluation:", "  evaluation_s:", ()),
     ],
 )
 def test_a_misspelt_key_is_renamed_where_it_stands(
