@@ -26,7 +26,6 @@ from seatrial.cli.output import (
     prepare_streams,
     say,
     say_error,
-    say_error_text,
     say_findings,
     say_json,
     wants_json,
@@ -258,7 +257,7 @@ def _refuse(error: SeatrialError) -> int:
         say_findings(findings)
         say_error(f"\n{count_line(findings)}")
     else:
-        say_error_text(f"seatrial: {error}")
+        say_error(f"seatrial: {error}")
     return error.exit_code
 
 

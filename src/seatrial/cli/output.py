@@ -137,14 +137,6 @@ def say_error(text: str) -> None:
         print(harmless(text), file=sys.stderr)  # noqa: T201
 
 
-def say_error_text(text: str) -> None:
-    """Print words beside the answer, broken between words where the width is known."""
-    width = columns(sys.stderr)
-    lines = text.splitlines() or [""]
-    for line in lines:
-        say_error("\n".join(wrapped(line, width)) if width and line else line)
-
-
 def say_next(command: str) -> None:
     """Name the next step beside a document that was printed, for who reads it on a terminal."""
     if sys.stdout.isatty():

@@ -29,6 +29,7 @@ from tests.unit.cli.every_command import (
 from tests.unit.cli.forking import ROOT, Answer, Call, Forker
 
 NARROW = 80
+WHOLE = ("seatrial: ", "error ", "warning ", "note ")
 EXPECTED = {int(code) for code in ExitCode} - {ExitCode.INTERNAL}
 LOCALES = {
     "C": {"LC_ALL": "C"},
@@ -113,11 +114,17 @@ def agreeable(answer: Answer) -> Answer:
 
 
 def too_wide(text: str) -> list[str]:
-    """The lines that are broken by a narrow terminal, though there was a place to break them."""
+    """The lines that are broken by a narrow terminal, though there was a place to break them.
+
+    What ends a command, and where a finding is, stays in one line: a command or a path in it can
+    then be copied.
+    """
     return [
         line
         for line in text.splitlines()
-        if len(line) > NARROW and len(line.rpartition(" ")[0].strip()) > NARROW
+        if not line.startswith(WHOLE)
+        and len(line) > NARROW
+        and len(line.rpartition(" ")[0].strip()) > NARROW
     ]
 
 

@@ -181,6 +181,7 @@ def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> 
     after, before = data["expected_error_after"], data["expected_error_before"]
     assert after["nine_of_ten"] > 0.05
     narrowed = after["nine_of_ten"] < before["nine_of_ten"]
+    said = " ".join(said.split())
     assert ("as of published sources that were calibrated" in said) is narrowed
     assert ("as of published runs that were not fitted" in said) is not narrowed
 
