@@ -36,6 +36,12 @@ from seatrial.runs.site import Site
 
 Confirm = Callable[[list[Difference]], bool]
 """Asked whether a changed spec shall take the place of the one before."""
+UNSEEN = "must be created before"
+"""What Trainer's webhook says of a runtime that it does not see."""
+SEEN_SECONDS = 10.0
+"""How long something that was applied may be unseen."""
+SEEN_PAUSE = 0.5
+"""Seconds between two tries."""
 _TRIES = 5
 """How often somebody else may be in the way."""
 _REFUSALS = (
@@ -195,7 +201,7 @@ def _submit(site: Site, wanted: Wanted, decision: Decision) -> Launched | None:
 def _create(site: Site, job: Manifest, number: int) -> bool:
     """Create the job; whether the one that is there is of this attempt."""
     try:
-        objects.create(site.api, job)
+        _create_once_seen(site, job)
     except ConflictError:
         # It exists: made by the try before, whose answer was lost, or by somebody else.
         there = find_job(site.api, site.namespace, job["metadata"]["name"])
@@ -204,6 +210,21 @@ def _create(site: Site, job: Manifest, number: int) -> bool:
         wanted = job["metadata"]["annotations"]["seatrial.dev/spec-digest"]
         return there.attempt == number and there.spec_digest == wanted
     return True
+
+
+def _create_once_seen(site: Site, job: Manifest) -> None:
+    """Create the job, once its operator has seen what it needs."""
+    until = site.clock() + SEEN_SECONDS
+    while True:
+        try:
+            objects.create(site.api, job)
+        except DeniedError as error:
+            # Trainer's webhook asks a cache, which may lack what was applied a moment ago.
+            if UNSEEN not in error.findings[0].value or site.clock() >= until:
+                raise
+            site.sleep(SEEN_PAUSE)
+        else:
+            return
 
 
 def spec_changes(site: Site, plan: Plan) -> list[Difference]:

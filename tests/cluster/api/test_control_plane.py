@@ -7,6 +7,8 @@ from itertools import product
 
 import pytest
 
+from seatrial.rendering.manifest import Manifest
+from seatrial.runs.launch import SEEN_SECONDS, UNSEEN
 from tests.cluster.access import Denial
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import wait_until
@@ -74,13 +76,23 @@ def test_an_observer_sees_nodes_and_changes_nothing(control_plane: Cluster) -> N
     assert not _may(api, namespace, "create", "pytorchjobs.kubeflow.org")
 
 
+def create(api: Api, made: Manifest) -> None:
+    """Create an object, once the operator's webhook has seen what it needs."""
+
+    def is_seen() -> bool:
+        answer = api.create(made, {"fieldValidation": "Strict"})
+        assert answer.accepted or UNSEEN in answer.message, answer.message
+        return answer.accepted
+
+    wait_until(is_seen, f"{made['kind']} is accepted", SEEN_SECONDS)
+
+
 @pytest.mark.parametrize("operator", ["pytorchjob", "trainjob"])
 def test_a_rendered_run_becomes_pods(control_plane: Cluster, operator: str) -> None:
     namespace = control_plane.new_namespace()
     api = control_plane.api(control_plane.restricted_kubeconfig(namespace, operator))
     for made in manifests(f"cluster.namespace={namespace}", f"cluster.operator={operator}"):
-        answer = api.create(made, {"fieldValidation": "Strict"})
-        assert answer.accepted, answer.message
+        create(api, made)
 
     def pods() -> int:
         text = control_plane.kubectl("get", "pods", "-n", namespace, "-o", "json")

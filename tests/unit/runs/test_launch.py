@@ -21,7 +21,7 @@ from seatrial.runs.listing import list_runs
 from seatrial.runs.observe import observe
 from seatrial.runs.status import status, status_of
 from seatrial.runs.stop import delete, stop
-from tests.unit.cluster.fake_api import FakeTransport, once
+from tests.unit.cluster.fake_api import FakeTransport, Fault, once
 from tests.unit.runs.fake_cluster import (
     jobs,
     pod_of,
@@ -361,3 +361,23 @@ def test_an_operator_of_the_profile_that_is_not_served_is_not_asked_for_jobs() -
     with pytest.raises(ClusterError):
         launched(server)
     assert ledger(server).attempts[0].outcome is Outcome.FAILED
+
+
+def unseen(times: int) -> list[Fault]:
+    said = "specified trainingRuntime must be created before the TrainJob is created"
+    return [once(Answer(403, {"message": said}), "POST", "trainjobs") for _ in range(times)]
+
+
+def test_a_runtime_that_the_webhook_has_not_seen_yet_is_waited_for() -> None:
+    server = FakeTransport()
+    server.faults += unseen(3)
+    assert launched(server, "cluster.operator=trainjob").is_new
+    assert len(jobs(server)) == 1
+
+
+def test_a_runtime_that_is_never_seen_is_refused() -> None:
+    server = FakeTransport()
+    server.faults += unseen(1000)
+    with pytest.raises(DeniedError, match="must be created before"):
+        launched(server, "cluster.operator=trainjob")
+    assert jobs(server) == []
