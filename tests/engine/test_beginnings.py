@@ -10,13 +10,13 @@ continues another does the parent's own next steps.
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from seatrial.checkpoints.exchange.hub_side import config_of_model
-from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.checkpoints.inventory import checkpoints
@@ -29,23 +29,19 @@ from seatrial.rehearsal.weights_process import import_weights
 from seatrial.rehearsal.worker_process import Outcome, Training, train
 from tests.engine.toy import TIMEOUT
 from tests.faults.checkpoint_starts import TINY, Engine
+from tests.unit.checkpoints.exchange.models import LLAMA
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2700)]
 
-MODEL = HubModel(
-    kind=HubClass.LLAMA,
-    layers=2,
+MODEL = replace(
+    LLAMA,
     hidden_size=32,
     ffn_hidden_size=48,
-    heads=4,
-    kv_heads=2,
     head_dim=8,
     vocab_size=101,
     max_positions=16,
-    norm_epsilon=1e-6,
-    activation=Activation.SILU,
-    biases=False,
-    tied_embeddings=False,
+    rope_theta=10000.0,
+    rope_scaling=None,
 )
 RUN: Arguments = {
     "position-embedding-type": "rope",

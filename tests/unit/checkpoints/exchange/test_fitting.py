@@ -17,22 +17,9 @@ from seatrial.findings import Severity
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
+from tests.unit.checkpoints.exchange.models import LLAMA as SMALL
 
-LLAMA = HubModel(
-    kind=HubClass.LLAMA,
-    layers=4,
-    hidden_size=64,
-    ffn_hidden_size=96,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    vocab_size=101,
-    max_positions=64,
-    norm_epsilon=1e-5,
-    activation=Activation.SILU,
-    biases=False,
-    tied_embeddings=False,
-)
+LLAMA = replace(SMALL, max_positions=64, norm_epsilon=1e-5, rope_theta=10000.0, rope_scaling=None)
 GPT2 = replace(LLAMA, kind=HubClass.GPT2, kv_heads=4, biases=True, activation=Activation.GELU_TANH)
 
 
