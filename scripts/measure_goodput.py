@@ -29,11 +29,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scripts.fault_results import RESULTS
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.goodput import Bucket
 from seatrial.monitoring.view import RunView
 from tests.engine.supervised import Supervised
-from tests.faults.checkpoint_starts import RESULTS, record
+from tests.faults.checkpoint_starts import record
 from tests.faults.supervisor_kills import Setting
 
 LONG = 1_000_000

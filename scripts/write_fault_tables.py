@@ -4,12 +4,11 @@
 
     make faults && python -m scripts.write_fault_tables
 
-Every result counts, also of a seed that was run before: begin with another file after a change that
-a result depends on. Each table stands between two comments that name it; one without results stays
-as it is.
+Every result counts, also of a seed that was run before, and is kept beside the page: take a suite's
+lines out of docs/figures/fault-results.jsonl after a change that its results depend on. Each table
+stands between two comments that name it; one without results stays as it is.
 """
 
-import json
 import re
 import statistics
 import sys
@@ -17,19 +16,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.fault_results import keep
+
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "build/fault-results.jsonl"
 PAGE = ROOT / "docs/guides/supervision.md"
 
 Case = dict[str, Any]
 Row = Sequence[str]
 
 
-def results(lines: Iterable[str]) -> dict[str, list[Case]]:
+def by_suite(cases: Iterable[Case]) -> dict[str, list[Case]]:
     """The results by suite."""
     found: dict[str, list[Case]] = {}
-    for line in lines:
-        case = json.loads(line)
+    for case in cases:
         found.setdefault(case["suite"], []).append(case)
     return found
 
@@ -166,7 +165,7 @@ def table(head: Row, body: Iterable[Row]) -> str:
 def main() -> int:
     """Replace each table that has results."""
     page, missing = PAGE.read_text(), 0
-    for suite, cases in results(RESULTS.read_text().splitlines()).items():
+    for suite, cases in by_suite(keep()).items():
         if suite not in TABLES:
             continue
         head, made = TABLES[suite]

@@ -4,7 +4,7 @@
 
     make foundry && python -m scripts.write_foundry_tables
 
-Reads build/foundry-figures.jsonl, and of build/fault-results.jsonl the kills, which run in pieces.
+Reads build/foundry-figures.jsonl, and the kills among what the fault suites recorded in pieces.
 Each table stands between two comments that name it. A table without rows stays as it is.
 """
 
@@ -13,11 +13,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from scripts.fault_results import keep
 from scripts.write_engine_tables import table
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "build/foundry-figures.jsonl"
-RESULTS = ROOT / "build/fault-results.jsonl"
 PAGE = ROOT / "docs/guides/llm-foundry.md"
 HEADS = {
     "parity": ("recipe and layout", "largest difference of a loss", "of a gradient norm"),
@@ -56,7 +56,7 @@ def kills() -> Rows:
     """How many kills there were, and after how many all was the same; the newest of each case."""
     newest = {
         (entry["suite"], entry.get("sharding", ""), entry["seed"]): entry["right"]
-        for entry in lines(RESULTS)
+        for entry in keep()
         if entry["suite"] in KILLS
     }
     body: dict[str, list[str]] = {}

@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+from scripts.fault_results import RESULTS
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
 from seatrial.engines.megatron.flags import Arguments, command_line
 from seatrial.monitoring.event_log import read_events
@@ -35,8 +37,6 @@ ASYNCHRONOUS: Arguments = {
     "use-persistent-ckpt-worker": True,
     "async-strategy": "mcore",
 }
-RESULTS = Path(__file__).parents[2] / "build" / "fault-results.jsonl"
-"""Every case that was run, one JSON line each, so that a suite can be continued."""
 SEEDS = "SEATRIAL_FAULT_SEEDS"
 """`FIRST:LAST`: which of the cases to run, the last one not included."""
 
@@ -48,10 +48,11 @@ def seeds(number: int) -> range:
 
 
 def record(suite: str, **values: object) -> None:
-    """Append the result of a case."""
+    """Append the result of a case, so that a suite can be continued."""
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a") as stream:
-        stream.write(json.dumps({"suite": suite, **values}) + "\n")
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        stream.write(json.dumps({"suite": suite, "at": at, **values}) + "\n")
 
 
 class Engine:

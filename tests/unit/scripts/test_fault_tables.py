@@ -3,15 +3,17 @@
 """Tables of the fault suite are made of what was recorded, all of it."""
 
 import json
+from pathlib import Path
 
+from scripts.fault_results import keep
 from scripts.write_fault_tables import (
     PAGE,
     TABLES,
+    by_suite,
     corruptions,
     goodput,
     kills,
     late_commits,
-    results,
     starts,
     table,
 )
@@ -29,12 +31,17 @@ KILL = {
 }
 
 
-def lines(*cases: dict[str, object]) -> list[str]:
-    return [json.dumps(case) for case in cases]
+def test_another_checkout_goes_on_with_what_was_kept(tmp_path: Path) -> None:
+    results, kept = tmp_path / "results.jsonl", tmp_path / "kept.jsonl"
+    for seed in (1, 2):
+        results.write_text(json.dumps(KILL | {"seed": seed}) + "\n")
+        keep(results, kept)
+    results.unlink()
+    assert [case["seed"] for case in keep(results, kept)] == [1, 2]
 
 
 def test_a_failure_counts_though_its_seed_was_run_again() -> None:
-    found = results(lines(KILL | {"right": False}, KILL))
+    found = by_suite([KILL | {"right": False}, KILL])
     assert kills(found["kills"])[-1][:3] == ("all", "", "1 of 2")
 
 
