@@ -67,8 +67,9 @@ create() {
     rm -rf "$venv"
     echo "environment: creating $venv (once per lock file)"
     "$python" -m venv "$venv"
+    # A lock names all there is; resolving again refuses `fsspec[http]` beside `fsspec==...`.
     "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-        --require-hashes --requirement "$lock"
+        --require-hashes --no-deps --requirement "$lock"
     touch "$venv/.complete"
 }
 

@@ -74,7 +74,8 @@ def install(engine: Engine, say: Say) -> dict[str, str]:
         _run([sys.executable, "-m", "venv", str(place)], "the environment cannot be made")
         python = str(place / "bin" / "python")
         words = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
-        told = ["--require-hashes", "--requirement", str(lock)]
+        # A lock names all there is; resolving again refuses `fsspec[http]` beside `fsspec==...`.
+        told = ["--require-hashes", "--no-deps", "--requirement", str(lock)]
         _run([python, *words, *told], "the packages of the lock cannot be installed")
     found = check(engine, place)
     (place / WHOLE).write_text(json.dumps(found) + "\n")
