@@ -49,7 +49,7 @@ class LocalPlace:
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
         """Look at a directory, which need not be there."""
-        self.store: Store = LocalStore(address)
+        self.store: Store = LocalStore(address, "checkpoints.location (or --to)")
         self.address = self.store.address
 
     def directories(self) -> list[str]:

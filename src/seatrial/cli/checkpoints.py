@@ -24,6 +24,7 @@ from seatrial.cli.checkpoints_text import (
     as_data,
     say_decisions,
     say_list,
+    say_pruned,
     say_verdict,
     verified_line,
 )
@@ -140,6 +141,8 @@ def prune(
         policy = Policy(told.keep_last, told.keep_every_steps)
     policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
     decisions = decide(list(checkpoints(place)), set_aside(place), policy)
+    if not as_json and decisions:
+        say_decisions(decisions, certain=yes)
     for one in decisions:
         if yes and not one.kept:
             retire(place, one)
@@ -150,7 +153,7 @@ def prune(
         say_text(f"No checkpoints in {place.address}: nothing to prune. {ELSEWHERE}")
         say("next  seatrial status RUN")
         return
-    say_decisions(decisions, done=yes)
+    say_pruned(decisions, done=yes)
 
 
 @app.command("resume-verdict")

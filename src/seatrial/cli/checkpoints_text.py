@@ -121,9 +121,9 @@ def as_data(one: Checkpoint) -> dict[str, Any]:
     }
 
 
-def say_decisions(decisions: Sequence[Decision], *, done: bool) -> None:
-    """Print what prune does, or would do."""
-    words = ("removed" if done else "would go", "stays")
+def say_decisions(decisions: Sequence[Decision], *, certain: bool) -> None:
+    """Print what prune is about to do, or would do."""
+    words = ("goes" if certain else "would go", "stays")
     columns = (number("step"), text("what"), text("why"), number("size"))
     table = [
         (
@@ -135,9 +135,13 @@ def say_decisions(decisions: Sequence[Decision], *, done: bool) -> None:
         for one in decisions
     ]
     say_table((name(columns[0].header), *columns[1:]), table)
+
+
+def say_pruned(decisions: Sequence[Decision], *, done: bool) -> None:
+    """Print how much went, or would go, and what comes next."""
     gone = [one for one in decisions if not one.kept]
     size = format_bytes(sum(one.size for one in gone))
-    say(f"\n{counted(len(gone), 'checkpoint')} {words[0]}, {size}.")
+    say(f"\n{counted(len(gone), 'checkpoint')} {'removed' if done else 'would go'}, {size}.")
     if gone and not done:
         say("next  the same command with --yes")
 

@@ -125,3 +125,9 @@ def test_what_cannot_be_read_at_the_other_end_is_sent_again(tmp_path: Path, fail
     shards = [name for name in before if name.endswith("distcp") or "metadata" in name]
     assert sum((there / name).stat().st_ino != before[name] for name in shards) == 1
     assert verify(LocalPlace(tmp_path / "copy"), NAME) == []
+
+
+def test_the_fix_names_the_setting_of_checkpoints(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(StoreError, match=r"Set checkpoints\.location \(or --to\) to a directory"):
+        LocalPlace(tmp_path / "file").store.create("tracker", b"x")

@@ -26,15 +26,21 @@ class LocalStore:
     Reading follows symbolic links; writing and deleting never go through one out of the root.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Keep files below a directory, which is made with the first of them."""
+    def __init__(
+        self, root: str | os.PathLike[str], setting: str = "data.location (or --to)"
+    ) -> None:
+        """Keep files below a directory, which is made with the first of them.
+
+        A fix for a disk that takes no more names the setting that says where that directory is.
+        """
+        self._explained = _Explain(setting)
         self.address = os.path.abspath(root)
         self._root = os.path.realpath(root)
 
     def read(self, path: str) -> bytes:
         """The whole of a small file; FileNotFoundError when there is none."""
         place = self._place(path)
-        with _explained(place, FileNotFoundError, fix="Check that it can be read"):
+        with self._explained(place, FileNotFoundError, fix="Check that it can be read"):
             return place.read_bytes()
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
@@ -45,14 +51,14 @@ class LocalStore:
 
     def open_writer(self, path: str) -> BinaryIO:
         """A stream into a new file, which is there when the stream is closed without an error."""
-        return StoreWriter(_FileSink(self._place_to_write(path)))
+        return StoreWriter(_FileSink(self._place_to_write(path), self._explained))
 
     def create(self, path: str, data: bytes) -> bool:
         """Create a small file whole; False, and nothing changed, when it is there already."""
         place = self._place_to_write(path)
         if os.path.lexists(place):
             return False
-        sink = _FileSink(place, _name_once)
+        sink = _FileSink(place, self._explained, _name_once)
         try:
             sink.write(data)
             sink.commit()
@@ -77,7 +83,7 @@ class LocalStore:
         emptied = set()
         for path in paths:
             place = self._place_to_write(path)
-            with _explained(place):
+            with self._explained(place):
                 place.unlink(missing_ok=True)
             emptied.add(place.parent)
         for directory in emptied:
@@ -90,7 +96,7 @@ class LocalStore:
         """
         root = Path(self._root)
         for directory in (root, root.parent):
-            with _explained(directory):
+            with self._explained(directory):
                 sync_names(directory)
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
@@ -195,11 +201,17 @@ def _name_once(hidden: Path, place: Path) -> None:
 class _FileSink(Sink):
     """A hidden file beside the one that it will be."""
 
-    def __init__(self, place: Path, move: Callable[[Path, Path], None] | None = None) -> None:
+    def __init__(
+        self,
+        place: Path,
+        explained: "_Explain",
+        move: Callable[[Path, Path], None] | None = None,
+    ) -> None:
         self._place = place
+        self._explained = explained
         self._move = move or os.replace
         self._hidden = place.with_name(f".seatrial-{new_attempt()}~{place.name}")
-        with _explained(place):
+        with self._explained(place):
             self._stream = self._opened()
 
     def _opened(self) -> BinaryIO:
@@ -213,7 +225,7 @@ class _FileSink(Sink):
         raise AssertionError
 
     def write(self, data: Buffer) -> int:
-        with _explained(self._place):
+        with self._explained(self._place):
             return self._stream.write(data)
 
     def fileno(self) -> int:
@@ -223,7 +235,7 @@ class _FileSink(Sink):
 
     def commit(self) -> None:
         """Give the file its name; what was written is on the disk before the name is."""
-        with _explained(self._place, FileExistsError):
+        with self._explained(self._place, FileExistsError):
             self._stream.flush()
             os.fsync(self._stream.fileno())
             self._stream.close()
@@ -236,32 +248,37 @@ class _FileSink(Sink):
         self._hidden.unlink(missing_ok=True)
 
 
-_ELSEWHERE = "data.location (or --to) to"
 _KEPT = "start the same command again: what is finished is kept"
 _ANEW = "and begin anew there"
 _FIXES = {
-    errno.ENOSPC: f"Make room and {_KEPT}. Or set {_ELSEWHERE} a larger disk {_ANEW}",
-    errno.EDQUOT: f"Make room within the quota and {_KEPT}. Or set {_ELSEWHERE} a place with a "
+    errno.ENOSPC: f"Make room and {_KEPT}. Or set {{setting}} to a larger disk {_ANEW}",
+    errno.EDQUOT: f"Make room within the quota and {_KEPT}. Or set {{setting}} to a place with a "
     f"larger quota {_ANEW}",
-    errno.EFBIG: f"Set {_ELSEWHERE} a file system that takes larger files {_ANEW}",
-    errno.EROFS: f"Nothing can be written there. Set {_ELSEWHERE} a directory that can be written",
-    errno.ENOTDIR: f"A part of this path is a file. Set {_ELSEWHERE} a directory, or a new one",
-    errno.EEXIST: f"A part of this path is a file. Set {_ELSEWHERE} a directory, or a new one",
+    errno.EFBIG: f"Set {{setting}} to a file system that takes larger files {_ANEW}",
+    errno.EROFS: "Nothing can be written there. Set {setting} to a directory that can be written",
+    errno.ENOTDIR: "A part of this path is a file. Set {setting} to a directory, or a new one",
+    errno.EEXIST: "A part of this path is a file. Set {setting} to a directory, or a new one",
     errno.EIO: f"The disk or its connection failed. Check it and {_KEPT}",
 }
 
 
-@contextlib.contextmanager
-def _explained(
-    place: Path,
-    *passing: type[OSError],
-    fix: str = f"Check that the directory can be written, and {_KEPT}",
-) -> Iterator[None]:
+class _Explain:
     """Turns what the operating system refuses into an error with a fix."""
-    try:
-        yield
-    except passing:
-        raise
-    except OSError as error:
-        fix = _FIXES.get(error.errno or 0, fix)
-        raise StoreError(f"{place}: {error.strerror or error}. {fix}.") from error
+
+    def __init__(self, setting: str) -> None:
+        self._setting = setting
+
+    @contextlib.contextmanager
+    def __call__(
+        self,
+        place: Path,
+        *passing: type[OSError],
+        fix: str = f"Check that the directory can be written, and {_KEPT}",
+    ) -> Iterator[None]:
+        try:
+            yield
+        except passing:
+            raise
+        except OSError as error:
+            fix = _FIXES.get(error.errno or 0, fix).format(setting=self._setting)
+            raise StoreError(f"{place}: {error.strerror or error}. {fix}.") from error
