@@ -6,8 +6,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +13,9 @@ from pathlib import Path
 from scripts.fault_results import RESULTS
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
 from seatrial.engines.megatron.flags import Arguments, command_line
-from seatrial.monitoring.event_log import read_events
-from seatrial.monitoring.processes import MARK, end_marked, marked, new_mark, state
-from seatrial.rehearsal.worker_process import Outcome, python_path, worker_python
+from seatrial.rehearsal.worker_process import Outcome, worker_python
 from tests.engine.toy import DENSE, SHARDED
+from tests.faults.warm import Warm
 
 STEPS, EVERY = 8, 2
 NEWEST, OLDER, OLDEST = 6, 4, 2
@@ -55,44 +52,12 @@ def record(suite: str, **values: object) -> None:
         stream.write(json.dumps({"suite": suite, "at": at, **values}) + "\n")
 
 
-class Engine:
+class Engine(Warm):
     """The real engine, loaded once; every start is a process of its own."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join((python_path(), str(Path(__file__).parents[2])))
-        self._mark = new_mark()
-        wanted = {
-            "PYTHONPATH": path,
-            MARK: self._mark,
-            "PYTHONWARNINGS": "ignore",
-            "SEATRIAL_DEVICE": "cpu",
-            "OMP_NUM_THREADS": "1",
-            "TORCHDYNAMO_DISABLE": "1",
-            "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-        }
-        self._process = subprocess.Popen(
-            [worker_python(), "-m", "tests.faults.warm_worker"],
-            env=os.environ | wanted,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def close(self) -> None:
-        """End it, and what its starts have left: torch's manager processes outlive a rank."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        try:
-            self._process.wait(timeout=60)
-        finally:
-            end_marked(self._mark)
-
-    def left_behind(self) -> list[int]:
-        """Its processes that are still there."""
-        return [process for process in marked(self._mark) if state(process)]
+        more = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+        super().__init__(worker_python(), "tests.faults.warm_worker", **more)
 
     def start(
         self,
@@ -103,17 +68,9 @@ class Engine:
     ) -> tuple[Outcome, str]:
         """One start on a run's checkpoints, and what it printed."""
         arguments = {**TINY, **(more or {}), "save": str(saved), "load": str(saved)}
-        log, events = directory / "run.log", directory / "run.events.jsonl"
-        told = {"SEATRIAL_EVENTS": str(events), **(environment or {})}
-        case = {"words": command_line(arguments), "log": str(log), "environment": told}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        began = time.monotonic()
-        self._process.stdin.write(json.dumps(case) + "\n")
-        self._process.stdin.flush()
-        code = json.loads(self._process.stdout.readline())["code"]
-        found = tuple(read_events(events)) if events.exists() else ()
-        return Outcome(code, time.monotonic() - began, found), log.read_text(errors="replace")
+        log = directory / "run.log"
+        outcome = self.begin(log, command_line(arguments), environment or {})
+        return outcome, log.read_text(errors="replace")
 
 
 def whole_run(engine: Engine, directory: Path, more: Arguments | None = None) -> Outcome:
