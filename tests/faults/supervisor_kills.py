@@ -97,7 +97,9 @@ class Outcome:
 
     def allowed(self, asynchronous: bool) -> int:
         """How many that may be: the interval, and what was done while a save was in flight."""
-        begun = self.step - self.step % SAVE_EVERY
+        # At a step that is to be saved, the save before may still be in flight: it is waited for
+        # only when the next one begins.
+        begun = (self.step - 1) // SAVE_EVERY * SAVE_EVERY
         in_flight = self.step - begun if asynchronous and self.resumed < begun else 0
         return SAVE_EVERY + in_flight
 
