@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/packages.md"
 LOCKS = {
     "core": "a plain installation, `pip install seatrial`",
-    "worker": "the worker and its images, `pip install 'seatrial[worker,wandb]'`",
+    "worker": "the worker and its images, `pip install '.[worker,wandb]'`",
 }
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[^\s;\\]+)", re.MULTILINE)
 UNKNOWN = "not said in its metadata"

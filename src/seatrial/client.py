@@ -431,7 +431,7 @@ def export_mlflow(events: PathOrText, run: str, tracking_uri: str, experiment: s
     if find_spec("mlflow") is None:
         raise MissingExtraError(
             "Sending to MLflow needs its client, which this installation does not have. "
-            "Install it with: pip install 'seatrial[mlflow]'"
+            "Install it with: pip install '.[mlflow]' in a checkout of Seatrial."
         )
     from seatrial.monitoring.event_log import read_events  # noqa: PLC0415
     from seatrial.monitoring.mlflow_export import export  # noqa: PLC0415
@@ -473,7 +473,7 @@ def require_data_extra() -> None:
     if missing:
         raise MissingExtraError(
             f"Preparing data needs {', '.join(missing)}, which this installation does not have. "
-            "Install it with: pip install 'seatrial[data]'"
+            "Install it with: pip install '.[data]' in a checkout of Seatrial."
         )
 
 

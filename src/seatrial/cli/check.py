@@ -205,7 +205,7 @@ def _say(
         what = "the change" if mendable == 1 else f"the {mendable} changes"
         say(f"next  seatrial check {file} --fix   writes {what} into the file")
     elif has_errors(verdict.findings):
-        say(f"next  mend that in {file}, then seatrial check {file}")
+        say("next  mend that, then the same command again")
     elif NO_ANSWER not in verdict.not_run:
         say(f"next  seatrial rehearse {file}")
 

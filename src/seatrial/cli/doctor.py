@@ -87,15 +87,15 @@ def _say_remedy(found: tuple[Part, ...]) -> None:
     lacking = [part for part in found if not part.is_ready]
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
     if here:
-        _say("To have all commands here:")
-        say(f"  pip install 'seatrial[{','.join(here)}]'")
+        _say("To have all commands here, in a checkout of Seatrial:")
+        say(f"  pip install '.[{','.join(here)}]'")
     there = [part.extra for part in lacking if part.extra in IN_WORKER]
     if there:
         _say(
             "What trains brings torch. Install it into this environment, or into one of its own "
             f"whose Python {WORKER_PYTHON} names:"
         )
-        say(f"  pip install 'seatrial[{','.join(there)}]'")
+        say(f"  pip install '.[{','.join(there)}]'")
     if not lacking:
         say("Nothing is missing.")
     say("next  seatrial init")

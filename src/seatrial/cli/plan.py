@@ -131,20 +131,17 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         kept = write(found.inputs, run, file) or kept
     engine = ENGINES[run.plan.spec.engine.name]
     budget = budget_of(run, catalog)
-    return Page(
-        run,
-        budget,
-        f"{engine.name} {engine.version}",
-        kept,
-        f"seatrial rehearse {file}",
-        (
-            *found.findings,
-            *run.plan.findings,
-            *far_batch(loaded, run),
-            *verdicts(loaded, run),
-            *lost_time(loaded, run, budget.saves),
-        ),
+    findings = (
+        *found.findings,
+        *run.plan.findings,
+        *far_batch(loaded, run),
+        *verdicts(loaded, run),
+        *lost_time(loaded, run, budget.saves),
     )
+    following = f"seatrial rehearse {file}"
+    if has_errors(findings):
+        following = "mend what is said below, then the same command again"
+    return Page(run, budget, f"{engine.name} {engine.version}", kept, following, findings)
 
 
 def _sweep(

@@ -50,7 +50,10 @@ def command(
         _draw(history)
     else:
         if on_terminal and not drawn:
-            say_error("The view needs textual: pip install 'seatrial[watch]'. In lines meanwhile:")
+            say_error(
+                "The view needs textual: pip install '.[watch]' in a checkout of Seatrial. "
+                "In lines meanwhile:"
+            )
         # Loaded here because a terminal does not need it.
         from seatrial.cli.live.lines import say_lines  # noqa: PLC0415
 

@@ -44,10 +44,20 @@ class Target:
     """The context in it; the current one when empty."""
 
     @property
+    def files(self) -> str:
+        """The kubeconfig; several, with colons between them, are one."""
+        return self.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+    @property
     def shown(self) -> str:
         """The target in a message."""
-        file = self.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        return f"{file}, context {self.context}" if self.context else file
+        return f"{self.files}, context {self.context}" if self.context else self.files
+
+    @property
+    def is_there(self) -> bool:
+        """Whether any of its files exists."""
+        files = self.files.split(os.pathsep)
+        return any(file and Path(file).expanduser().exists() for file in files)
 
 
 class ClientTransport:
@@ -141,6 +151,8 @@ def configuration_of(target: Target) -> Configuration:
     except Exception as error:
         # Whatever a file or a plugin for credentials does wrong, it is theirs and not ours.
         text = str(error).strip().replace("\n", " ") or type(error).__name__
+        if not _is_inside(target) and not target.is_there:
+            text = "there is no such file"
         raise ClusterError(
             ClusterCode.CONFIG,
             target.shown,

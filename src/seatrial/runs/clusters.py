@@ -43,7 +43,7 @@ def connect(
     if find_spec("kubernetes") is None:
         raise MissingExtraError(
             "Asking a cluster needs the Kubernetes client, which this installation does not have. "
-            "Install it with: pip install 'seatrial[cluster]'"
+            "Install it with: pip install '.[cluster]' in a checkout of Seatrial."
         )
     # Loaded here, for it loads the Kubernetes client.
     from seatrial.cluster.connection import (  # noqa: PLC0415

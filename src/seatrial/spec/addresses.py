@@ -18,6 +18,7 @@ _OTHER_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "wasb": "a
 _OTHER_NAMES |= {"wasbs": "abfss", "huggingface": "hf"}
 _KNOWN = ", ".join(f"{scheme}://" for scheme in SCHEMES)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)(.*)", re.DOTALL)
+_NO_COLON = re.compile(rf"({'|'.join(SCHEMES)})//+(.*)", re.DOTALL)
 
 
 def _address(text: str) -> str:
@@ -27,6 +28,8 @@ def _address(text: str) -> str:
             f"{shown(text)} begins with the home of whoever reads it, and a pod has another.",
             "Write the path from the root, such as /home/me/corpus.",
         )
+    if parts := _NO_COLON.fullmatch(text):
+        raise broken(f"{shown(text)} lacks the colon of an address.", _fix(parts[1], parts[2]))
     parts = _SCHEME.fullmatch(text)
     if parts is None:
         return text

@@ -197,7 +197,7 @@ def test_without_the_extra_the_command_says_what_to_install(home: Path, tmp_path
         [sys.executable, "-c", script], cwd=home, capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert "pip install 'seatrial[data]'" in done.stderr
+    assert "pip install '.[data]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -70,7 +70,7 @@ def test_the_command_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("SEATRIAL_WORKER_PYTHON", raising=False)
     said = seatrial("doctor", cwd=tmp_path).stdout
     assert "There is no file that says how to reach a cluster" in said
-    assert "pip install 'seatrial[worker,wandb]'" in " ".join(said.split())
+    assert "pip install '.[worker,wandb]'" in " ".join(said.split())
     told = json.loads(seatrial("doctor", "--json", cwd=tmp_path).stdout)
     ready = {part["extra"]: part["is_ready"] for part in told["parts"]}
     assert ready["data"]

@@ -164,7 +164,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(
     monkeypatch.setattr(page_module, "find_spec", lambda _: None)
     result = CliRunner().invoke(app, [str(log)])
     assert isinstance(result.exception, MissingExtraError)
-    assert "seatrial[report]" in str(result.exception)
+    assert "'.[report]'" in str(result.exception)
 
 
 def test_a_log_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -120,6 +120,12 @@ def test_addresses_that_can_be_read(address: str) -> None:
     assert spec.data.sources[0].from_ == address
 
 
+def test_an_address_without_its_colon_is_not_taken_for_a_path() -> None:
+    with pytest.raises(FindingsError, match="lacks the colon") as caught:
+        loads(GOOD, "run.yaml", ("data.sources[0].from=s3//bucket/corpus",))
+    assert caught.value.findings[0].fix == "Write 's3://bucket/corpus'."
+
+
 def test_ordinary_text_may_hold_a_no_break_space() -> None:
     spec = loads(GOOD + "description: 7\u00a0B on two nodes\n", "run.yaml").spec
     assert spec.description == "7\u00a0B on two nodes"

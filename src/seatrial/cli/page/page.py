@@ -30,7 +30,7 @@ def plotting_library() -> str:
     if find_spec("plotly") is None:
         raise MissingExtraError(
             "A report draws with plotly, which this installation does not have. "
-            "Install it with: pip install 'seatrial[report]'"
+            "Install it with: pip install '.[report]' in a checkout of Seatrial."
         )
     script = files("plotly") / "package_data" / "plotly.min.js"
     return script.read_text(encoding="utf-8")

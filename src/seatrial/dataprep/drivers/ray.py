@@ -111,8 +111,8 @@ def _ray(*, on_its_own: bool) -> Any:
     """The module of Ray."""
     if find_spec("ray") is None:
         raise MissingExtraError(
-            "Ray is not installed. Install it with: pip install 'seatrial[data,ray]', "
-            "or use --driver local."
+            "Ray is not installed. Install it with: pip install '.[data,ray]' in a checkout of "
+            "Seatrial, or use --driver local."
         )
     if on_its_own:
         # What is started here is for this process alone. Ray would listen on all addresses; as on

@@ -79,7 +79,7 @@ def _hub() -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"Reading from the Hugging Face Hub needs the data extra ({error.name} is not "
-            "installed). Install seatrial[data]."
+            "installed). Install it with: pip install '.[data]' in a checkout of Seatrial."
         ) from error
 
 

@@ -143,7 +143,7 @@ def object_files(address: str, patience: Patience = PATIENCE) -> ObjectFiles:
     except ImportError as error:
         raise MissingExtraError(
             f"Reading {named(address)} needs the data extra ({error.name} is not installed). "
-            "Install seatrial[data]."
+            "Install it with: pip install '.[data]' in a checkout of Seatrial."
         ) from error
     for name in ("azure", "gcsfs", "s3fs"):
         # Their errors come to us; without a handler, Python would print tracebacks of them too.

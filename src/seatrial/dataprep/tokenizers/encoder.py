@@ -162,6 +162,6 @@ def open_encoder(
     except ImportError as error:
         raise MissingExtraError(
             f"Tokenizing needs {backend}, which {gethostname()} does not have. "
-            "Install it there with: pip install 'seatrial[data]'"
+            "Install it there with: pip install '.[data]' in a checkout of Seatrial."
         ) from error
     return Encoder(tokenizer, model_of(tokenizer, file.read_bytes(), policy), backend)

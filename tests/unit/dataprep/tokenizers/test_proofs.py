@@ -76,4 +76,4 @@ def test_a_worker_without_the_reference_says_what_to_install(
     without(monkeypatch, "gigatoken", "tokenizers")
     answer = bench(tasks, tmp_path).attempt(line_of(tasks, tasks.tasks[0]))
     assert answer["error"]["kind"] == "mend"
-    assert "pip install 'seatrial[data]'" in answer["error"]["text"]
+    assert "pip install '.[data]'" in answer["error"]["text"]
