@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.key_map import entries
 from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
@@ -45,7 +46,8 @@ MIB = 1 << 20
 
 def make(directory: Path, model: HubModel) -> int:
     """Weights in bf16, the same block of bytes again and again; their size."""
-    tensors = [Tensor(one.name, "bfloat16", one.shape) for one in hub_tensors(model)]
+    every = hub_tensors(model, entries(model))
+    tensors = [Tensor(one.name, "bfloat16", one.shape) for one in every]
     left = size = sum(tensor.size for tensor in tensors)
     block = bytes(range(128)) * (MIB // 128)
     directory.mkdir()
@@ -80,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--layers", type=int, nargs="+", default=[4, 16, 32])
     given = parser.parse_args()
-    largest = max(2 * tensor.elements for tensor in hub_tensors(MODEL)) / MIB
+    largest = max(2 * tensor.elements for tensor in hub_tensors(MODEL, entries(MODEL))) / MIB
     print(f"largest tensor {largest:.0f} MiB; peaks of resident memory in MiB")
     print("layers  weights  import  export")
     for layers in given.layers:

@@ -35,6 +35,8 @@ SUBJECTS = (
     "worker: make LLM Foundry's saves count by a record, and go on from a verified one",
     "dataprep: sweep half-written MDS shards of a killed start, and kill conversions 100 times",
     "engines: ask LLM Foundry's validation for no kernel that only a GPU has",
+    "checkpoints: export what LLM Foundry has trained, behind the same gate of logits",
+    "worker: verify what LLM Foundry is told to begin with before it unpickles it",
 )
 """The commits that brought it, oldest first."""
 
@@ -45,7 +47,12 @@ OWN = {
     "its adapter": ("src/seatrial/engines/llm_foundry/",),
     "its worker": ("src/seatrial/worker/llm_foundry/",),
     "its data format": ("src/seatrial/dataprep/output/mds_",),
-    "its checkpoints' facts": ("src/seatrial/checkpoints/settings.py",),
+    "its checkpoints' facts": (
+        "src/seatrial/checkpoints/settings.py",
+        "src/seatrial/checkpoints/composer_contents.py",
+        "src/seatrial/checkpoints/foreign.py",
+        "src/seatrial/checkpoints/exchange/foundry_",
+    ),
     "images, build": (
         *("docker/", "charts/", "scripts/", "Makefile", "pyproject.toml", ".github/"),
     ),
@@ -60,8 +67,8 @@ REASONS = {
     "src/seatrial/rehearsal/": "changed Megatron's flags for a drill, knew its names, precisions "
     "and Python; now asks the engine, which may have an environment of its own",
     "src/seatrial/rendering/": "wrote Megatron's flags, module, lock and variables; now asks",
-    "src/seatrial/checkpoints/": "knew one name of a directory, one format and one way to read "
-    "arguments",
+    "src/seatrial/checkpoints/": "knew one name of a directory, one format, one way to read "
+    "arguments, and one engine's tensors to export",
     "src/seatrial/checks/": "imported Megatron's functions, looked for `.bin` and `.idx`; now asks",
     "src/seatrial/cli/": "the same, and the new command `seatrial engines`",
     "src/seatrial/client.py": "imported Megatron's functions; now asks the engine",

@@ -25,13 +25,14 @@ HEADS = {
     "reshard": ("saved", "continued", "largest difference"),
     "rehearsal": ("recipe", "drill", "what the rehearsal says"),
     "mds": ("data", "equal to LLM Foundry's own converter"),
+    "exports": ("model", "saved", "class", "largest difference of a logit"),
 }
 KILLS = {
     "llm-foundry kills": "a training of 2 ranks, and resumed",
     "mds kills": "the cutting of tokens into samples",
 }
 """The suites of kills, and what was killed."""
-TWO_NAMES = ("reshard", "rehearsal")
+TWO_NAMES = ("reshard", "rehearsal", "exports")
 """Tables whose rows are about what stands in two cells."""
 
 Rows = dict[str, dict[str, list[str]]]

@@ -449,10 +449,17 @@ def export_weights(checkpoint: PathOrText, to: PathOrText) -> dict[str, Any]:
         checkpoint: The directory of one checkpoint, such as `saved/iter_0000200`; it is verified.
         to: A directory that is empty or not there.
     """
+    from seatrial.checkpoints.exchange.sides import engine_of  # noqa: PLC0415
+    from seatrial.checkpoints.place import place_at  # noqa: PLC0415
+    from seatrial.checkpoints.verification import read_record  # noqa: PLC0415
     from seatrial.rehearsal.weights_process import export_weights as export  # noqa: PLC0415
 
     source, _, directory = str(checkpoint).rstrip("/").rpartition("/")
-    return export(source or ".", directory, Path(to))
+    record, findings = read_record(place_at(source or "."), directory)
+    if record is None:
+        raise FindingsError(findings)
+    engine = ENGINES[engine_of(record.setup)]
+    return export(source or ".", directory, Path(to), engine=engine)
 
 
 def import_weights(source: PathOrText, to: PathOrText) -> dict[str, Any]:

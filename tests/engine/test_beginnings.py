@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.key_map import entries
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.checkpoints.inventory import checkpoints
@@ -77,7 +78,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Drawn weights in Hugging Face's files."""
     directory = tmp_path_factory.mktemp("hub")
     draw = np.random.default_rng(7)
-    tensors = [Tensor(one.name, "float32", one.shape) for one in hub_tensors(MODEL)]
+    every = hub_tensors(MODEL, entries(MODEL))
+    tensors = [Tensor(one.name, "float32", one.shape) for one in every]
     drawn = [
         draw.normal(float("norm" in one.name), 0.1, one.shape).astype("<f4").tobytes()
         for one in tensors

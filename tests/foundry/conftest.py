@@ -4,17 +4,15 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
 from seatrial.rehearsal.worker_process import worker_python
-from seatrial.spec.engine import EngineName
+from tests.foundry.warm import FOUNDRY, WarmFoundry
 
-FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
 FIGURES = Path(__file__).parents[2] / "build" / "foundry-figures.jsonl"
 """What was measured, one JSON line a row; scripts/write_foundry_tables.py makes the page of it."""
 
@@ -30,6 +28,14 @@ def foundry_python() -> str:
     except MissingExtraError as error:
         name = FOUNDRY.installation.variable
         pytest.fail(f"{error} (make foundry sets {name}; now {os.environ.get(name)})")
+
+
+@pytest.fixture(scope="session")
+def warm(foundry_python: str) -> Iterator[WarmFoundry]:
+    """LLM Foundry, loaded once."""
+    engine = WarmFoundry()
+    yield engine
+    engine.close()
 
 
 @pytest.fixture

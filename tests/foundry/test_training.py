@@ -7,7 +7,6 @@ build/fault-results.jsonl, and one seed alone repeats its case.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +22,8 @@ from seatrial.rehearsal.twin import SAVE_AT, STEPS, TwinData, twins
 from seatrial.rehearsal.worker_process import Outcome, differing_tensors
 from seatrial.spec.loader import load
 from tests.faults.checkpoint_starts import record, seeds
-from tests.foundry.conftest import FOUNDRY, Figure
-from tests.foundry.warm import WarmFoundry
+from tests.foundry.conftest import Figure
+from tests.foundry.warm import FOUNDRY, WarmFoundry
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(7200)]
 
@@ -50,14 +49,6 @@ def twin(name: str, sharding: str) -> Plan:
 def _plain(sharding: str) -> tuple[str, ...]:
     # Layers are computed again only where they are sharded.
     return ("parallelism.recompute=none",) if sharding == "none" else ()
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[WarmFoundry]:
-    """LLM Foundry, loaded once."""
-    engine = WarmFoundry()
-    yield engine
-    engine.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,12 @@
 from pathlib import Path
 
 from seatrial.engines.engine import Arguments
+from seatrial.engines.registry import ENGINES
 from seatrial.rehearsal.worker_process import Outcome, worker_python
+from seatrial.spec.engine import EngineName
 from tests.faults.warm import Warm
-from tests.foundry.conftest import FOUNDRY
+
+FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
 
 
 class WarmFoundry(Warm):

@@ -131,6 +131,13 @@ class _StandIn:
         """Nothing: a dictionary of another class holds nothing that is asked for."""
 
 
+class _Ordered(dict[Any, Any]):
+    """Takes the place of an ordered dictionary; what torch notes beside its keys is passed by."""
+
+    def __setstate__(self, state: object) -> None:
+        """Nothing: the versions of modules decide nothing here."""
+
+
 class _Reader(pickle.Unpickler):
     """Makes stand-ins, and only for what is known."""
 
@@ -142,7 +149,7 @@ class _Reader(pickle.Unpickler):
         if (module, name) == ("builtins", "set"):
             return set
         if (module, name) == ("collections", "OrderedDict"):
-            return dict
+            return _Ordered
         return _kind(module, name)
 
     def persistent_load(self, identifier: object) -> Any:

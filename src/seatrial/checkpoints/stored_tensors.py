@@ -29,6 +29,12 @@ class Chunk:
     """Its shape."""
     item: StoredItem
     """Where its bytes are."""
+    plain: bool = False
+    """Whether they are the numbers alone; else an archive of torch that holds them."""
+
+
+Places = dict[tuple[str, tuple[int, ...]], StoredItem]
+"""Where each item is, by its name and where it begins in its tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,19 @@ class Contents:
 
 
 def contents_of(place: Place, directory: str) -> Contents:
-    """What a verified checkpoint holds; PickleError where it is not what the engine writes."""
+    """What a verified checkpoint of Megatron holds; PickleError where it is not what it writes."""
+    tensors, places = listed(place, directory)
+    if (COMMON, ()) not in places:
+        raise PickleError(f"the list of tensors lacks something ({COMMON})")
+    held = read_stored(place, directory, places[COMMON, ()])
+    try:
+        return Contents(tensors, dict(vars(held[0]["args"])))
+    except (KeyError, IndexError, TypeError) as error:
+        raise PickleError(f"{COMMON} holds no arguments of the engine") from error
+
+
+def listed(place: Place, directory: str) -> tuple[dict[str, StoredTensor], Places]:
+    """The tensors that torch's list of a verified checkpoint names, and where every item is."""
     read = read_metadata(place.store.read(f"{directory}/{METADATA}"))
     try:
         places = {_key(index): _item(index, at) for index, at in read.storage_data.items()}
@@ -65,10 +83,9 @@ def contents_of(place: Place, directory: str) -> Contents:
             for name, told in read.state_dict_metadata.items()
             if hasattr(told, "chunks")
         }
-        common = places[COMMON, ()]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PickleError(f"the list of tensors lacks something ({error})") from error
-    return Contents(tensors, _arguments(place, directory, common))
+    return tensors, places
 
 
 def _key(index: Any) -> tuple[str, tuple[int, ...]]:
@@ -87,7 +104,7 @@ def _sizes(size: Any) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers)
 
 
-def _tensor(name: str, told: Any, places: dict[tuple[str, tuple[int, ...]], StoredItem]) -> Any:
+def _tensor(name: str, told: Any, places: Places) -> Any:
     chunks = tuple(
         Chunk(_sizes(one.offsets), _sizes(one.sizes), places[name, _sizes(one.offsets)])
         for one in told.chunks
@@ -96,17 +113,14 @@ def _tensor(name: str, told: Any, places: dict[tuple[str, tuple[int, ...]], Stor
     return StoredTensor(name, told.properties.state[0].__name__, _sizes(told.size), chunks)
 
 
-def _arguments(place: Place, directory: str, common: StoredItem) -> dict[str, Any]:
-    with place.open(f"{directory}/{common.file}") as stream:
+def read_stored(place: Place, directory: str, item: StoredItem) -> Any:
+    """What an item holds that is no tensor; PickleError where it asks for more than is known."""
+    with place.open(f"{directory}/{item.file}") as stream:
         try:
-            with item_archive(stream, common) as archive:
+            with item_archive(stream, item) as archive:
                 code = archive.read(
                     next(name for name in archive.namelist() if name.endswith("data.pkl"))
                 )
         except (zipfile.BadZipFile, StopIteration) as error:
-            raise PickleError(f"{common.name}: no archive of torch") from error
-    held = read_item(code)
-    try:
-        return dict(vars(held[0]["args"]))
-    except (KeyError, IndexError, TypeError) as error:
-        raise PickleError(f"{common.name} holds no arguments of the engine") from error
+            raise PickleError(f"{item.name}: no archive of torch") from error
+    return read_item(code)

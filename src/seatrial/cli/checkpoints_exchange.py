@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.checkpoints.exchange.export_plan import refuse_by_shape
+from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, place_of
 from seatrial.cli.checkpoints_progress import shown
 from seatrial.cli.output import counted, say, say_json
 from seatrial.cli.parameters import Json, Overrides
 from seatrial.client import refuse_secret
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.rehearsal.weights_process import export_weights as export_by_worker
 from seatrial.rehearsal.weights_process import import_weights as import_by_worker
@@ -33,15 +34,17 @@ def export(
     """Write the weights of a checkpoint for Hugging Face's transformers: safetensors, config.json.
 
     Everything is verified before anything is read, and one layer is in memory at a time. Models of
-    the llama and gpt families and Mixtral's experts; others are refused with the reason. Needs the
-    worker extra.
+    the llama, gpt and mpt families and Mixtral's experts; others are refused with the reason. Needs
+    the engine that saved it: the worker extra, or LLM Foundry's environment.
     """
     place = place_of(where, overrides or ())
-    worker_python()
     one = checkpoint_at(place, step)
     if one.record is None:
         raise FindingsError(one.findings)
-    refuse_by_shape(one.record.setup.model, f"{place.address}/{one.directory}")
+    setup = one.record.setup
+    engine = ENGINES[engine_of(setup)]
+    worker_python(engine)
+    side_of(setup).refuse_shape(setup.model, f"{place.address}/{one.directory}")
     size = one.record.shards.size
     with shown(f"step {one.step:,}", 2 * size, quiet=as_json) as tell:
 
@@ -50,7 +53,7 @@ def export(
             share = done / max(1, total)
             tell(0, round((share if doing == "verifying" else 1 + share) * size))
 
-        told = export_by_worker(place.address, one.directory, to, follow)
+        told = export_by_worker(place.address, one.directory, to, follow, engine)
     if as_json:
         say_json(told)
         return

@@ -69,7 +69,7 @@ def _is_raw(plan: Plan) -> bool:
 def _is_exported(plan: Plan) -> bool:
     """Whether transformers has a class for such a model."""
     engine = ENGINES[plan.spec.engine.name]
-    return not (engine.no_export or why_not_exported(engine.arguments(plan)))
+    return not why_not_exported(engine, engine.arguments(plan))
 
 
 class Logbook:

@@ -88,6 +88,8 @@ class WorkerModules:
     """Asks the engine's own validation about the arguments of a plan; below `seatrial.worker`."""
     compare: str
     """Compares two checkpoints bit for bit; below `seatrial.worker`."""
+    logits: str
+    """Writes the engine's logits of a checkpoint; below `seatrial.worker`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ class Engine(Protocol):
     """Whether it can cut a model by tp, pp and cp; else every rank is a data-parallel one."""
     data_format: DataFormat
     """What its prepared data look like."""
-    no_export: str
-    """Why its checkpoints are not exported here; empty where they are."""
+    takes_hub_weights: bool
+    """Whether Hugging Face weights can be brought in for it."""
     installation: Installation
     """How it comes to a host."""
     modules: WorkerModules

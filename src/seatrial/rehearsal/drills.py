@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from seatrial.checkpoints.naming import directory_name
 from seatrial.engines.engine import Arguments, Engine, Resharding, Trial
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
@@ -249,7 +248,7 @@ class Rehearsal:
 
     def export(self) -> Result:
         """Export the last checkpoint, and compare its logits in transformers with the engine's."""
-        why = self.engine.no_export or why_not_exported(self._arguments())
+        why = why_not_exported(self.engine, self._arguments())
         if why:
             said = f"no export for this model: {why}"
             return replace(self._result(DrillName.EXPORT, True, said, 0.0), judged=False)
@@ -258,12 +257,13 @@ class Rehearsal:
             return self._result(DrillName.EXPORT, False, "the training itself fails", 0.0)
         self.announce(DrillName.EXPORT, "exported", STEPS)
         began = time.monotonic()
-        source, last = self.directory / "straight", directory_name(STEPS)
+        source, last = self.directory / "straight", self.engine.checkpoint_name(STEPS)
         target = self.directory / "exported"
         try:
-            done = export_weights(str(source), last, target)
+            done = export_weights(str(source), last, target, engine=self.engine)
             self.announce(DrillName.EXPORT, "compared", STEPS)
-            logits = compare_logits(source / last, target, self._arguments(), self.seed)
+            arguments = self._arguments()
+            logits = compare_logits(source / last, target, arguments, self.seed, self.engine)
         except SeatrialError as error:
             said = str(error).partition("\n")[0]
             return self._result(DrillName.EXPORT, False, said, time.monotonic() - began)

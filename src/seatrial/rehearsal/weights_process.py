@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from seatrial.checkpoints.exchange.engine_side import model_of_arguments
+from seatrial.checkpoints.exchange.sides import SIDES
 from seatrial.engines.engine import Arguments, Engine
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, Severity, Where
@@ -49,7 +49,11 @@ class Logits:
 
 
 def export_weights(
-    source: str, directory: str, target: Path, tell: Tell | None = None
+    source: str,
+    directory: str,
+    target: Path,
+    tell: Tell | None = None,
+    engine: Engine = MEGATRON,
 ) -> dict[str, Any]:
     """Write a checkpoint's weights as Hugging Face's; what the export's record says.
 
@@ -58,13 +62,14 @@ def export_weights(
         directory: The checkpoint's directory there.
         target: A directory that is empty or not there.
         tell: Told of the progress.
+        engine: The engine that saved it, in whose environment it is read.
     """
-    return _run("exporting", [source, directory, str(target)], tell)
+    return _run("weights.exporting", [source, directory, str(target)], tell, engine)
 
 
 def import_weights(source: Path, target: Path, tell: Tell | None = None) -> dict[str, Any]:
     """Write Hugging Face weights as a checkpoint of step 0; what was written."""
-    return _run("importing", [str(source), str(target)], tell)
+    return _run("weights.importing", [str(source), str(target)], tell)
 
 
 def compare_logits(
@@ -86,26 +91,29 @@ def compare_logits(
     with TemporaryDirectory(prefix="seatrial-logits-") as scratch:
         file = str(Path(scratch) / "logits.pt")
         words = engine.command_line(engine.one_rank_arguments(arguments))
-        _run("engine_logits", [str(checkpoint), file, str(seed), *words])
-        said = _run("compare_logits", [str(weights), file])
+        told = [str(checkpoint), file, str(seed), *words]
+        _run(engine.modules.logits, told, engine=engine)
+        said = _run("weights.compare_logits", [str(weights), file], engine=engine)
     if said["largest"] is None:
         return Logits(math.inf, 0, 0, 0)
     return Logits(said["largest"], said["tokens"], said["vocabulary"], said["same_choice"])
 
 
-def why_not_exported(arguments: Arguments) -> str:
-    """Why a model with such arguments cannot be exported; empty where it can."""
+def why_not_exported(engine: Engine, arguments: Arguments) -> str:
+    """Why a model with such arguments of an engine cannot be exported; empty where it can."""
     try:
-        model_of_arguments({name.replace("-", "_"): v for name, v in arguments.items()}, "")
+        SIDES[engine.name].refuse_plan(arguments)
     except FindingsError as error:
         return error.findings[0].rule
     return ""
 
 
-def _run(module: str, words: list[str], tell: Tell | None = None) -> dict[str, Any]:
+def _run(
+    module: str, words: list[str], tell: Tell | None = None, engine: Engine = MEGATRON
+) -> dict[str, Any]:
     """What a program of the worker's answers; its findings, or its last word, are raised."""
     settings = os.environ | {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
-    command = [worker_python(), "-m", f"seatrial.worker.weights.{module}", *words]
+    command = [worker_python(engine), "-m", f"seatrial.worker.{module}", *words]
     said: dict[str, Any] = {}
     reason = "nothing was said"
     with subprocess.Popen(  # noqa: S603  (our own words, no shell)
@@ -132,7 +140,8 @@ def _run(module: str, words: list[str], tell: Tell | None = None) -> dict[str, A
         return result
     if "findings" in said:
         raise FindingsError([_finding(values) for values in said["findings"]])
-    raise WeightsError(f"{module} did not come to its end: {said.get('failed') or reason}")
+    name = module.rpartition(".")[2]
+    raise WeightsError(f"{name} did not come to its end: {said.get('failed') or reason}")
 
 
 def _json(line: str) -> dict[str, Any]:

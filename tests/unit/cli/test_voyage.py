@@ -4,7 +4,11 @@
 
 from pathlib import Path
 
+from seatrial.catalog.catalog import Catalog
 from seatrial.cli.voyage import KEPT, Logbook, steps
+from seatrial.planning.resolve import resolve
+from seatrial.recipes.shipped import recipe
+from seatrial.spec.loader import load
 from tests.conftest import resolved
 from tests.unit.cli.test_commands import seatrial
 
@@ -26,6 +30,18 @@ def test_a_run_in_a_cluster_is_prepared_checked_and_launched_there() -> None:
 def test_a_run_on_this_host_ends_with_weights_that_others_can_load() -> None:
     here = ("cluster={profile: local, processes_per_node: 8}", "parallelism.tp_size=4")
     assert names(*here)[-4:] == ["wait", "verify", "export", "report"]
+
+
+def test_a_run_of_llm_foundry_ends_with_them_too() -> None:
+    here = "cluster={profile: local, processes_per_node: 2}"
+
+    def of_recipe(*overrides: str) -> list[str]:
+        plan = resolve(load(recipe("aks-mpt-125m").path, (here, *overrides)), Catalog())
+        return [step.name for step in steps(Path("run.yaml"), (), plan)]
+
+    assert of_recipe()[-3:] == ["verify", "export", "report"]
+    # GPT-2, which has the parts of such an MPT else, does not clip.
+    assert "export" not in of_recipe("engine.options={model.attn_config.clip_qkv: 6}")
 
 
 def test_prepared_data_are_not_prepared() -> None:

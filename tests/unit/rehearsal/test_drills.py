@@ -125,7 +125,7 @@ def exported(
             raise logits
         return logits
 
-    monkeypatch.setattr(drills, "export_weights", lambda *_: {"class": "GPT2LMHeadModel"})
+    monkeypatch.setattr(drills, "export_weights", lambda *_, **__: {"class": "GPT2LMHeadModel"})
     monkeypatch.setattr(drills, "compare_logits", compare)
     return rehearse(monkeypatch, tmp_path, "export", lambda t: outcome(range(1, 21)))
 
@@ -157,7 +157,7 @@ def test_an_export_with_other_logits_ends_with_1(
 
 def test_a_model_of_no_class_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     reason = "no class that an export knows has this."
-    monkeypatch.setattr(drills, "why_not_exported", lambda arguments: reason)
+    monkeypatch.setattr(drills, "why_not_exported", lambda engine, arguments: reason)
     code, output = rehearse(monkeypatch, tmp_path, "export", lambda t: outcome(range(1, 21)))
     assert code == 0
     assert reason in output

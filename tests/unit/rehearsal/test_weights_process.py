@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engines.engine import Arguments
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.rehearsal.weights_process import (
     Logits,
     WeightsError,
+    compare_logits,
     export_weights,
     import_weights,
 )
 from seatrial.rehearsal.worker_process import MEGATRON
+from seatrial.spec.engine import EngineName
+
+FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
 
 
 @pytest.fixture
@@ -41,6 +47,34 @@ def test_progress_and_result(worker: Path, tmp_path: Path) -> None:
     assert seen == [("verifying", 5, 9), ("writing", 3, 4)]
     words = (tmp_path / "words").read_text().split()
     assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "iter_1", "out"]
+
+
+def test_an_engine_reads_its_own_checkpoints_in_its_own_environment(
+    worker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEATRIAL_LLM_FOUNDRY_PYTHON", str(tmp_path / "worker"))
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/none/python")
+    said = {"largest": 2e-7, "tokens": 64, "vocabulary": 128, "same_choice": 64}
+    worker.write_text(json.dumps({"result": said}))
+    export_weights("saved", "ba9", Path("out"), engine=FOUNDRY)
+    words = (tmp_path / "words").read_text().split()
+    assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "ba9", "out"]
+    settings: Arguments = {"model.name": "mpt_causal_lm", "max_seq_len": 32}
+    assert compare_logits(Path("saved/ba9"), Path("out"), settings, engine=FOUNDRY).equal
+    words = (tmp_path / "words").read_text().split()
+    assert words[:2] == ["-m", "seatrial.worker.weights.compare_logits"]
+
+
+def test_the_model_of_llm_foundry_alone_is_built_for_its_logits() -> None:
+    given: Arguments = {"max_seq_len": 32, "optimizer.lr": 1e-3, "model.d_model": 64}
+    mpt: Arguments = {"model.name": "mpt_causal_lm", "model.attn_config.rope": True}
+    made = FOUNDRY.one_rank_arguments({**given, **mpt})
+    assert "optimizer.lr" not in made
+    assert made["model.attn_config.attn_impl"] == "torch"
+    assert made["model.attn_config.rope_impl"] == "hf"
+    hub = FOUNDRY.one_rank_arguments({**given, "model.name": "hf_causal_lm"})
+    assert hub["model.use_flash_attention_2"] is False
+    assert not [name for name in hub if "attn_config" in name]
 
 
 def test_findings_come_through_whole(worker: Path) -> None:

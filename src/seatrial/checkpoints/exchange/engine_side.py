@@ -1,17 +1,18 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model from the arguments that the engine has saved with it, and arguments from a model; pure.
+"""A model from the arguments that Megatron has saved with it, and arguments from a model; pure.
 
 What a class of Hugging Face's cannot express is refused by its name: an export that loads and says
 something else than the engine would be worse than none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from seatrial.checkpoints.exchange.codes import POSSIBLE, ExchangeCode, refusal
 from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
+from seatrial.checkpoints.setup import ModelShape
 
 Values = Mapping[str, Any]
 """The engine's arguments by name, with underscores."""
@@ -79,15 +80,23 @@ def model_of_arguments(values: Values, where: str) -> HubModel:
     rules = [*ALWAYS_PLAIN]
     rules += () if kind is HubClass.GPT2 else ROTARY_PLAIN
     rules += EXPERTS_PLAIN if kind is HubClass.MIXTRAL else ()
-    for rule in rules:
-        value = values.get(rule.name)
-        if not any(value is allowed or value == allowed for allowed in rule.allowed):
-            _refuse(where, f"{kind} has no {rule.what} ({rule.name} is {value!r}).", str(value))
+    refuse_unless_plain(values, rules, kind, where, POSSIBLE)
     model = _model(values, kind)
     if values.get("add_qkv_bias") and not model.biases:
         _refuse(where, f"{kind} has no biases of queries, keys and values alone (add_qkv_bias).")
     _refuse_shape(model, where)
     return model
+
+
+def refuse_unless_plain(
+    values: Values, rules: Iterable[Plain], kind: HubClass, where: str, fix: str
+) -> None:
+    """Refuse arguments with a value that a class cannot express."""
+    for rule in rules:
+        value = values.get(rule.name)
+        if not any(value is allowed or value == allowed for allowed in rule.allowed):
+            said = f"{kind} has no {rule.what} ({rule.name} is {value!r})."
+            raise refusal(ExchangeCode.NO_CLASS, where, said, fix, str(value))
 
 
 def _refuse(where: str, rule: str, value: str = "") -> NoReturn:
@@ -174,6 +183,38 @@ def _refuse_shape(model: HubModel, where: str) -> None:
     elif model.hidden_size % model.heads:
         rule = f"{kind} wants a hidden size ({model.hidden_size}) that its heads divide."
         _refuse(where, rule, str(model.heads))
+
+
+def refuse_plan(arguments: Values) -> None:
+    """Refuse the flags of a plan whose model no class has the parts of."""
+    model_of_arguments({name.replace("-", "_"): value for name, value in arguments.items()}, "")
+
+
+def refuse_shape(shape: ModelShape, where: str) -> None:
+    """Refuse by the record alone what no class has the parts of."""
+    model_of_arguments(
+        {
+            "num_layers": shape.layers,
+            "hidden_size": shape.hidden_size,
+            "ffn_hidden_size": shape.ffn_hidden_size,
+            "num_attention_heads": shape.heads,
+            "group_query_attention": True,
+            "num_query_groups": shape.kv_heads,
+            "kv_channels": shape.head_dim,
+            "max_position_embeddings": shape.max_positions,
+            "position_embedding_type": shape.positions,
+            "normalization": shape.norm,
+            "swiglu": shape.gated,
+            "add_bias_linear": shape.linear_bias,
+            "add_qkv_bias": shape.qkv_bias,
+            "qk_layernorm": shape.qk_norm,
+            "padded_vocab_size": shape.padded_vocab_size,
+            "num_experts": shape.experts,
+            "moe_layer_freq": 1 if not shape.dense_layers else f"{shape.dense_layers} dense layers",
+            "moe_shared_expert_intermediate_size": shape.shared_expert_ffn_hidden_size,
+        },
+        where,
+    )
 
 
 def arguments_of_model(model: HubModel) -> dict[str, Any]:

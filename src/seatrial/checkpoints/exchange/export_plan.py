@@ -5,11 +5,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
-from seatrial.checkpoints.exchange.engine_side import model_of_arguments
-from seatrial.checkpoints.exchange.key_map import EMBEDDING
 from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (
     DTYPES,
@@ -23,8 +20,8 @@ from seatrial.checkpoints.exchange.shapes import (
     name_in,
     refuse_other_tensors,
 )
-from seatrial.checkpoints.setup import ModelShape
-from seatrial.checkpoints.stored_tensors import StoredTensor
+from seatrial.checkpoints.exchange.sides import Side
+from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
 
 EXPORT_RECORD = "seatrial-export.json"
 """The record of an export, created last: which checkpoint it is of, and a SHA-256 of every file."""
@@ -44,6 +41,8 @@ class ExportPlan:
     """Where each of them comes from, by name."""
     engine_names: dict[str, str]
     """The engine's name of each of them in this checkpoint."""
+    padding: int
+    """Rows of the embedding that are left out, because no entry of the tokenizer has them."""
 
     @property
     def size(self) -> int:
@@ -52,47 +51,23 @@ class ExportPlan:
 
 
 def plan_export(
-    stored: dict[str, StoredTensor],
-    arguments: dict[str, Any],
-    where: str,
-    largest: int = LARGEST_FILE,
+    contents: Contents, side: Side, where: str, largest: int = LARGEST_FILE
 ) -> ExportPlan:
     """What an export of such a checkpoint writes; FindingsError where it cannot be."""
-    model = model_of_arguments(arguments, where)
-    refuse_other_tensors(model, {name: one.shape for name, one in stored.items()}, where)
-    sources = {one.name: one for one in hub_tensors(model)}
-    names = {name: name_in(one.entry, stored) for name, one in sources.items()}
+    stored = contents.tensors
+    model = side.model(contents.arguments, where)
+    sources = {one.name: one for one in hub_tensors(model, side.entries(model, contents.arguments))}
+    shapes = {name: one.shape for name, one in stored.items()}
+    refuse_other_tensors(model, sources.values(), shapes, where)
+    names = {name: name_in(one, stored) for name, one in sources.items()}
     tensors = [
         Tensor(name, _dtype(stored[names[name]], where), one.shape) for name, one in sources.items()
     ]
-    return ExportPlan(model, stored[EMBEDDING].dtype, divided(tensors, largest), sources, names)
-
-
-def refuse_by_shape(shape: ModelShape, where: str) -> None:
-    """Refuse by the record alone what no class has the parts of, before anything else is read."""
-    model_of_arguments(
-        {
-            "num_layers": shape.layers,
-            "hidden_size": shape.hidden_size,
-            "ffn_hidden_size": shape.ffn_hidden_size,
-            "num_attention_heads": shape.heads,
-            "group_query_attention": True,
-            "num_query_groups": shape.kv_heads,
-            "kv_channels": shape.head_dim,
-            "max_position_embeddings": shape.max_positions,
-            "position_embedding_type": shape.positions,
-            "normalization": shape.norm,
-            "swiglu": shape.gated,
-            "add_bias_linear": shape.linear_bias,
-            "add_qkv_bias": shape.qkv_bias,
-            "qk_layernorm": shape.qk_norm,
-            "padded_vocab_size": shape.padded_vocab_size,
-            "num_experts": shape.experts,
-            "moe_layer_freq": 1 if not shape.dense_layers else f"{shape.dense_layers} dense layers",
-            "moe_shared_expert_intermediate_size": shape.shared_expert_ffn_hidden_size,
-        },
-        where,
-    )
+    # The embedding comes first in every map.
+    embedding = stored[next(iter(names.values()))]
+    padding = embedding.shape[0] - model.vocab_size
+    files = divided(tensors, largest)
+    return ExportPlan(model, embedding.dtype, files, sources, names, padding)
 
 
 def refuse_occupied(target: Path) -> None:

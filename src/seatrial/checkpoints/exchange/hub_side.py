@@ -37,7 +37,8 @@ def config_of_model(model: HubModel, dtype: str, tokens: Config) -> dict[str, An
         "eos_token_id": tokens.get("eos_token_id"),
         "use_cache": True,
     }
-    return shared | (_gpt2(model) if model.kind is HubClass.GPT2 else _llama(model))
+    own = {HubClass.GPT2: _gpt2, HubClass.MPT: _mpt}.get(model.kind, _llama)
+    return shared | own(model)
 
 
 def _gpt2(model: HubModel) -> dict[str, Any]:
@@ -53,6 +54,30 @@ def _gpt2(model: HubModel) -> dict[str, Any]:
         "resid_pdrop": 0.0,
         "embd_pdrop": 0.0,
         "attn_pdrop": 0.0,
+    }
+
+
+def _mpt(model: HubModel) -> dict[str, Any]:
+    return {
+        "model_type": "mpt",
+        "d_model": model.hidden_size,
+        "n_heads": model.heads,
+        "n_layers": model.layers,
+        "expansion_ratio": 4,
+        "max_seq_len": model.max_positions,
+        "layer_norm_epsilon": model.norm_epsilon,
+        "norm_type": "low_precision_layernorm",
+        "no_bias": True,
+        "learned_pos_emb": False,
+        "resid_pdrop": 0.0,
+        "emb_pdrop": 0.0,
+        "attn_config": {
+            "alibi": True,
+            "alibi_bias_max": 8,
+            "attn_pdrop": 0.0,
+            "clip_qkv": model.clip_qkv,
+            "softmax_scale": model.softmax_scale,
+        },
     }
 
 

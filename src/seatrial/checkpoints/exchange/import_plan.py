@@ -10,6 +10,7 @@ from typing import Any
 
 from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
 from seatrial.checkpoints.exchange.hub_side import model_of_config
+from seatrial.checkpoints.exchange.key_map import entries
 from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import Placed, placed_tensors
 from seatrial.checkpoints.exchange.shapes import HubTensor, hub_tensors
@@ -54,7 +55,7 @@ def plan_import(directory: Path) -> ImportPlan:
         raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
     config = _config(directory / CONFIG)
     model = read_model(directory)
-    sources = {one.name: one for one in hub_tensors(model)}
+    sources = {one.name: one for one in hub_tensors(model, entries(model))}
     there = placed_tensors(directory)
     places = {name: _found(name, one, there, directory) for name, one in sources.items()}
     _refuse_left_over(model, set(there) - {one.tensor.name for one in places.values()}, directory)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor of the engine holds which tensor of Hugging Face's, by class; data.
+"""Which tensor of Megatron's holds which tensor of Hugging Face's, by class; data.
 
 The engine stacks layers: `decoder.layers.X` has the layer as its first axis, and an expert's
 tensor the expert as its second. Its names are those of megatron-core 0.19.2, the same for its local
@@ -34,6 +34,12 @@ class Part(StrEnum):
     """The first half of the rows: what goes through the non-linearity."""
     UP = "up"
     """The second half of the rows."""
+    QUERY_ROWS = "query rows"
+    """Queries of all heads, where keys and values of all follow."""
+    KEY_ROWS = "key rows"
+    """Keys of all heads, which come after the queries."""
+    VALUE_ROWS = "value rows"
+    """Values of all heads, which come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Entry:
     """One tensor on both sides."""
 
     engine: str
-    """Its name in a checkpoint, where it is stacked over layers and experts."""
+    """Its name in a checkpoint; where it names no layer, it is stacked over layers and experts."""
     hub: str
     """Its name in a file of Hugging Face's, with the layer and the expert to be filled in."""
     part: Part = Part.WHOLE
@@ -52,9 +58,14 @@ class Entry:
     """Another name of the engine's for the same tensor, where its local layers have one."""
 
     @property
+    def repeated(self) -> int:
+        """Over what there are many of Hugging Face's: nothing, layers, or layers and experts."""
+        return ("{layer}" in self.hub) + ("{expert}" in self.hub)
+
+    @property
     def stacked(self) -> int:
         """Leading axes of the engine's tensor: none, the layer, or the layer and the expert."""
-        return ("{layer}" in self.hub) + ("{expert}" in self.hub)
+        return 0 if "{layer}" in self.engine else self.repeated
 
 
 EMBEDDING, OUTPUT = "embedding.word_embeddings.weight", "output_layer.weight"

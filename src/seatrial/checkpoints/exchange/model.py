@@ -15,6 +15,8 @@ class HubClass(StrEnum):
     """Learned positions, LayerNorm, GELU, biases."""
     MIXTRAL = "MixtralForCausalLM"
     """As Llama without biases, with experts in every layer."""
+    MPT = "MptForCausalLM"
+    """ALiBi, LayerNorm and linear layers without biases, GELU."""
 
 
 class Activation(StrEnum):
@@ -70,6 +72,10 @@ class HubModel:
     """Weight of the loss that keeps experts evenly used."""
     init_std: float = 0.02
     """Standard deviation of fresh weights."""
+    clip_qkv: float | None = None
+    """What queries, keys and values are clipped to; none where they are not."""
+    softmax_scale: float | None = None
+    """Factor of the attention scores; none for one over the root of the head's width."""
 
     @property
     def group(self) -> int:

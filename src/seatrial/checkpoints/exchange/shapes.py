@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shape of every tensor of a model, on both sides; pure."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
 from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
-from seatrial.checkpoints.exchange.key_map import EMBEDDING, OUTPUT, Entry, Part, entries
+from seatrial.checkpoints.exchange.key_map import EMBEDDING, OUTPUT, Entry, Part
 from seatrial.checkpoints.exchange.model import Activation, HubModel
 
 Shape = tuple[int, ...]
-MODEL_PREFIXES = ("decoder.", "embedding.", "output_layer.", "mtp.")
+MODEL_PREFIXES = ("decoder.", "embedding.", "output_layer.", "mtp.", "model.")
 """What names of the model's own tensors begin with; the optimizer's begin otherwise."""
 
 
@@ -27,6 +27,8 @@ class HubTensor:
     """Which tensor of the engine's holds it."""
     at: Shape
     """The layer, or the layer and the expert, of the engine's tensor; empty where it has none."""
+    engine: str
+    """The name of the engine's tensor."""
 
     @property
     def elements(self) -> int:
@@ -53,6 +55,19 @@ def engine_shape(entry: Entry, model: HubModel) -> Shape:
         "linear_proj": (hidden, heads),
         "linear_fc1": (rows, hidden),
         "linear_fc2": (hidden, ffn),
+        "wte": (model.vocab_size, hidden),
+        "wpe": (model.max_positions, hidden),
+        "embed_tokens": (model.vocab_size, hidden),
+        "lm_head": (model.vocab_size, hidden),
+        "Wqkv": (qkv, hidden),
+        "q_proj": (heads, hidden),
+        "k_proj": (model.kv_heads * model.head_dim, hidden),
+        "v_proj": (model.kv_heads * model.head_dim, hidden),
+        "out_proj": (hidden, heads),
+        "o_proj": (hidden, heads),
+        "gate_proj": (ffn, hidden),
+        "up_proj": (ffn, hidden),
+        "down_proj": (hidden, ffn),
     }
     whole = shapes.get(module.rpartition(".")[2])
     # Norms have no matrix; one that the engine keeps in the next module has a name of its own.
@@ -69,10 +84,11 @@ def stacked_shape(entry: Entry, model: HubModel) -> Shape:
 def hub_shape(entry: Entry, model: HubModel) -> Shape:
     """The shape of Hugging Face's tensor."""
     rows, *rest = engine_shape(entry, model)
+    query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
     counts = {
-        Part.QUERY: model.heads * model.head_dim,
-        Part.KEY: model.kv_heads * model.head_dim,
-        Part.VALUE: model.kv_heads * model.head_dim,
+        Part.QUERY: query,
+        Part.QUERY_ROWS: query,
+        **dict.fromkeys((Part.KEY, Part.VALUE, Part.KEY_ROWS, Part.VALUE_ROWS), key),
         Part.GATE: rows // 2,
         Part.UP: rows // 2,
     }
@@ -80,31 +96,38 @@ def hub_shape(entry: Entry, model: HubModel) -> Shape:
     return shape[::-1] if entry.transposed else shape
 
 
-def hub_tensors(model: HubModel) -> Iterator[HubTensor]:
+def hub_tensors(model: HubModel, every: Iterable[Entry]) -> Iterator[HubTensor]:
     """Every tensor of Hugging Face's, those of one tensor of the engine's next to each other."""
-    every = entries(model)
     groups: dict[str, list[Entry]] = {}
     for entry in every:
         groups.setdefault(entry.engine, []).append(entry)
     for group in groups.values():
-        sizes = (model.layers, model.experts)[: group[0].stacked]
+        sizes = (model.layers, model.experts)[: group[0].repeated]
         for at in product(*map(range, sizes)):
             names = dict(zip(("layer", "expert"), at, strict=False))
             for entry in group:
-                yield HubTensor(entry.hub.format(**names), hub_shape(entry, model), entry, at)
+                yield HubTensor(
+                    entry.hub.format(**names),
+                    hub_shape(entry, model),
+                    entry,
+                    at[: entry.stacked],
+                    entry.engine.format(**names),
+                )
 
 
-def name_in(entry: Entry, names: Container[str]) -> str:
+def name_in(tensor: HubTensor, names: Container[str]) -> str:
     """The name that the engine's tensor has in a checkpoint that holds such names."""
-    return entry.also if entry.also in names else entry.engine
+    return tensor.entry.also if tensor.entry.also in names else tensor.engine
 
 
-def refuse_other_tensors(model: HubModel, shapes: Mapping[str, Shape], where: str) -> None:
+def refuse_other_tensors(
+    model: HubModel, tensors: Iterable[HubTensor], shapes: Mapping[str, Shape], where: str
+) -> None:
     """Refuse a checkpoint whose tensors are not those of the model; of vocabularies more rows go.
 
     What has another number of tensors than a class has names for is not that class.
     """
-    known = {name_in(entry, shapes): entry for entry in entries(model)}
+    known = {name_in(tensor, shapes): tensor.entry for tensor in tensors}
     # An import writes a tensor under both of its names.
     twice = {entry.engine for entry in known.values() if entry.also in shapes} - known.keys()
     ours = {

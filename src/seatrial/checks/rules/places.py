@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from posixpath import normpath
 
 from seatrial.checkpoints.exchange.codes import POSSIBLE
-from seatrial.checkpoints.exchange.engine_side import model_of_arguments
+from seatrial.checkpoints.exchange.sides import SIDES
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation, static
 from seatrial.engines.registry import ENGINES
@@ -195,12 +195,11 @@ def other_weights(situation: Situation) -> Iterator[Checked]:
 def unread_weights(situation: Situation) -> Iterator[Checked]:
     """Weights for a model that none of Hugging Face's classes which are known here has."""
     weights, engine = situation.spec.initial_weights, ENGINES[situation.spec.engine.name]
-    # An engine whose checkpoints are of another make refuses such weights altogether.
-    if weights is None or weights.huggingface is None or engine.no_export:
+    # An engine that they cannot be brought in for refuses such weights altogether.
+    if weights is None or weights.huggingface is None or not engine.takes_hub_weights:
         return
-    told = engine.arguments(situation.plan)
     try:
-        model_of_arguments({name.replace("-", "_"): value for name, value in told.items()}, "")
+        SIDES[engine.name].refuse_plan(engine.arguments(situation.plan))
     except FindingsError as error:
         yield situation.error(
             CheckCode.UNREAD_WEIGHTS,

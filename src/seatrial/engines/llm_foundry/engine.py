@@ -40,7 +40,7 @@ class LlmFoundryEngine:
     package = f"llm-foundry {version}"
     splits_model = False
     data_format = DataFormat.MDS
-    no_export = "LLM Foundry has a callback of its own for it, hf_checkpointer"
+    takes_hub_weights = False
     installation = Installation(
         "SEATRIAL_LLM_FOUNDRY_PYTHON",
         ("torch", "llmfoundry"),
@@ -52,6 +52,7 @@ class LlmFoundryEngine:
         "seatrial.worker.llm_foundry.pod",
         "llm_foundry.verdict",
         "llm_foundry.compare",
+        "llm_foundry.engine_logits",
     )
     modelled: Mapping[str, str] = MODELLED
     """Options that a spec sets through a field of its own, and that field."""

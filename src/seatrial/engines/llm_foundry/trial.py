@@ -22,12 +22,17 @@ CPU_KERNELS: Arguments = {
     "model.loss_fn": "torch_crossentropy",
 }
 """What replaces kernels that only a GPU has."""
+HUB_KERNELS: Arguments = {"model.init_device": "cpu", "model.use_flash_attention_2": False}
+"""The same for a model of Hugging Face's own code."""
 
 
 def one_rank_settings(settings: Arguments) -> Arguments:
     """The model of a run, built on one CPU in fp32."""
     model = {name: value for name, value in settings.items() if name.startswith("model.")}
-    return {"max_seq_len": settings["max_seq_len"], **model, **CPU_KERNELS}
+    kernels = CPU_KERNELS if settings["model.name"] == "mpt_causal_lm" else HUB_KERNELS
+    if settings.get("model.attn_config.rope"):
+        kernels = kernels | {"model.attn_config.rope_impl": "hf"}
+    return {"max_seq_len": settings["max_seq_len"], **model, **kernels}
 
 
 def cpu_settings(plan: Plan) -> Arguments:

@@ -37,11 +37,13 @@ class MegatronEngine:
     package = f"megatron-core {version}"
     splits_model = True
     data_format = DataFormat.INDEXED
-    no_export = ""
+    takes_hub_weights = True
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON", ("torch", "megatron"), "seatrial[worker]", "worker.txt"
     )
-    modules = WorkerModules("seatrial.worker", "seatrial.worker.pod", "verdict", "compare")
+    modules = WorkerModules(
+        "seatrial.worker", "seatrial.worker.pod", "verdict", "compare", "weights.engine_logits"
+    )
     modelled: Mapping[str, str] = MODELLED
     """Options that a spec sets through a field of its own, and that field."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 from seatrial.worker.weights.telling import answer
 
@@ -27,8 +27,14 @@ def compare(weights: str, logits: Path) -> dict[str, Any]:
     """How far the logits of the two are apart."""
     held = torch.load(logits, weights_only=True)
     tokens, engine = held["tokens"], held["logits"]
-    model = AutoModelForCausalLM.from_pretrained(
-        weights, dtype=torch.float32, attn_implementation="eager", local_files_only=True
+    # LLM Foundry brings the fourth transformers, which has another name for it.
+    named = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        weights,
+        attn_implementation="eager",
+        local_files_only=True,
+        trust_remote_code=False,
+        **{named: torch.float32},
     ).eval()
     with torch.no_grad():
         theirs = model(tokens).logits.float()

@@ -18,15 +18,14 @@ from seatrial.checkpoints.exchange.export_plan import (
     EXPORT_RECORD,
     ExportPlan,
     plan_export,
-    refuse_by_shape,
     refuse_occupied,
 )
 from seatrial.checkpoints.exchange.hub_side import config_of_model
 from seatrial.checkpoints.exchange.safetensors_file import INDEX, LARGEST_FILE, index_of
+from seatrial.checkpoints.exchange.sides import contents_at, side_of
 from seatrial.checkpoints.pickles import PickleError
 from seatrial.checkpoints.place import Place, place_at
 from seatrial.checkpoints.record import Record
-from seatrial.checkpoints.stored_tensors import contents_of
 from seatrial.checkpoints.verification import Verifier, read_record
 from seatrial.errors import FindingsError
 from seatrial.findings import has_errors
@@ -35,7 +34,7 @@ from seatrial.worker.weights.parts import cut
 from seatrial.worker.weights.reading import TensorReader
 from seatrial.worker.weights.safetensors_writing import WeightsFile
 from seatrial.worker.weights.telling import Tell, answer
-from seatrial.worker.weights.tokenizer_files import save_tokenizer
+from seatrial.worker.weights.tokenizer_files import save_tokenizer, tokenizer_of
 
 LARGEST = "SEATRIAL_LARGEST_WEIGHTS_FILE"
 """Bytes of a file of weights; only tests set it."""
@@ -53,16 +52,17 @@ def export(place: Place, directory: str, target: Path, tell: Tell) -> dict[str, 
     record = _verified(place, directory, tell)
     refuse_occupied(target)
     try:
-        contents = contents_of(place, directory)
+        contents = contents_at(place, directory, record.setup)
     except PickleError as error:
         fix = "Export a checkpoint that the worker of this version has saved."
         raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
     largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
-    plan = plan_export(contents.tensors, contents.arguments, where, largest)
+    plan = plan_export(contents, side_of(record.setup), where, largest)
     target.mkdir(parents=True, exist_ok=True)
     reader = TensorReader(place, directory, contents.tensors)
     files = _write_weights(plan, reader, target, tell)
-    tokens = save_tokenizer(record.setup.tokenizer, target)
+    tokenizer = tokenizer_of(record.setup)
+    tokens = save_tokenizer(tokenizer, target)
     config = config_of_model(plan.model, plan.dtype, tokens)
     _write_json(target / "config.json", config)
     if len(plan.files) > 1:
@@ -74,10 +74,10 @@ def export(place: Place, directory: str, target: Path, tell: Tell) -> dict[str, 
         "checkpoint": where,
         "step": record.step,
         "record": record.identity,
-        "tokenizer": record.setup.tokenizer,
+        "tokenizer": tokenizer,
         "tokenizer_saved": bool(tokens),
         "vocabulary": plan.model.vocab_size,
-        "padding_left_out": record.setup.model.padded_vocab_size - plan.model.vocab_size,
+        "padding_left_out": plan.padding,
         "tensors": len(plan.sources),
         "bytes": plan.size,
         "seatrial": VERSION,
@@ -92,7 +92,7 @@ def _verified(place: Place, directory: str, tell: Tell) -> Record:
     record, findings = read_record(place, directory)
     if record is None:
         raise FindingsError(findings)
-    refuse_by_shape(record.setup.model, f"{place.address}/{directory}")
+    side_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{directory}")
     total = record.shards.size
     verifier = Verifier(place, directory, record)
     findings = verifier.verify(tell=lambda _, done: tell("verifying", done, total))

@@ -9,6 +9,8 @@ import torch
 from seatrial.checkpoints.exchange.key_map import Entry, Part
 from seatrial.checkpoints.exchange.model import HubModel
 
+_ROWS = (Part.QUERY_ROWS, Part.KEY_ROWS, Part.VALUE_ROWS)
+
 
 def cut(slab: torch.Tensor, entry: Entry, model: HubModel) -> torch.Tensor:
     """The part of an engine's tensor that an entry names."""
@@ -24,6 +26,9 @@ def _part(slab: torch.Tensor, part: Part, model: HubModel) -> torch.Tensor:
     if part in (Part.GATE, Part.UP):
         half = slab.shape[0] // 2
         return slab[:half] if part is Part.GATE else slab[half:]
+    if part in _ROWS:
+        keys = model.kv_heads * model.head_dim
+        return slab.split((model.heads * model.head_dim, keys, keys))[_ROWS.index(part)]
     # Group by group: the queries of its heads, then its one key, then its one value.
     rest = slab.shape[1:]
     groups = slab.reshape(model.kv_heads, model.group + 2, model.head_dim, *rest)

@@ -32,29 +32,33 @@ class TensorReader:
         return found
 
     def _assembled(self, tensor: StoredTensor, at: tuple[int, ...]) -> torch.Tensor:
-        ahead = len(at)
+        ahead, dtype = len(at), getattr(torch, tensor.dtype)
         shape = tensor.shape[ahead:]
         wanted = [chunk for chunk in tensor.chunks if _holds(chunk, at)]
         if len(wanted) == 1 and wanted[0].sizes[ahead:] == shape:
-            return self._chunk(wanted[0], at)
-        whole = torch.empty(shape, dtype=getattr(torch, tensor.dtype))
+            return self._chunk(wanted[0], at, dtype)
+        whole = torch.empty(shape, dtype=dtype)
         filled = 0
         for chunk in wanted:
             begins, sizes = chunk.offsets[ahead:], chunk.sizes[ahead:]
             window = tuple(slice(b, b + s) for b, s in zip(begins, sizes, strict=True))
-            whole[window] = self._chunk(chunk, at)
+            whole[window] = self._chunk(chunk, at, dtype)
             filled += whole[window].numel()
         if filled != whole.numel():
             raise ValueError(f"{tensor.name}: {filled:,} of {whole.numel():,} numbers are there")
         return whole
 
-    def _chunk(self, chunk: Chunk, at: tuple[int, ...]) -> torch.Tensor:
+    def _chunk(self, chunk: Chunk, at: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """One piece, loaded as weights and nothing else."""
         with self._place.open(f"{self._directory}/{chunk.item.file}") as stream:
             stream.seek(chunk.item.offset)
-            data = io.BytesIO(stream.read(chunk.item.length))
-        loaded: torch.Tensor = torch.load(data, map_location="cpu", weights_only=True)
-        loaded = loaded.detach().reshape(chunk.sizes)
+            data = stream.read(chunk.item.length)
+        if chunk.plain:
+            # Of a copy, because torch wants memory that it may write to.
+            loaded = torch.frombuffer(bytearray(data), dtype=dtype)
+        else:
+            loaded = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True).detach()
+        loaded = loaded.reshape(chunk.sizes)
         inside = tuple(i - begin for i, begin in zip(at, chunk.offsets, strict=False))
         return loaded[inside]
 

@@ -7,14 +7,21 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from seatrial.checkpoints.setup import Setup
+
 KIND = "HuggingFaceTokenizer"
-"""The engine's name for tokenizers that transformers loads."""
+"""Megatron's name for tokenizers that transformers loads."""
+
+
+def tokenizer_of(setup: Setup) -> str:
+    """The kind and the name of a run's tokenizer; LLM Foundry names no kind, having one."""
+    return f"{KIND} {setup.tokenizer}".strip() if setup.by_composer else setup.tokenizer
 
 
 def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
     """Save a run's tokenizer into a directory, and its special tokens; nothing where it is not had.
 
-    `tokenizer` is what the record says: the engine's kind, and a name of the Hub or a path.
+    `tokenizer` is the engine's kind, and a name of the Hub or a path.
     """
     kind, _, name = tokenizer.partition(" ")
     if kind != KIND or not name:

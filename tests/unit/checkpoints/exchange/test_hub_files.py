@@ -24,15 +24,18 @@ from seatrial.checkpoints.exchange.safetensors_file import (
     placed_tensors,
 )
 from seatrial.checkpoints.exchange.shapes import hub_tensors, stacked_shape
-from seatrial.checkpoints.stored_tensors import StoredTensor
+from seatrial.checkpoints.exchange.sides import SIDES
+from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
 from seatrial.errors import FindingsError
 from seatrial.spec.architecture import Architecture
+from seatrial.spec.engine import EngineName
 from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
 
 
 def write(directory: Path, model: HubModel, **changed: Any) -> Path:
     """Weights of zeros, in the files that Hugging Face's tools write."""
-    tensors = [Tensor(one.name, "bfloat16", one.shape) for one in hub_tensors(model)]
+    every = hub_tensors(model, entries(model))
+    tensors = [Tensor(one.name, "bfloat16", one.shape) for one in every]
     directory.mkdir(exist_ok=True)
     files = divided(tensors, 40_000)
     for name, inside in files.items():
@@ -50,7 +53,7 @@ def test_an_import_finds_every_tensor(tmp_path: Path, model: HubModel) -> None:
     plan = plan_import(write(tmp_path / "hub", model))
     assert plan.model == model
     assert plan.dtype == "bfloat16"
-    assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(model))
+    assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(model, entries(model)))
     assert len({place.file for place in plan.places.values()}) > 1
 
 
@@ -84,7 +87,7 @@ def test_base_models_of_gpt2_are_read_without_their_prefix(tmp_path: Path) -> No
         bare = {name.removeprefix("transformer."): value for name, value in told.items()}
         text = json.dumps(bare).encode()
         file.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
-    assert len(plan_import(directory).places) == len(list(hub_tensors(GPT2)))
+    assert len(plan_import(directory).places) == len(list(hub_tensors(GPT2, entries(GPT2))))
 
 
 CONFIGS: list[tuple[HubModel, dict[str, Any], str]] = [
@@ -188,11 +191,14 @@ def stored(model: HubModel, dtype: str = "bfloat16") -> dict[str, StoredTensor]:
 
 
 def test_an_export_is_planned_whole() -> None:
-    plan = plan_export(stored(MIXTRAL), arguments_of_model(MIXTRAL), "here", 100_000)
+    there = Contents(stored(MIXTRAL), arguments_of_model(MIXTRAL))
+    plan = plan_export(there, SIDES[EngineName.MEGATRON], "here", 100_000)
     assert len(plan.files) > 1
-    assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(MIXTRAL))
+    every = hub_tensors(MIXTRAL, entries(MIXTRAL))
+    assert plan.size == 2 * sum(tensor.elements for tensor in every)
+    wrong = Contents(stored(LLAMA, "float8_e4m3fn"), arguments_of_model(LLAMA))
     with pytest.raises(FindingsError, match="float8_e4m3fn"):
-        plan_export(stored(LLAMA, "float8_e4m3fn"), arguments_of_model(LLAMA), "here")
+        plan_export(wrong, SIDES[EngineName.MEGATRON], "here")
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

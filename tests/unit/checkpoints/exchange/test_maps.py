@@ -21,6 +21,7 @@ from seatrial.checkpoints.exchange.shapes import (
 from seatrial.errors import FindingsError
 from seatrial.planning.parameters import total_parameters
 from seatrial.rehearsal.weights_process import why_not_exported
+from seatrial.rehearsal.worker_process import MEGATRON
 from seatrial.spec.architecture import Architecture
 from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
 
@@ -37,7 +38,7 @@ LAYER_OF = {
 
 
 def names(model: HubModel) -> set[str]:
-    return {tensor.name for tensor in hub_tensors(model)}
+    return {tensor.name for tensor in hub_tensors(model, entries(model))}
 
 
 @pytest.mark.parametrize("model", EVERY, ids=str)
@@ -71,7 +72,7 @@ def test_a_tied_model_has_no_output_and_one_with_biases_has_seven_more_a_layer()
 def test_both_sides_hold_the_same_numbers(model: HubModel) -> None:
     """Each tensor of the engine's is divided among those of Hugging Face's without a rest."""
     theirs: dict[str, int] = {}
-    for tensor in hub_tensors(model):
+    for tensor in hub_tensors(model, entries(model)):
         name = tensor.entry.engine
         theirs[name] = theirs.get(name, 0) + tensor.elements
     for entry in entries(model):
@@ -82,7 +83,7 @@ def test_both_sides_hold_the_same_numbers(model: HubModel) -> None:
 
 
 def test_matrices_of_gpt2_are_transposed_and_vectors_are_not() -> None:
-    shapes = {tensor.name: tensor.shape for tensor in hub_tensors(GPT2)}
+    shapes = {tensor.name: tensor.shape for tensor in hub_tensors(GPT2, entries(GPT2))}
     assert shapes["transformer.h.1.attn.c_attn.weight"] == (64, 192)
     assert shapes["transformer.h.1.attn.c_attn.bias"] == (192,)
     assert shapes["transformer.h.1.mlp.c_fc.weight"] == (64, 256)
@@ -90,7 +91,7 @@ def test_matrices_of_gpt2_are_transposed_and_vectors_are_not() -> None:
 
 
 def test_heads_wider_than_the_stream_and_grouped_ones() -> None:
-    shapes = {tensor.name: tensor.shape for tensor in hub_tensors(LLAMA)}
+    shapes = {tensor.name: tensor.shape for tensor in hub_tensors(LLAMA, entries(LLAMA))}
     assert shapes["model.layers.0.self_attn.q_proj.weight"] == (128, 64)
     assert shapes["model.layers.0.self_attn.k_proj.weight"] == (64, 64)
     assert shapes["model.layers.0.self_attn.o_proj.weight"] == (64, 128)
@@ -98,7 +99,9 @@ def test_heads_wider_than_the_stream_and_grouped_ones() -> None:
 
 def test_experts_have_a_place_for_the_layer_and_one_for_the_expert() -> None:
     (third,) = [
-        t for t in hub_tensors(MIXTRAL) if t.name.endswith("1.block_sparse_moe.experts.3.w3.weight")
+        t
+        for t in hub_tensors(MIXTRAL, entries(MIXTRAL))
+        if t.name.endswith("1.block_sparse_moe.experts.3.w3.weight")
     ]
     assert (third.at, third.shape, third.entry.part) == ((1, 3), (96, 64), Part.UP)
 
@@ -141,13 +144,15 @@ def arguments(model: Architecture) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "model"), architectures().items(), ids=list(architectures()))
 def test_models_of_the_catalog(name: str, model: Architecture) -> None:
     """An export holds exactly the parameters that the plan counts, without padding."""
-    why = why_not_exported({k.replace("_", "-"): v for k, v in arguments(model).items()})
+    why = why_not_exported(MEGATRON, {k.replace("_", "-"): v for k, v in arguments(model).items()})
     if name.startswith("qwen3"):
         assert "normalised queries and keys" in why
         return
     assert why == ""
     there = model_of_arguments(arguments(model), name)
-    assert sum(t.elements for t in hub_tensors(there)) == total_parameters(model, model.vocab_size)
+    assert sum(t.elements for t in hub_tensors(there, entries(there))) == total_parameters(
+        model, model.vocab_size
+    )
 
 
 REFUSED: list[tuple[HubModel, dict[str, Any], str]] = [
@@ -197,11 +202,15 @@ def shapes(model: HubModel) -> dict[str, tuple[int, ...]]:
     return {entry.engine: stacked_shape(entry, model) for entry in entries(model)}
 
 
+def refuse_other(model: HubModel, there: dict[str, tuple[int, ...]], where: str) -> None:
+    refuse_other_tensors(model, list(hub_tensors(model, entries(model))), there, where)
+
+
 def test_a_checkpoint_with_other_tensors_is_refused() -> None:
     there = shapes(LLAMA) | {"optimizer.state.exp_avg.decoder.x": (1,)}
-    refuse_other_tensors(LLAMA, there, "here")
+    refuse_other(LLAMA, there, "here")
     padded = there | {"embedding.word_embeddings.weight": (256, 64)}
-    refuse_other_tensors(LLAMA, padded, "here")
+    refuse_other(LLAMA, padded, "here")
     for name, shape, said in (
         ("decoder.layers.self_attention.q_layernorm.weight", (2, 16), "has no tensor for"),
         ("decoder.layers.mlp.linear_fc2.weight", (2, 64, 97), "has the shape (2, 64, 97)"),
@@ -210,17 +219,17 @@ def test_a_checkpoint_with_other_tensors_is_refused() -> None:
         with pytest.raises(
             FindingsError, match=r"the checkpoint holds|the arguments say"
         ) as refused:
-            refuse_other_tensors(LLAMA, there | {name: shape}, "here")
+            refuse_other(LLAMA, there | {name: shape}, "here")
         assert said in refused.value.findings[0].rule
     del there["output_layer.weight"]
     with pytest.raises(FindingsError, match=r"needs output_layer\.weight"):
-        refuse_other_tensors(LLAMA, there, "here")
+        refuse_other(LLAMA, there, "here")
 
 
 def test_local_layers_have_another_name_for_the_norm_before_experts() -> None:
     there = shapes(MIXTRAL)
     name = "decoder.layers.pre_mlp_layernorm.weight"
     there["decoder.layers.mlp.linear_fc1.layer_norm_weight"] = there[name]
-    refuse_other_tensors(MIXTRAL, there, "here")
+    refuse_other(MIXTRAL, there, "here")
     del there[name]
-    refuse_other_tensors(MIXTRAL, there, "here")
+    refuse_other(MIXTRAL, there, "here")

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""LLM Foundry's logits of a checkpoint: `python -m seatrial.worker.llm_foundry.engine_logits`.
+
+Takes the checkpoint's directory, a file to write to, a seed, and the settings of the model. The
+model is LLM Foundry's own, and torch loads the checkpoint, so that nothing of an export's own
+reading is taken for granted.
+"""
+
+import logging
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+SEQUENCES = 2
+"""Sequences of drawn tokens, each as long as the settings say."""
+
+
+def main() -> None:
+    """Load, compute, and write tokens and logits."""
+    directory, target, seed, *words = sys.argv[1:]
+    from seatrial.worker.llm_foundry.cpu import install  # noqa: PLC0415
+
+    install()
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    from seatrial.worker.weights.telling import answer  # noqa: PLC0415
+
+    answer(lambda tell: write_logits(Path(directory), Path(target), int(seed), words))
+
+
+def write_logits(directory: Path, target: Path, seed: int, words: list[str]) -> dict[str, Any]:
+    """Draw tokens, and write them with what LLM Foundry's model says of each."""
+    import torch  # noqa: PLC0415
+
+    from seatrial.worker.llm_foundry import given  # noqa: PLC0415
+
+    configured, _ = given.read(words)
+    model = _model(dict(configured.model)).eval()
+    model.load_state_dict(_state(directory, model.state_dict()))
+    generator = torch.Generator().manual_seed(seed)
+    shape = (SEQUENCES, int(configured.max_seq_len))
+    tokens = torch.randint(model.config.vocab_size, shape, generator=generator)
+    with torch.no_grad():
+        logits = model({"input_ids": tokens}).logits
+    torch.save({"tokens": tokens, "logits": logits.float().clone()}, target)
+    return {"tokens": tokens.numel()}
+
+
+def _model(settings: dict[str, Any]) -> Any:
+    """LLM Foundry's model, as its training builds it."""
+    from contextlib import nullcontext  # noqa: PLC0415
+
+    from llmfoundry.utils.builders import build_composer_model  # noqa: PLC0415
+
+    name = settings.pop("name")
+    return build_composer_model(name=name, cfg=settings, tokenizer=None, init_context=nullcontext())
+
+
+def _state(directory: Path, empty: dict[str, Any]) -> dict[str, Any]:
+    """The model's tensors of a checkpoint, verified, loaded by torch as Composer does."""
+    import torch  # noqa: PLC0415
+    from torch.distributed import checkpoint  # noqa: PLC0415
+
+    from seatrial.checkpoints.foreign import refuse_foreign  # noqa: PLC0415
+    from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA  # noqa: PLC0415
+    from seatrial.checkpoints.place import LocalPlace  # noqa: PLC0415
+    from seatrial.checkpoints.verification import verify  # noqa: PLC0415
+    from seatrial.errors import FindingsError  # noqa: PLC0415
+
+    wrong = verify(LocalPlace(directory.parent), directory.name)
+    if wrong:
+        raise FindingsError(wrong)
+    sharded = (directory / METADATA).is_file()
+    refuse_foreign(str(directory if sharded else directory / COMPOSER_FILE))
+    if sharded:
+        state = {"state": {"model": empty}}
+        checkpoint.load(state, checkpoint_id=str(directory), no_dist=True)
+        return state["state"]["model"]
+    # Of its pickle every name was looked at above; torch's own list for weights lacks Composer's.
+    loaded = torch.load(directory / COMPOSER_FILE, map_location="cpu", weights_only=False)
+    found: dict[str, Any] = loaded["state"]["model"]
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Models of LLM Foundry and the class of Hugging Face's that has their parts."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.kinds import Kind
+from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.exchange.export_plan import plan_export
+from seatrial.checkpoints.exchange.foundry_side import entries_of_saved, model_of_saved
+from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.model import Activation, HubClass
+from seatrial.checkpoints.exchange.shapes import engine_shape, hub_tensors
+from seatrial.checkpoints.exchange.sides import SIDES, engine_of, side_of
+from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
+from seatrial.client import load_plan
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import FindingsError
+from seatrial.planning.parameters import total_parameters
+from seatrial.planning.plan import Plan
+from seatrial.recipes.shipped import recipe
+from seatrial.rehearsal.weights_process import why_not_exported
+from seatrial.spec.engine import EngineName
+
+FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
+SIDE = SIDES[EngineName.LLM_FOUNDRY]
+Values = dict[str, Any]
+
+DEFAULTS: Values = {
+    "model_type": "mpt",
+    "d_model": 64,
+    "n_heads": 4,
+    "n_layers": 2,
+    "expansion_ratio": 4,
+    "max_seq_len": 32,
+    "vocab_size": 128,
+    "learned_pos_emb": True,
+    "no_bias": False,
+    "attention_bias": True,
+    "norm_type": "low_precision_layernorm",
+    "norm_eps": 1e-5,
+    "logit_scale": None,
+    "fc_type.name": "torch",
+    "ffn_config.ffn_type": "mptmlp",
+    "attn_config.alibi": False,
+    "attn_config.rope": False,
+    "attn_config.qk_ln": False,
+    "attn_config.fused_qkv": True,
+    "attn_config.sliding_window_size": -1,
+    "attn_config.alibi_bias_max": 8,
+    "attn_config.attn_temperature_tuning.attn_scale": 0.0,
+}
+"""A configuration as Composer saves it."""
+BARE = DEFAULTS | {"no_bias": True, "attention_bias": False}
+ALIBI = BARE | {"attn_config.alibi": True, "learned_pos_emb": False}
+ROTATED = BARE | {
+    "learned_pos_emb": False,
+    "norm_type": "low_precision_rmsnorm",
+    "expansion_ratio": 1.5,
+    "tie_word_embeddings": False,
+    "ffn_config.ffn_type": "mptglu",
+    "ffn_config.ffn_act_fn.name": "silu",
+    "attn_config.rope": True,
+    "attn_config.rope_theta": 500000,
+    "attn_config.rope_impl": "dail",
+    "attn_config.kv_n_heads": 2,
+}
+LLAMA: Values = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "vocab_size": 127,
+    "rms_norm_eps": 1e-6,
+    "rope_scaling.rope_type": "llama3",
+    "rope_scaling.factor": 8.0,
+    "rope_scaling.low_freq_factor": 1.0,
+    "rope_scaling.high_freq_factor": 4.0,
+    "rope_scaling.original_max_position_embeddings": 8192,
+}
+CASES = [
+    (DEFAULTS, HubClass.GPT2),
+    (DEFAULTS | {"tie_word_embeddings": False}, HubClass.GPT2),
+    (ALIBI, HubClass.MPT),
+    (ROTATED, HubClass.LLAMA),
+    (LLAMA, HubClass.LLAMA),
+    (LLAMA | {"tie_word_embeddings": True}, HubClass.LLAMA),
+]
+
+
+def stored(values: Values) -> dict[str, StoredTensor]:
+    """The tensors that such a model is saved with."""
+    model = model_of_saved(values, "")
+    found = {
+        tensor.engine: engine_shape(tensor.entry, model)
+        for tensor in hub_tensors(model, entries_of_saved(model, values))
+    }
+    return {name: StoredTensor(name, "float32", shape, ()) for name, shape in found.items()}
+
+
+@pytest.mark.parametrize(("values", "kind"), CASES, ids=str)
+def test_every_number_of_a_save_goes_to_the_class(values: Values, kind: HubClass) -> None:
+    there = stored(values)
+    plan = plan_export(Contents(there, values), SIDE, "saved/ba9")
+    assert plan.model.kind is kind
+    assert plan.padding == 0
+    assert config_of_model(plan.model, "float32", {})["architectures"] == [str(kind)]
+    held = {name: one.shape for name, one in there.items()}
+    assert plan.size == 4 * sum(_count(shape) for shape in held.values())
+    for name in plan.sources:
+        assert "{" not in name + plan.engine_names[name]
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    return shape[0] * (shape[1] if len(shape) > 1 else 1)
+
+
+def test_heads_of_one_tensor_are_taken_apart() -> None:
+    plan = plan_export(Contents(stored(ROTATED), ROTATED), SIDE, "")
+    shapes = {name: one.shape for name, one in plan.sources.items()}
+    assert shapes["model.layers.1.self_attn.q_proj.weight"] == (64, 64)
+    assert shapes["model.layers.1.self_attn.v_proj.weight"] == (32, 64)
+    assert plan.engine_names["model.layers.1.self_attn.v_proj.weight"] == (
+        "model.transformer.blocks.1.attn.Wqkv.weight"
+    )
+    assert plan.model.ffn_hidden_size == 96
+    assert plan.model.rope_theta == 500000.0
+
+
+def test_a_save_of_tied_embeddings_may_have_both_names() -> None:
+    values = LLAMA | {"tie_word_embeddings": True}
+    there = stored(values)
+    both = there | {
+        name: StoredTensor(name, "float32", (127, 64), ())
+        for name in ("model.lm_head.weight", "model.model.embed_tokens.weight")
+    }
+    for held in (there, both):
+        plan = plan_export(Contents(held, values), SIDE, "")
+        assert "lm_head.weight" not in plan.sources
+        assert plan.engine_names["model.embed_tokens.weight"] in held
+
+
+def test_a_save_with_other_tensors_is_refused() -> None:
+    more = stored(ALIBI) | {"model.transformer.wpe.weight": StoredTensor("x", "float32", (9,), ())}
+    with pytest.raises(FindingsError, match=r"no tensor for model\.transformer\.wpe\.weight"):
+        plan_export(Contents(more, ALIBI), SIDE, "")
+    wrong = stored(ALIBI) | {
+        "model.transformer.wte.weight": StoredTensor("x", "float32", (256, 64), ())
+    }
+    with pytest.raises(FindingsError, match=r"has the shape \(256, 64\)"):
+        plan_export(Contents(wrong, ALIBI), SIDE, "")
+
+
+REFUSED: list[tuple[Values, Values, str]] = [
+    (DEFAULTS, {"no_bias": True, "attention_bias": False}, "learned, LayerNorm, GELU, no biases"),
+    (DEFAULTS, {"attn_config.alibi": True}, "alibi, LayerNorm, GELU, biases together"),
+    (DEFAULTS, {"learned_pos_emb": False}, "no positions, LayerNorm"),
+    (DEFAULTS, {"norm_type": "p_norm"}, "learned, p_norm"),
+    (DEFAULTS, {"attn_config.qk_ln": True}, "normalised queries and keys (attn_config.qk_ln is"),
+    (DEFAULTS, {"attn_config.clip_qkv": 6.0}, "clipped queries, keys and values"),
+    (DEFAULTS, {"attn_config.kv_n_heads": 2}, "no grouped heads"),
+    (DEFAULTS, {"attn_config.attn_type": "multiquery_attention"}, "no grouped heads"),
+    (DEFAULTS, {"attn_config.fused_qkv": False}, "tensors of MPT's"),
+    (DEFAULTS, {"attn_config.sliding_window_size": 128}, "over a window"),
+    (DEFAULTS, {"attention_bias": False}, "queries, keys and values alone"),
+    (DEFAULTS, {"logit_scale": "inv_sqrt_d_model"}, "scaled logits"),
+    (DEFAULTS, {"final_logit_softcapping": 30.0}, "capped logits"),
+    (DEFAULTS, {"block_overrides.order": [1]}, "layers that differ"),
+    (DEFAULTS, {"head_dim": 32}, "hidden size / heads"),
+    (DEFAULTS, {"ffn_config.ffn_type": "mb_dmoe"}, "another feed-forward block"),
+    (DEFAULTS, {"ffn_config.ffn_act_fn.name": "relu"}, "GELU, and the model relu"),
+    (ALIBI, {"expansion_ratio": 2}, "four times the hidden size"),
+    (ALIBI, {"attn_config.alibi_bias_max": 16}, "another slope of ALiBi"),
+    (ALIBI, {"attn_config.rope": True}, "alibi and rope"),
+    (ALIBI, {"ffn_config.ffn_act_fn.approximate": "tanh"}, "gelu with tanh"),
+    (ROTATED, {"ffn_config.ffn_act_fn.name": "gelu"}, "SwiGLU, and the gate is gelu"),
+    (ROTATED, {"attn_config.rope_hf_config.type": "linear"}, "a scaled rotation"),
+    (ROTATED, {"attn_config.rope_dail_config.type": "xpos"}, "another rotation"),
+    (LLAMA, {"model_type": "qwen2"}, "of the type 'qwen2'"),
+]
+
+
+@pytest.mark.parametrize(("values", "changed", "said"), REFUSED, ids=lambda value: str(value)[:40])
+def test_what_no_class_expresses_is_refused(values: Values, changed: Values, said: str) -> None:
+    model_of_saved(values, "")
+    with pytest.raises(FindingsError) as refused:
+        model_of_saved(values | changed, "saved/ba9")
+    (finding,) = refused.value.findings
+    assert finding.code == "ST-EXCHANGE-001"
+    assert said in finding.rule
+    assert "MptForCausalLM" in finding.fix
+    assert str(finding.where) == "saved/ba9"
+
+
+def test_what_no_tensor_shows_goes_to_the_configuration() -> None:
+    clipped = ALIBI | {"attn_config.clip_qkv": 6, "attn_config.softmax_scale": 0.5}
+    config = config_of_model(model_of_saved(clipped, ""), "bfloat16", {})
+    assert (config["attn_config"]["clip_qkv"], config["attn_config"]["softmax_scale"]) == (6, 0.5)
+    tanh = model_of_saved(DEFAULTS | {"ffn_config.ffn_act_fn.approximate": "tanh"}, "")
+    assert tanh.activation is Activation.GELU_TANH
+    assert model_of_saved(DEFAULTS, "").activation is Activation.GELU
+
+
+def planned(*overrides: str) -> Plan:
+    return load_plan(recipe("aks-mpt-125m").path, list(overrides), Catalog())[1]
+
+
+def presets() -> list[str]:
+    return [
+        name
+        for name in Catalog().names(Kind.MODELS)
+        if Catalog().model(name).engine == EngineName.LLM_FOUNDRY
+    ]
+
+
+@pytest.mark.parametrize("name", presets())
+def test_models_of_the_catalog(name: str) -> None:
+    """An export holds exactly the parameters that the plan counts."""
+    plan = planned(f"model.preset={name}")
+    assert why_not_exported(FOUNDRY, FOUNDRY.arguments(plan)) == ""
+    given = {
+        setting.removeprefix("model."): value
+        for setting, value in FOUNDRY.arguments(plan).items()
+        if setting.startswith("model.")
+    }
+    model = model_of_saved(given | {"model_type": "mpt"}, name)
+    entries = entries_of_saved(model, {"model_type": "mpt"})
+    counted = sum(tensor.elements for tensor in hub_tensors(model, entries))
+    assert counted == total_parameters(plan.model.architecture, plan.model.padded_vocab_size)
+
+
+def test_a_plan_and_its_record_are_refused_alike() -> None:
+    options = ("model.preset=mpt-125m", "engine.options={model.attn_config.qk_ln: true}")
+    assert "attn_config.qk_ln is True" in why_not_exported(
+        FOUNDRY, FOUNDRY.arguments(planned(*options))
+    )
+    setup = setup_of(planned())
+    side_of(setup).refuse_shape(setup.model, "here")
+    assert engine_of(setup) is EngineName.LLM_FOUNDRY
