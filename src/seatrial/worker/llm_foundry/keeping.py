@@ -22,15 +22,18 @@ from omegaconf import OmegaConf
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from seatrial.checkpoints.choice import Request
+from seatrial.checkpoints.codes import CheckpointCode, found
 from seatrial.checkpoints.commit import commit, make_room, read_back
-from seatrial.checkpoints.naming import METADATA
+from seatrial.checkpoints.foreign import refuse_foreign
+from seatrial.checkpoints.inventory import Checkpoint
+from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA, RECORD, step_of
 from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.settings import flat, setup_from_settings
 from seatrial.checkpoints.setup import Setup, Versions
 from seatrial.checkpoints.shard_list import ShardFile
 from seatrial.checkpoints.starts import StaleStartError
-from seatrial.checkpoints.stopping import StopCode, StopError
+from seatrial.checkpoints.stopping import StopCode, StopError, stop
 from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY
 from seatrial.units import format_bytes
 from seatrial.version import VERSION
@@ -39,8 +42,6 @@ from seatrial.worker.retiring import Retirement
 from seatrial.worker.settings import Settings
 from seatrial.worker.together import first_rank, gathered_at_first, rank, world_size
 
-WHOLE = "rank0.pt"
-"""The file of a checkpoint that is not sharded."""
 TIMEOUT = 600.0
 """LLM Foundry's own limit for ranks that wait for each other, where nothing else is set."""
 
@@ -61,29 +62,67 @@ class Keeper:
 
     @contextmanager
     def resuming(self) -> Iterator[None]:
-        """Claim this start, and name the checkpoint that training loads.
+        """Claim this start, and name the checkpoint that training loads, verified.
 
-        A run that saves nothing, or that was told what to load, loads that.
+        A run that has saved nothing yet loads what it was told to, if anything.
         """
+        goes_on = False
         if self._save and self._configured.get("autoresume") and "://" not in self._save:
-            self._choose()
+            goes_on = self._choose()
+        if not goes_on and self._configured.get("load_path"):
+            self._configured.load_path = self._looked_at(str(self._configured.load_path))
         with TemporaryDirectory(prefix="seatrial-whole-") as scratch:
             self._put_together(Path(scratch))
             yield
 
-    def _choose(self) -> None:
+    def _meet(self) -> None:
+        """Have all ranks know each other, as each reads a share of what is loaded."""
+        timeout = float(self._configured.get("dist_timeout") or TIMEOUT)
+        dist.initialize_dist(get_device(None), timeout=timeout)
+
+    def _choose(self) -> bool:
+        """Go on from the run's own newest good checkpoint; whether there is one."""
         told = self._configured
-        dist.initialize_dist(get_device(None), timeout=float(told.get("dist_timeout") or TIMEOUT))
+        self._meet()
         self.incarnation = self._chooser.begin_start(self._save)
         # Composer would go by a link to what was written last, verified or not.
         told.autoresume = False
         one = self._chooser.choose(Request(self._save))
         if one is None or one.record is None:
-            return
+            return False
         for name in ("load_weights_only", "load_ignore_keys"):
             told.pop(name, None)
-        place = Path(self._save, one.directory)
-        told.load_path = str(place if one.record.setup.in_shards else place / WHOLE)
+        told.load_path = _loaded_as(Path(self._save), one)
+        return True
+
+    def _looked_at(self, load: str) -> str:
+        """What to load of a path that somebody named: verified where it has a record.
+
+        What was saved without one is taken where its pickles name nothing but what a checkpoint
+        needs: Composer would run whatever they name.
+        """
+        self._meet()
+        path = Path(load)
+
+        def asked() -> Request | None:
+            holder = path.parent if path.is_file() else path
+            step = step_of(holder.name)
+            if step is not None and (holder / RECORD).is_file():
+                return Request(str(holder.parent), step, borrowed=True)
+            if path.is_dir() and any(step_of(one.name) for one in path.iterdir()):
+                return Request(load, foreign=True)
+            refuse_foreign(load)
+            return None
+
+        request = first_rank(asked)
+        if request is None:
+            return load
+        one = self._chooser.choose(request)
+        if one is None:
+            rule, fix = "no save in it came to its end.", "Begin with other weights."
+            finding = found(CheckpointCode.NONE_GOOD, load, rule, fix)
+            raise stop(StopCode.NO_CHECKPOINT, finding)
+        return _loaded_as(Path(request.address), one)
 
     def _put_together(self, scratch: Path) -> None:
         """Make a whole checkpoint of shards for a rank that is alone.
@@ -92,8 +131,8 @@ class Keeper:
         """
         load = str(self._configured.get("load_path") or "")
         if dist.get_world_size() == 1 and load and Path(load, METADATA).is_file():
-            dcp_to_torch_save(load, scratch / WHOLE)
-            self._configured.load_path = str(scratch / WHOLE)
+            dcp_to_torch_save(load, scratch / COMPOSER_FILE)
+            self._configured.load_path = str(scratch / COMPOSER_FILE)
 
     @contextmanager
     def committing(self, state: Any) -> Iterator[None]:
@@ -147,6 +186,12 @@ class Keeper:
     def _setup(self) -> Setup:
         versions = Versions(VERSION, f"llm-foundry {engine_version}", torch.__version__)
         return setup_from_settings(self._given, versions, world_size())
+
+
+def _loaded_as(root: Path, one: Checkpoint) -> str:
+    """What Composer is told to load for a checkpoint: a directory of shards, or the one file."""
+    sharded = one.record is not None and one.record.setup.in_shards
+    return str(root / one.directory if sharded else root / one.directory / COMPOSER_FILE)
 
 
 def _fenced[T](action: Callable[[], T]) -> T:
