@@ -14,9 +14,9 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.fields import field_at, places_named, siblings
-from seatrial.spec.overrides import in_quotes
+from seatrial.spec.overrides import OVERRIDE, in_quotes
 from seatrial.spec.secrets import shown, shown_key
-from seatrial.spec.synonyms import fields_meant
+from seatrial.spec.synonyms import fields_meant, outside_spec
 from seatrial.spec.tree import Node, Path, dotted
 
 _SECTION = "a section of key: value lines"
@@ -64,6 +64,8 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
         code, rule, fix = _EXPLANATIONS.get(error["type"], _otherwise)(error, path)
         if node.written and error["type"] == "string_type" and error["input"] is not None:
             fix = in_quotes(dotted(path), node.written)
+        elif reached and not of_key and node.file == OVERRIDE:
+            fix = _in_override(error, path) or fix
         place = where(root, path, of_key=of_key)
         # The value of a key that nobody knows could be anything, a secret included.
         unknown = absent or code is SpecCode.UNKNOWN_KEY
@@ -97,6 +99,8 @@ def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
 def meant(path: Path) -> str | None:
     """The key of the section that a misspelt one was most likely meant to be."""
     key, known = str(path[-1]), siblings(path)
+    if outside_spec(key):
+        return None
     longer = (k for k in known if len(k) > 2 and re.match(f"{k}[a-z]", key, re.IGNORECASE))
     return nearest(key, known) or next(longer, None)
 
@@ -111,6 +115,9 @@ def _meant_paths(path: Path) -> list[Path]:
 def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
     key, known = str(path[-1]), siblings(path)
     section = dotted(path[:-1]) or "a spec"
+    if elsewhere_given := outside_spec(key):
+        rule = f"{section} has no key {shown_key(key)}."
+        return SpecCode.UNKNOWN_KEY, rule, elsewhere_given
     match, elsewhere = meant(path), places_named(key)[:3]
     if not elsewhere and (synonyms := fields_meant(key)):
         fix = f"Here it is called {synonyms[0]}."
@@ -188,6 +195,21 @@ def _section_fix(value: object, path: Path) -> str:
     if isinstance(path[-1], int):
         return f"Write key: value lines after the hyphen{keys}."
     return f"Write key: value lines below it, indented{keys}."
+
+
+def _in_override(error: ErrorDetails, path: Path) -> str:
+    """What to write after the = sign, where a file has lines; empty where both are the same."""
+    explanation = _EXPLANATIONS.get(error["type"])
+    if error["input"] is None and explanation in (_section, _list, _text, _whole_number, _number):
+        around = dotted(path[:-1]) if isinstance(path[-1], int) else ""
+        return f"Set the whole list: {around}=[...]." if around else "Give it a value."
+    if explanation is _section:
+        known = siblings((*path, ""))
+        keys = f"; its keys are {', '.join(known)}" if known else ""
+        return f"Write it in braces: {{KEY: VALUE}}{keys}."
+    if explanation is _list:
+        return "Write its items in brackets: [ITEM, ITEM]."
+    return "Write one text after the = sign." if explanation is _text else ""
 
 
 def _unquoted(value: str, wanted: str) -> bool:

@@ -13,7 +13,7 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.spec import explain, overrides, upgrade
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.run import RunSpec
-from seatrial.spec.secrets import REDACTED, looks_secret, names_secret, shown_key
+from seatrial.spec.secrets import REDACTED, gives_variable, looks_secret, names_secret, shown_key
 from seatrial.spec.syntax import Lines
 from seatrial.spec.tree import Node, parse
 
@@ -143,15 +143,19 @@ def _not_a_mapping(root: Node) -> Finding:
 def _secrets(root: Node) -> list[Finding]:
     """A finding for every value that is a secret by its form or its name; it is not repeated."""
     found = []
+    listed, _ = root.at(("cluster", "secrets"))
+    references = listed.plain()
     for path, value in root.walk():
         if not _holds_secret(path, value):
             continue
-        fix = "put it in a Kubernetes secret and name that in cluster.secrets."
+        fix = ", and put it in a Kubernetes secret and name that in cluster.secrets."
         if path[:2] == ("cluster", "env") and not looks_secret(path[-1]):
             name = shown_key(str(path[-1]))
-            fix = f"add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}."
+            fix = f", and add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}."
+            if gives_variable(references, name):
+                fix = f": cluster.secrets gives {name} already."
         elif path[:2] == ("cluster", "secrets"):
-            fix = "put it in a Kubernetes secret, and here only its name and key."
+            fix = ", and put it in a Kubernetes secret, and here only its name and key."
         found.append(
             Finding(
                 SpecCode.SECRET,
@@ -159,7 +163,7 @@ def _secrets(root: Node) -> list[Finding]:
                 explain.where(root, path, of_key=looks_secret(path[-1])),
                 "this is a secret, by its form or its name; a spec never holds one.",
                 REDACTED,
-                f"Remove it (revoke it if the file was shared), and {fix}",
+                f"Remove it (revoke it if the file was shared){fix}",
             )
         )
     return found

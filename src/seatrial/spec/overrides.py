@@ -4,11 +4,12 @@
 
 import re
 import shlex
+from typing import get_args
 
 from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.fields import siblings
+from seatrial.spec.fields import field_at
 from seatrial.spec.secrets import looks_secret, names_secret, shown
 from seatrial.spec.tree import Node, Path, dotted, parse
 
@@ -90,18 +91,17 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
                 return f"{around} is not a list.", f"Remove [{key}], or give the list in the file."
             if key >= len(node.value):
                 known = len(node.value)
+                use = f"{around}[0]" + (f" to {around}[{known - 1}]" if known > 1 else "")
                 return (
                     f"{around} has {known} item{'' if known == 1 else 's'}, counted from 0.",
-                    f"Use an index below {known}, or add the item in the file.",
+                    f"Use {use}, or add the item in the file." if known else "Add it in the file.",
                 )
         elif not isinstance(node.value, dict):
             what = "a list" if isinstance(node.value, list) else "a value"
             fix = f"Name an item, such as {around}[0]." if what == "a list" else "Check the key."
             return f"{around} is {what}, and has no key {key}.", fix
         if last:
-            names = siblings(path) if value.value is None else []
-            if names and key not in names and isinstance(node.value, dict):
-                # A key that the section does not have is removed with its value.
+            if value.value is None and isinstance(node.value, dict) and _goes_with_value(path):
                 node.value.pop(key, None)
             else:
                 _put(node, key, value)
@@ -116,6 +116,17 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
             _put(node, key, child)
         node = child
     return None
+
+
+def _goes_with_value(path: Path) -> bool:
+    """Whether null takes the key out too: one that is no field, or a field with a default.
+
+    Where null is a value of the field it is set, and a field that is required is said to lack it.
+    """
+    field = field_at(path)
+    if field is None:
+        return True
+    return not field.info.is_required() and type(None) not in get_args(field.info.annotation)
 
 
 def _put(around: Node, key: str | int, value: Node) -> None:

@@ -79,6 +79,12 @@ def names_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+def gives_variable(references: object, name: str) -> bool:
+    """Whether one of the items of cluster.secrets, as written, gives pods this variable."""
+    listed = references if isinstance(references, list) else []
+    return any(isinstance(item, dict) and item.get("env") == name for item in listed)
+
+
 def shown(value: object, path: tuple[str | int, ...] = ()) -> str:
     """The value for a message, shortened; not shown when it, or its place, smells of a secret."""
     name = str(path[-1]) if path else ""

@@ -90,3 +90,23 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 def fields_meant(key: str) -> tuple[str, ...]:
     """The fields that another tool's name stands for, by their full names."""
     return SYNONYMS.get(key.strip("-").lower().replace("-", "_"), ())
+
+
+_PROFILE = (
+    "It belongs to the kind of cluster: {field} of a profile in a catalog of your own "
+    "(guide: Use your own catalog)."
+)
+_RENDERED = "No field sets it: let kustomize add it to what seatrial render --output writes."
+_OUTSIDE = {
+    "node_selector nodeselector node_labels node_affinity nodeaffinity affinity": _PROFILE.format(
+        field="node_labels"
+    ),
+    "toleration tolerations taints": _PROFILE.format(field="tolerations"),
+    "labels annotations pod_labels pod_annotations": _RENDERED,
+}
+_BY_WORD = {word: fix for words, fix in _OUTSIDE.items() for word in words.split()}
+
+
+def outside_spec(key: str) -> str:
+    """Where that is given which Kubernetes asks for and a spec does not have; empty for others."""
+    return _BY_WORD.get(key.lower().replace("-", "_"), "")

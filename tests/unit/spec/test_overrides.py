@@ -57,6 +57,38 @@ def test_null_takes_a_value_back(nothing: str) -> None:
     assert (spec.training.tokens, spec.training.steps) == (None, 10)
 
 
+def test_null_takes_a_section_and_a_default_back() -> None:
+    spec = spec_with("parallelism.tp_size=8", "parallelism=null", "training.precision=null")
+    assert spec_with("cluster.env={A: a, B: b}", "cluster.env.A=null").cluster.env == {"B": "b"}
+    plain = spec_with()
+    assert spec.parallelism == type(plain.parallelism)()
+    assert spec.training.precision == type(plain.training).model_fields["precision"].default
+
+
+def test_what_is_required_cannot_be_taken_back() -> None:
+    (finding,) = findings_of("name=null")
+    assert finding.one_line() == "override name: name has no value. Give it a value."
+    (finding,) = findings_of("data.sources[0]=null")
+    assert finding.fix == "Set the whole list: data.sources=[...]."
+
+
+@pytest.mark.parametrize(
+    ("override", "fix"),
+    [
+        ("cluster.secrets=hf", "Write its items in brackets: [ITEM, ITEM]."),
+        (
+            "cluster.secrets=[hf]",
+            "Write it in braces: {KEY: VALUE}; its keys are secret, key, env, mount.",
+        ),
+        ("cluster.env=A", "Write it in braces: {KEY: VALUE}."),
+        ("cluster.env={A: [1]}", "Write one text after the = sign."),
+    ],
+)
+def test_an_override_is_not_told_of_lines_and_hyphens(override: str, fix: str) -> None:
+    (finding,) = findings_of(override)
+    assert finding.fix == fix
+
+
 def test_the_last_of_two_holds() -> None:
     assert spec_with("cluster.nodes=4", "cluster.nodes=8").cluster.nodes == 8
 
@@ -109,7 +141,7 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         (
             "data.sources[1].weight=2",
             "data.sources has 1 item, counted from 0. "
-            "Use an index below 1, or add the item in the file.",
+            "Use data.sources[0], or add the item in the file.",
         ),
         (
             "data.sources.weight=2",

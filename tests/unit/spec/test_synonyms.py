@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of other tools lead to fields that exist."""
 
+from pathlib import Path
+
 import pytest
 
+from seatrial.errors import FindingsError
 from seatrial.spec.fields import all_fields, places_named
+from seatrial.spec.loader import loads
 from seatrial.spec.synonyms import SYNONYMS, fields_meant
 
 
@@ -39,3 +43,25 @@ def test_well_known_names(name: str, field: str) -> None:
 
 def test_a_name_of_nothing_leads_nowhere() -> None:
     assert fields_meant("zebra") == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("node_selector", "node_labels of a profile in a catalog of your own"),
+        ("nodeSelector", "node_labels of a profile in a catalog of your own"),
+        ("affinity", "node_labels of a profile in a catalog of your own"),
+        ("tolerations", "tolerations of a profile in a catalog of your own"),
+        ("labels", "kustomize"),
+        ("annotations", "kustomize"),
+    ],
+)
+def test_what_kubernetes_has_and_a_spec_has_not_is_said_to_be_elsewhere(
+    key: str, place: str
+) -> None:
+    good = (Path(__file__).parent / "good.yaml").read_text(encoding="utf-8")
+    with pytest.raises(FindingsError) as caught:
+        loads(good, "run.yaml", (f"cluster.{key}=x",))
+    (finding,) = caught.value.findings
+    assert place in finding.fix
+    assert "Did you mean" not in finding.fix
