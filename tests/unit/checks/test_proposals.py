@@ -7,6 +7,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.repairs.proposals import proposals
 from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.codes import PlanCode
 
 
 def proposed(field: str, fix: str) -> list[tuple[str, ...]]:
@@ -33,3 +34,13 @@ def test_only_a_fix_that_is_nothing_but_values_is_taken(fix: str, values: list[s
 def test_auto_is_for_fields_that_the_planner_fills() -> None:
     assert ("parallelism.tp_size=auto",) in proposed("parallelism.tp_size", "Change it.")
     assert ("continue_from.run=auto",) not in proposed("continue_from.run", "Change it.")
+
+
+def test_the_nodes_that_a_fix_names_are_tried_with_an_open_layout() -> None:
+    fix = "Use at least 1,005 nodes, with parallelism left to the planner (auto)."
+    field = Where("cluster.nodes")
+    finding = Finding(PlanCode.NO_FIT, Severity.ERROR, field, "nothing fits.", "", fix)
+    tried = list(proposals(finding, {"cluster": {"nodes": 2}}, None, Catalog()))
+    named = ("cluster.nodes=1005", "parallelism=null", "training.micro_batch_size=auto")
+    more = [change for change in tried if any(word.startswith("cluster.nodes=") for word in change)]
+    assert more[0] == named

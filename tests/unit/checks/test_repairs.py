@@ -53,6 +53,30 @@ def test_other_variables_stay_when_one_is_removed(catalog: Catalog) -> None:
     assert repaired(env, CheckCode.SLOWING, catalog) == ('cluster.env={"NCCL_DEBUG": "INFO"}',)
 
 
+def test_a_secret_that_is_given_by_reference_only_leaves_the_variables(catalog: Catalog) -> None:
+    given = "cluster.secrets=[{secret: huggingface, key: token, env: HF_TOKEN}]"
+    plain = "cluster.env={HF_TOKEN: hf_" + "a" * 30 + ", NCCL_DEBUG: INFO}"
+    overrides = (given, plain)
+    found = Broken(BASE, "run.yaml", catalog, overrides).again().findings
+    assert "cluster.secrets gives HF_TOKEN already" in found[0].fix
+    repair = repaired(overrides, SpecCode.SECRET, catalog)
+    assert repair == ('cluster.env={"NCCL_DEBUG": "INFO"}',)
+    assert not has_errors(check(BASE, "run.yaml", catalog, (*overrides, *repair)).findings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("cluster.queue=My_Queue", "cluster.queue=my-queue"),
+        ("cluster.namespace=My.Team", "cluster.namespace=my-team"),
+    ],
+)
+def test_a_name_that_kubernetes_refuses_is_rewritten(
+    wrong: str, right: str, catalog: Catalog
+) -> None:
+    assert repaired((wrong,), SpecCode.CONTRADICTION, catalog) == (right,)
+
+
 def test_what_leaves_other_errors_is_taken_only_where_nothing_is_better(catalog: Catalog) -> None:
     five = ("parallelism.pp_size=5",)
     for code in (PlanCode.STAGES, PlanCode.WORLD):

@@ -17,13 +17,14 @@ from seatrial.planning.codes import PlanCode
 from seatrial.rendering.codes import RenderCode
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.explain import meant
-from seatrial.spec.secrets import looks_secret, names_secret
+from seatrial.spec.secrets import gives_variable, looks_secret, names_secret
 from seatrial.spec.synonyms import fields_meant
 
 Proposal = tuple[str, ...]
 """Overrides that are applied together."""
 MOST_NODES = 4096
 LONGEST_NAME = 40
+LONGEST_LABEL = 63
 _NUMBER = re.compile(r"\d[\d,]*")
 _VALUE = re.compile(r"[\w.,/:-]+|\[[\d ,.]+\]")
 PLANNED = ("parallelism.", "training.")
@@ -223,6 +224,11 @@ def _memory(patient: Patient) -> Iterator[Proposal]:
     all_gpus = (
         ("cluster.processes_per_node=null",) if patient.value("cluster.processes_per_node") else ()
     )
+    named = re.search(r"at least ([\d,]+) nodes", patient.finding.fix)
+    if named:
+        wide = (*all_gpus, f"cluster.nodes={named[1].replace(',', '')}", "parallelism=null")
+        yield (*wide, micro_auto)
+        yield (*wide, micro_auto, "training.global_batch_size=auto")
     for more in (1, 2, 4, 8, 16):
         wider = (*all_gpus, f"cluster.nodes={nodes * more}")
         yield (*wider, *least)
@@ -294,6 +300,10 @@ def _contradiction(patient: Patient) -> Iterator[Proposal]:
             yield (f"name={'-'.join(part for part in (rest, lead) if part)}",)
             plain = f"run-{plain}"
         yield (f"name={plain[:LONGEST_NAME].rstrip('-')}",)
+    if field_name in ("cluster.queue", "cluster.namespace"):
+        kept = "a-z0-9." if field_name == "cluster.queue" else "a-z0-9"
+        plain = re.sub(f"[^{kept}]+", "-", str(patient.value(field_name, "")).lower())
+        yield (f"{field_name}={plain[:LONGEST_LABEL].strip('-.')}",)
     if field_name == "data.split":
         yield ("data.split=[98, 2, 0]",)
     if field_name == "training.global_batch_size":
@@ -354,7 +364,10 @@ def _secret(patient: Patient) -> Iterator[Proposal]:
         own = name.lower().replace("_", "-")
         ref = {"secret": own, "key": "value", "env": name}
         for removal in _variable(patient):
-            yield *removal, f"cluster.secrets={json.dumps([*known, ref])}"
+            if gives_variable(known, name):
+                yield removal
+            else:
+                yield *removal, f"cluster.secrets={json.dumps([*known, ref])}"
     match = re.match(r"data\.sources\[(\d+)\]\.from", field_name)
     if match:
         sources = patient.value("data.sources", [])

@@ -87,4 +87,7 @@ def remedy(problem: Problem) -> str:
     fewest = fewest_nodes(free, problem.hardware)
     if fewest is None:
         return "Use GPUs with more memory, or a smaller model."
-    return f"Use at least {fewest.nodes:,} nodes, or GPUs with more memory."
+    return (
+        f"Use at least {fewest.nodes:,} nodes, with parallelism and micro_batch_size left to the "
+        "planner (auto), or GPUs with more memory."
+    )
