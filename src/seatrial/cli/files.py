@@ -3,13 +3,14 @@
 """Files that commands write: whole or not at all."""
 
 import os
-from contextlib import suppress
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seatrial.errors import UsageError
+from seatrial.whole_files import write_whole
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 """Replace the file if it exists."""
@@ -28,28 +29,17 @@ def write_new(path: Path, text: str, *, force: bool) -> None:
         if _is_device(path):
             path.write_text(text, encoding="utf-8")
         else:
-            _write_beside(path.resolve(), text)
+            write_whole(path.resolve(), text)
     except OSError as error:
+        above = path.resolve().parent
+        if not above.exists():
+            raise UsageError(
+                f"{path} cannot be written: there is no directory {above}. "
+                f"Make it: mkdir -p {shlex.quote(str(above))}"
+            ) from None
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def _is_device(path: Path) -> bool:
     """Whether it is something like /dev/stdout, which must not be replaced by a file."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _write_beside(path: Path, text: str) -> None:
-    """Write a new file in the same directory and give it the name."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if path.exists():
-            beside.chmod(path.stat().st_mode & 0o777)
-        beside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise

@@ -5,6 +5,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from seatrial.cli.files import write_new
@@ -36,17 +37,30 @@ def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -
         raise UsageError(f"{directory} has files already. Replace them by --force.")
     for path in there.values():
         path.unlink()
-    for name in files:
-        parent = (directory / name).parent
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{parent} cannot be made: {error.strerror}.") from None
-    # Before the files: a render that was interrupted knows what it has written.
-    lines = [f"{hashlib.sha256(text.encode()).hexdigest()}  {name}" for name, text in files.items()]
-    write_new(directory / RECORD, "".join(f"{line}\n" for line in sorted(lines)), force=True)
-    for name, text in files.items():
-        write_new(directory / name, text, force=False)
+    parents = sorted({directory, *((directory / name).parent for name in files)})
+    new = [parent for parent in parents if not parent.exists()]
+    try:
+        for parent in parents:
+            _make_directory(parent)
+        # Before the files: a render that was interrupted knows what it has written.
+        digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+        lines = sorted(f"{digest}  {name}\n" for name, digest in digests.items())
+        write_new(directory / RECORD, "".join(lines), force=True)
+        for name, text in files.items():
+            write_new(directory / name, text, force=False)
+    except UsageError:
+        for parent in reversed(new):
+            # What has a file in it stays, with its record.
+            with suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}.") from None
 
 
 def _existing(directory: Path) -> dict[str, Path]:

@@ -9,7 +9,6 @@ for other machines.
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from seatrial.errors import UsageError
 from seatrial.hashing import digest
 from seatrial.planning.timing.constants import Constants, Measured
 from seatrial.planning.timing.error import after_calibration
+from seatrial.whole_files import write_whole
 
 FILE = "calibration.json"
 """Name of the file, in the run's directory beside the spec."""
@@ -225,12 +225,9 @@ def calibrated(constants: Constants, calibration: Calibration) -> Constants:
 def write_calibration(calibration: Calibration, directory: Path) -> Path:
     """Keep a calibration in a run's directory; the path of the file."""
     target = directory / FILE
-    # Two calibrations at the same time do not write into one file; the last to end counts.
-    fresh = target.with_suffix(f".json.{os.getpid()}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(asdict(calibration), indent=2) + "\n")
-        fresh.replace(target)
+        write_whole(target, json.dumps(asdict(calibration), indent=2) + "\n")
     except OSError as error:
         raise UsageError(
             f"{target} cannot be written: {error.strerror}. Make room for it beside the spec."

@@ -6,7 +6,6 @@ A run that was launched keeps its layout: new constants, or a calibration, tell 
 do not change it. Only `seatrial plan --again` chooses anew.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from seatrial.planning.search.planner import PlannedRun, constants_of, plan_run,
 from seatrial.planning.search.pose import measured_on, problem_of
 from seatrial.planning.search.record import Inputs, KeptPlan, inputs_of, read_record, record_text
 from seatrial.spec.loader import LoadedSpec
+from seatrial.whole_files import write_whole
 
 Tell = Callable[[str], None]
 """Told what a person should know, in a sentence."""
@@ -119,11 +119,9 @@ def _digest(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> str:
 def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
     """Write the plan beside its spec; why not, in words, when that cannot be."""
     file = plan_file(spec_file, run.plan.spec.name)
-    beside = file.with_name(f".plan.json.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(record_text(inputs, run.choices, run.plan), encoding="utf-8")
-        beside.replace(file)
+        write_whole(file, record_text(inputs, run.choices, run.plan))
     except OSError as error:
         return f"{file} cannot be written: {error.strerror}"
     return ""

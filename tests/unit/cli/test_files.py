@@ -45,6 +45,12 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     assert os.listdir(tmp_path) == ["run.yaml"]
 
 
+def test_a_directory_that_is_not_there_is_to_be_made(tmp_path: Path) -> None:
+    above = tmp_path / "not" / "there"
+    with pytest.raises(UsageError, match=f"no directory {above}. Make it: mkdir -p {above}"):
+        write_new(above / "run.yaml", "text\n", force=False)
+
+
 def test_a_directory_and_a_device_are_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written: Is a directory"):
         write_new(tmp_path, "text\n", force=True)
