@@ -16,7 +16,25 @@ from typing import IO, Any
 from seatrial.findings import Finding, Severity
 
 _COLOURS = {Severity.ERROR: "31;1", Severity.WARNING: "33;1", Severity.NOTE: "36"}
-_PLAIN = {"×": "x", "·": "|", "→": "->", "−": "-", "–": "-", "…": "..."}
+_PLAIN = {
+    "×": "x",
+    "·": "|",
+    "→": "->",
+    "−": "-",
+    "–": "-",
+    "…": "...",
+    "±": "+/-",
+    "▕": "[",
+    "▏": "]",
+    "│": "|",
+    "─": "-",
+    "━": "-",
+    "├": "|",
+    "└": "`",
+    "■": "#",
+    # Bars, from the lowest to the full one.
+    **dict(zip("░▁▂▃▄▅▆▇█", "..:-=+*%#", strict=True)),
+}
 """What stands in for a character that a stream's encoding does not have."""
 _WIDEST_TEXT = 120
 """Longer lines are hard to read, however wide the terminal is."""

@@ -50,6 +50,13 @@ def test_what_cannot_be_encoded_is_written_plainly(spec_file: Path) -> None:
     assert "micro batch 4 x dp 4 = 16" in refused.stderr
 
 
+def test_the_picture_of_a_layout_has_a_plain_form(spec_file: Path) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    done = call(("plan", "run.yaml"), spec_file.parent, subprocess.PIPE, **ascii_only)
+    assert "node 0  [0 0 0 0|1 1 1 1]" in done.stdout, done.stderr
+    assert "?" not in done.stdout
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
