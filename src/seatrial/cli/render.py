@@ -23,7 +23,7 @@ from seatrial.cli.render_diff import say_comparison_of
 from seatrial.cli.render_files import write_directory
 from seatrial.client import load_plan
 from seatrial.errors import UsageError
-from seatrial.findings import Finding
+from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.files import rendering_files
@@ -31,6 +31,7 @@ from seatrial.rendering.helm_chart import chart_files
 from seatrial.rendering.render import Part, Rendering, render
 from seatrial.rendering.yaml_text import yaml_documents
 from seatrial.runs.own_files import own_digest
+from seatrial.spec.placeholders import placeholders
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -86,10 +87,11 @@ def command(
     wanted = [part] if output is None or helm else list(Part)
     made = {each: render(plan, catalog, each, attempt, loaded.where) for each in wanted}
     first = made[wanted[0]]
+    findings = _findings(made, placeholders(loaded, Severity.WARNING))
     if as_json:
-        _say_as_json(made)
+        _say_as_json(made, findings)
         return
-    say_findings(_findings(made))
+    say_findings(findings)
     if output is None:
         say(yaml_documents(first.manifests).rstrip("\n"))
         say_next(f"seatrial launch {file}")
@@ -110,16 +112,17 @@ def _all_files(made: dict[Part, Rendering], plan: Plan) -> dict[str, str]:
     }
 
 
-def _findings(made: dict[Part, Rendering]) -> list[Finding]:
-    """What was found of all parts; each once."""
-    return list(dict.fromkeys(f for rendering in made.values() for f in rendering.findings))
+def _findings(made: dict[Part, Rendering], of_spec: tuple[Finding, ...]) -> list[Finding]:
+    """What was found of the spec and of all parts; each once."""
+    of_parts = (finding for rendering in made.values() for finding in rendering.findings)
+    return list(dict.fromkeys((*of_spec, *of_parts)))
 
 
-def _say_as_json(made: dict[Part, Rendering]) -> None:
+def _say_as_json(made: dict[Part, Rendering], findings: list[Finding]) -> None:
     say_json(
         {
             "manifests": {str(part): list(rendering.manifests) for part, rendering in made.items()},
-            "findings": [finding.to_dict() for finding in _findings(made)],
+            "findings": [finding.to_dict() for finding in findings],
         }
     )
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keeps a plan from becoming manifests, and what its owner should know of them."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from posixpath import normpath
@@ -23,6 +24,10 @@ PYTORCHJOB_VERSIONS = ("1.8", "1.9")
 """The versions of the Training Operator whose definitions manifests were checked against."""
 _ACCOUNTS = {Cloud.AWS: "arn:", Cloud.GOOGLE: "@"}
 """What an identity of a cloud has in it."""
+
+
+_WITHOUT_RAY = re.compile(r"(^|/)worker-data([:@]|$)")
+"""Our own image for data: it has Ray's core, and not what KubeRay asks of it."""
 
 
 def unnamed_place(field_name: str) -> Where:
@@ -95,11 +100,15 @@ def data_findings(scene: Scene, place: Place) -> list[Finding]:
     A warning, for manifests are also kept to be changed, by kustomize for instance.
     """
     inspection, preparation = Inspection(place), scene.plan.spec.cluster.preparation
+    name = preparation.image or scene.data_image.reference
+    where = "cluster.preparation.image"
+    if _WITHOUT_RAY.search(name):
+        rule = f"a RayJob needs ray[default], which {name} lacks."
+        fix = "Prepare data by seatrial data prepare --on kubernetes, whose Jobs need no Ray."
+        inspection.add(RenderCode.IMAGE, where, rule, fix, name, Severity.WARNING)
     if not scene.data_image.published:
-        name = preparation.image or scene.data_image.reference
         rule = f"the image {name} for data is not published and cannot be pulled."
         fix = "Build it (python -m scripts.build_image data), push it, and give its reference."
-        where = "cluster.preparation.image"
         inspection.add(RenderCode.IMAGE, where, rule, fix, name, Severity.WARNING)
     return inspection.findings
 

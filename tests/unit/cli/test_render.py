@@ -3,6 +3,7 @@
 """`seatrial render`: on the screen, in a directory, as a chart, as JSON."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,24 @@ def test_a_second_render_replaces_what_the_first_wrote(spec_file: Path, tmp_path
     ran(spec_file, "monitoring.tensorboard=false", "-o", out, "--force")
     assert not list(out.rglob("*tensorboard*"))
     assert list(out.rglob("*pytorchjob*"))
+
+
+def test_a_full_disk_leaves_no_directory(
+    spec_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        ran(spec_file, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_that_were_never_put_in_are_warned_of(spec_file: Path) -> None:
+    result = ran(spec_file, "cluster.image=YOUR-REGISTRY/worker:1")
+    assert "warning ST-SPEC-010" in result.stderr
+    assert "launch refuses it" in result.stderr
 
 
 def test_a_file_of_somebody_elses_is_never_touched(spec_file: Path, tmp_path: Path) -> None:

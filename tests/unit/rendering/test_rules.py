@@ -190,7 +190,9 @@ def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
 
 def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
     raw = ("cluster.image=a/b:1", "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
-    (finding,) = render(resolved(*raw), CATALOG, Part.DATA).findings
+    ray, finding = render(resolved(*raw), CATALOG, Part.DATA).findings
+    assert "a RayJob needs ray[default]" in ray.rule
+    assert "--on kubernetes" in ray.fix
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert finding.where.field == "cluster.preparation.image"
     assert "cannot be pulled" in finding.rule
