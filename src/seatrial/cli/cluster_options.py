@@ -62,11 +62,20 @@ class Meant:
     @property
     def site(self) -> Site:
         """The namespace of the cluster where it is; refuses a run on this host."""
-        if self.here is not None:
-            raise UsageError(f"{self.name} runs on this host, and not on a cluster.")
+        self._refuse_here()
         return connect(
             self.namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error
         )
+
+    @property
+    def looked_at(self) -> Site:
+        """The same for a look, which does not wait long for a server that is away."""
+        self._refuse_here()
+        return connect_to_look(self.namespace, self.kubeconfig, self.context)
+
+    def _refuse_here(self) -> None:
+        if self.here is not None:
+            raise UsageError(f"{self.name} runs on this host, and not on a cluster.")
 
     @property
     def flags(self) -> str:
@@ -74,6 +83,20 @@ class Meant:
         if self.here is not None:
             return ""
         return flags_to(self.name, self.site.namespace, self.kubeconfig, self.context)
+
+
+def connect_to_look(namespace: str, kubeconfig: str, context: str) -> Site:
+    """A namespace of a cluster for a command that only looks, and does not wait long."""
+    # Loaded here, for a run on this host needs none of it.
+    from seatrial.runs import clusters  # noqa: PLC0415
+
+    return clusters.connect(
+        namespace,
+        kubeconfig=kubeconfig,
+        context=context,
+        tell=say_error,
+        patience=clusters.LOOKING,
+    )
 
 
 def flags_to(run: str, namespace: str, kubeconfig: str, context: str) -> str:

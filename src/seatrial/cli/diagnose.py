@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, connect_to_look
 from seatrial.cli.history_options import standard_input
-from seatrial.cli.output import columns, counted, say, say_error, say_json, say_text
+from seatrial.cli.output import columns, counted, say, say_json, say_text
 from seatrial.cli.parameters import Json
-from seatrial.client import connect
 from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, FoundCause, Proof, diagnose
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN
 from seatrial.naming import is_dns_label
@@ -63,9 +62,7 @@ def command(
     seen: list[Site] = []
 
     def site(wanted: str) -> Site:
-        seen.append(
-            connect(namespace or wanted, kubeconfig=kubeconfig, context=context, tell=say_error)
-        )
+        seen.append(connect_to_look(namespace or wanted, kubeconfig, context))
         return seen[-1]
 
     places = Places(

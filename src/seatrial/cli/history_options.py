@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.cluster_options import connect_to_look
 from seatrial.cli.output import say_error
 from seatrial.client import connect
 from seatrial.errors import UsageError
@@ -51,6 +52,8 @@ def history_of(
 
     def site(of_spec: str) -> Site:
         chosen = namespace or of_spec
+        if not live:
+            return connect_to_look(chosen, kubeconfig, context)
         return connect(chosen, kubeconfig=kubeconfig, context=context, tell=say_error)
 
     places = Places(

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
-from seatrial.cli.output import say, say_error, say_json
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, connect_to_look
+from seatrial.cli.output import say, say_json
 from seatrial.cli.parameters import Json
 from seatrial.cli.tables import name, number, say_table, text
-from seatrial.client import connect
 from seatrial.runs.listing import Line, list_runs
 from seatrial.runs.status import age
 
@@ -38,7 +37,7 @@ def command(
 
     Needs the cluster extra.
     """
-    site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    site = connect_to_look(namespace, kubeconfig, context)
     lines = list_runs(site)
     if as_json:
         say_json([asdict(line) for line in lines])

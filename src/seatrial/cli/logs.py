@@ -49,7 +49,8 @@ def command(
     if chosen.here is not None:
         lines = lines_here(chosen.here, asked)
     else:
-        lines = read_logs(chosen.site, chosen.name, asked)
+        site = chosen.site if follow else chosen.looked_at
+        lines = read_logs(site, chosen.name, asked)
     for line in lines:
         if as_json:
             say_json(asdict(line), indent=None)

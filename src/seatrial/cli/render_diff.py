@@ -8,8 +8,9 @@ from pathlib import Path
 import typer
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.cluster_options import connect_to_look
 from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
-from seatrial.client import connect, load_plan
+from seatrial.client import load_plan
 from seatrial.errors import ExitCode
 from seatrial.findings import Finding
 from seatrial.rendering.render import Part
@@ -36,7 +37,7 @@ def say_comparison_of(
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
     namespace = plan.spec.cluster.namespace
-    site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    site = connect_to_look(namespace, kubeconfig, context)
     found, made = compared(site, plan, catalog, part, loaded.where)
     say_comparison(found, made.findings, as_json=as_json)
 

@@ -43,7 +43,7 @@ def look_at(chosen: Meant) -> Status:
     """The status of a run, wherever it is."""
     if chosen.here is not None:
         return status_here(chosen.here)
-    return status(chosen.site, chosen.name)
+    return status(chosen.looked_at, chosen.name)
 
 
 def say_status(found: Status, now: datetime, flags: str = "") -> None:

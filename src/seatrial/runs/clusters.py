@@ -22,6 +22,9 @@ from seatrial.spec.cluster import Operator
 if TYPE_CHECKING:
     from seatrial.cluster.port_forward import Forward
 
+LOOKING = Patience(outage=15.0, failing=15.0, recovery=15.0)
+"""How long a command that only looks waits: somebody sits before it."""
+
 
 def connect(
     namespace: str = "",

@@ -124,10 +124,10 @@ def _elsewhere(
             return cluster_history(places.site(namespace), run, places.catalog, known)
         except ClusterError as error:
             # A laptop without a cluster still has what was rehearsed on it.
-            if rehearsed is None and (places.only_cluster or error.code != ClusterCode.CONFIG):
-                raise
             if rehearsed is None:
-                raise FindingsError([_nothing(run, directory), *error.findings]) from None
+                if not places.only_cluster and error.code == ClusterCode.CONFIG:
+                    error.findings = (*error.findings, _nothing(run, directory))
+                raise
         except SeatrialError:
             if rehearsed is None:
                 raise

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from seatrial.cluster.api import Patience
 from seatrial.cluster.connection import Target, configuration_of
 from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.kinds import POD, PYTORCH_JOB, TRAIN_JOB
@@ -237,6 +238,25 @@ def test_without_the_extra_the_command_to_install_it_is_named(
     monkeypatch.setattr(clusters, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[cluster\]'"):
         ran("status", "slim-7b")
+
+
+def test_who_only_looks_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def away(namespace: str = "", patience: Patience | None = None, **_: Any) -> Site:
+        waits.append((patience or Patience()).outage)
+        raise UsageError("away")
+
+    monkeypatch.setattr(clusters, "connect", away)
+    looks = [("list",), ("status", "slim-7b"), ("logs", "slim-7b"), ("diagnose", "slim-7b")]
+    for words in [*looks, ("watch", "slim-7b", "--once")]:
+        with pytest.raises(UsageError, match="away"):
+            ran(*words)
+    assert waits == [15.0] * 5
+    for words in [("logs", "slim-7b", "--follow"), ("wait", "slim-7b"), ("stop", "slim-7b")]:
+        with pytest.raises(UsageError, match="away"):
+            ran(*words)
+    assert waits[5:] == [180.0] * 3
 
 
 def test_a_name_that_no_run_can_have_is_refused(server: FakeTransport) -> None:

@@ -7,12 +7,15 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.errors import FindingsError, SeatrialError, UsageError
+from seatrial.cluster.codes import ClusterCode
+from seatrial.cluster.errors import ClusterError
+from seatrial.errors import ExitCode, FindingsError, SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.runs import history_sources
 from seatrial.runs.find_history import Places, find_history
@@ -27,6 +30,7 @@ from seatrial.runs.history import (
 from seatrial.runs.history_sources import FileSource
 from seatrial.runs.ledger import AttemptRecord, End, Outcome
 from seatrial.runs.local_ledger import LocalRun, local_run
+from seatrial.runs.site import Site
 
 ENGINE_LOG = Path(__file__).parents[2] / "data" / "logs" / "megatron-0.19.log"
 NOON = 1_794_744_000.0
@@ -283,3 +287,15 @@ def test_nothing_is_refused_with_what_to_do(
     with pytest.raises(error, match=said) as raised:
         find_history(word, places(tmp_path))
     assert isinstance(raised.value, SeatrialError)
+
+
+def test_without_a_cluster_its_error_comes_first_and_counts(tmp_path: Path) -> None:
+    def site(_: str) -> Site:
+        raise ClusterError(ClusterCode.CONFIG, "config", "it cannot be read.", "Give another.")
+
+    with pytest.raises(ClusterError) as raised:
+        find_history("nobody", replace(places(tmp_path), site=site))
+    assert raised.value.exit_code == ExitCode.CLUSTER
+    first, second = raised.value.findings
+    assert first.code == ClusterCode.CONFIG
+    assert "no run and no rehearsal nobody" in second.rule
