@@ -43,7 +43,7 @@ def list_engines(as_json: Json = False) -> None:
         (
             row["engine"],
             row["version"],
-            row["python"] or f"not installed: {engine.installation.what}",
+            row["python"] or f"not installed: {engine.installation.command}",
         )
         for row, engine in zip(rows, ENGINES.values(), strict=True)
     ]
@@ -63,8 +63,8 @@ def install(
     engine = ENGINES[name]
     if name is EngineName.MEGATRON:
         raise UsageError(
-            "Megatron comes with the worker extra: install seatrial[worker] here, or in an "
-            f"environment of its own and set {engine.installation.variable}."
+            f"Megatron comes with the worker extra: {engine.installation.command}. In an "
+            f"environment of its own, {engine.installation.variable} names that one's Python."
         )
     found = install_engine(engine, say_error)
     place = environment(engine)

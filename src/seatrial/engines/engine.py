@@ -70,8 +70,8 @@ class Installation:
     """The environment variable that names the Python of that environment."""
     packages: tuple[str, ...]
     """Packages by which an environment is known to hold the engine."""
-    what: str
-    """What to install, as a person would say it."""
+    command: str
+    """The command that installs it."""
     lock: str
     """The lock file that has all of it."""
 

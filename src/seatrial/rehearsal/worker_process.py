@@ -65,7 +65,7 @@ def worker_python(engine: Engine = MEGATRON) -> str:
         if not os.access(chosen, os.X_OK):
             raise MissingExtraError(
                 f"{installation.variable} is {chosen}, which is no program. Set it to the Python "
-                f"of an environment with {installation.what}."
+                f"of an environment with {engine.title}."
             )
         return chosen
     if all(find_spec(package) for package in installation.packages):
@@ -74,8 +74,8 @@ def worker_python(engine: Engine = MEGATRON) -> str:
     if installed:
         return installed
     raise MissingExtraError(
-        f"The training engine is not installed. Install {installation.what} here, or in an "
-        f"environment of its own and set {installation.variable} to that environment's Python."
+        f"{engine.title} is not installed. Install it with: {installation.command}. Or set "
+        f"{installation.variable} to the Python of an environment that has it."
     )
 
 

@@ -53,7 +53,7 @@ def invoke(*words: str) -> tuple[int, str]:
 def test_engines_are_listed_with_where_they_are() -> None:
     code, said = invoke("list")
     assert code == 0
-    assert "llm-foundry  0.22.0   not installed: LLM Foundry" in said
+    assert "llm-foundry  0.22.0   not installed: seatrial engines install llm-foundry" in said
 
 
 def test_an_engine_is_installed_by_its_hashes_and_then_found(
@@ -98,7 +98,7 @@ def test_a_wrong_environment_is_refused(
 def test_megatron_comes_with_the_extra() -> None:
     result = CliRunner().invoke(app, ["engines", "install", "megatron"])
     assert isinstance(result.exception, UsageError)
-    assert "seatrial[worker]" in str(result.exception)
+    assert "pip install '.[worker]'" in str(result.exception)
 
 
 def test_the_check_really_imports(tmp_path: Path) -> None:

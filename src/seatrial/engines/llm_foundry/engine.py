@@ -44,7 +44,7 @@ class LlmFoundryEngine:
     installation = Installation(
         "SEATRIAL_LLM_FOUNDRY_PYTHON",
         ("torch", "llmfoundry"),
-        "LLM Foundry (seatrial engines install llm-foundry)",
+        "seatrial engines install llm-foundry",
         "llm-foundry.txt",
     )
     modules = WorkerModules(

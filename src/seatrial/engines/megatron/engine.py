@@ -39,7 +39,10 @@ class MegatronEngine:
     data_format = DataFormat.INDEXED
     takes_hub_weights = True
     installation = Installation(
-        "SEATRIAL_WORKER_PYTHON", ("torch", "megatron"), "seatrial[worker]", "worker.txt"
+        "SEATRIAL_WORKER_PYTHON",
+        ("torch", "megatron"),
+        "pip install '.[worker]' in a checkout of Seatrial",
+        "worker.txt",
     )
     modules = WorkerModules(
         "seatrial.worker", "seatrial.worker.pod", "verdict", "compare", "weights.engine_logits"
