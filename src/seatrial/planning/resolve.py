@@ -3,6 +3,7 @@
 """Spec -> Plan: every value that a run needs, or every reason why it cannot be had."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -135,12 +136,24 @@ class _Resolution:
         )
 
     def basis(self) -> Basis:
-        """Model, machines and sequence length."""
-        preset, architecture = self.model()
+        """Model, machines and sequence length; names of both that are wrong are told together."""
+        try:
+            preset, architecture = self.model()
+        except FindingsError:
+            self.report_machines()
+            raise
         machines = self.machines()
         sequence_length = self.sequence_length(preset)
         self.report.stop_if_errors()
         return Basis(preset, architecture, machines, sequence_length)
+
+    def report_machines(self) -> None:
+        """Look at the machines of a run whose model is wrong; raises with all that was found."""
+        of_model, self.report.findings = self.report.findings, []
+        with suppress(FindingsError):
+            self.machines()
+        self.report.findings += of_model
+        self.report.stop_if_errors()
 
     def model(self) -> tuple[tuple[str, ModelPreset] | None, Architecture]:
         """The preset, if one is named, and the architecture."""
@@ -164,6 +177,8 @@ class _Resolution:
         """The machines, with what the profile and the node type supply."""
         cluster = self.spec.cluster
         profile_name = self.known(Kind.PROFILES, "cluster.profile", cluster.profile)
+        if cluster.node_type is not None:
+            self.known(Kind.NODE_TYPES, "cluster.node_type", cluster.node_type)
         self.report.stop_if_errors()
         profile = self.catalog.profile(profile_name)
         node_name = self.chosen("cluster.node_type", cluster.node_type, profile.default_node_type)

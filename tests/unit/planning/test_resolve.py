@@ -28,6 +28,14 @@ def refusals(*overrides: str) -> list[str]:
     ]
 
 
+def test_names_of_model_profile_and_node_type_are_told_together() -> None:
+    wrong = ("model.preset=gpt3-7.5x", "cluster.profile=EKX", "cluster.node_type=p4d.25xlarge")
+    found = refusals(*wrong)
+    for field in ("model.preset", "cluster.profile", "cluster.node_type"):
+        assert sum(f" {field}: " in line for line in found) == 1, found
+    assert len(found) == 3
+
+
 def test_the_hyperpod_documents_log(catalog: Catalog) -> None:
     plan = resolve(load(recipe("hyperpod-gpt3-7.5b").path), catalog)
     assert plan.length.steps == 508_626
