@@ -38,7 +38,8 @@ def record_at(address: str) -> DatasetRecord:
     if record is None:
         raise UsageError(
             f"{address} has no {RECORD_FILE}, so there is no data set. "
-            "Prepare it with: seatrial data prepare run.yaml"
+            "Prepare it with: seatrial data prepare run.yaml; for a run on a cluster, whose volume "
+            "this host does not see, with --on kubernetes, here too."
         )
     return record
 

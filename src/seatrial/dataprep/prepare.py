@@ -15,6 +15,7 @@ from seatrial.dataprep.blends.blending import run_blend
 from seatrial.dataprep.drivers.driver import Again, Driver, Job, PendingJob
 from seatrial.dataprep.inputs.access import list_inputs
 from seatrial.dataprep.inputs.codes import InputCode
+from seatrial.dataprep.inputs.local import require_local
 from seatrial.dataprep.inputs.sources import raw_sources, settings_of
 from seatrial.dataprep.output.assemble import (
     DamagedPartsError,
@@ -135,6 +136,10 @@ def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
     """
     sources = raw_sources(plan)
     output = to or plan.data_location
+    for _, source in sources:
+        # Before the tokenizer, which may have to be fetched.
+        if source.from_ is not None and "://" not in source.from_:
+            require_local(source.from_)
     tokenizer, data = describe(plan.model.tokenizer)
     tasks = bundle([(name, list_inputs(source, output=output)) for name, source in sources])
     return freeze(settings_of(plan, tokenizer), tasks), data

@@ -17,6 +17,7 @@ from seatrial.dataprep.drivers.driver import Again, Done, Driver, Event, Pending
 from seatrial.dataprep.drivers.local import LocalDriver
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.dataprep.inputs.selection import InputError
 from seatrial.dataprep.inspection import Inspection, record_at, verify_at
 from seatrial.dataprep.output.finished import OtherDataError
 from seatrial.dataprep.prepare import Outcome, list_tasks, prepare
@@ -59,6 +60,12 @@ def test_every_document_is_there_in_order(spec: Path, tmp_path: Path) -> None:
     blend = (tmp_path / "out" / BLEND_FILE).read_text().split()
     paths = [word for word in blend if word.startswith("/")]
     assert paths == [f"{tmp_path}/out/{file.name}" for file in outcome.record.files]
+
+
+def test_a_path_that_is_absent_is_told_before_the_tokenizer_is_fetched(spec: Path) -> None:
+    wrong = ("data.sources=[{from: /absent/corpus}]", "data.tokenizer=/absent/tokenizer.json")
+    with pytest.raises(InputError, match="/absent/corpus: No such file or directory"):
+        list_tasks(plan(spec, wrong))
 
 
 def test_nothing_but_the_data_set_is_left(spec: Path, tmp_path: Path) -> None:

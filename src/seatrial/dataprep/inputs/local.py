@@ -35,6 +35,15 @@ def list_local(address: str, output: str | None = None) -> Listing:
         raise InputError(f"{error.filename or path}: {error.strerror}. {_fix(path)}") from error
 
 
+def require_local(address: str) -> None:
+    """Refuse a path that is not there, which costs nothing to see."""
+    path = os.path.abspath(address)
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. {_fix(path)}") from error
+
+
 def _fix(path: str) -> str:
     """What to do about a path that cannot be listed."""
     if any(mark in path for mark in "*?[") and not os.path.lexists(path):
