@@ -5,7 +5,7 @@
 from enum import StrEnum
 from typing import Any, get_args, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from scripts.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from scripts.reference.type_words import type_words
@@ -17,6 +17,7 @@ from seatrial.spec.base import SpecModel
 from seatrial.spec.fields import holds_list, section_of
 from seatrial.spec.loader import loads
 from seatrial.spec.run import API_VERSION, RunSpec
+from seatrial.spec.scalars import ByteSize
 
 EXAMPLE = f"""\
 apiVersion: {API_VERSION}
@@ -151,6 +152,8 @@ def _default(section: type[SpecModel], attribute: str, key: str) -> str:
         return code(f"[{', '.join(f'{number:g}' for number in value)}]") if value else "none"
     if value in ("", {}):
         return "none"
+    if get_type_hints(section, include_extras=True)[attribute] is ByteSize:
+        return code(TypeAdapter(ByteSize).dump_python(value, mode="json"))
     return code(f"{value:g}" if isinstance(value, float) else value)
 
 

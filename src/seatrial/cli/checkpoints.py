@@ -64,7 +64,7 @@ def list_checkpoints(where: Where, overrides: Overrides = None, as_json: Json = 
         return
     if not there:
         say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
-        say("next  seatrial status RUN")
+        say(f"next  seatrial status {where if is_spec(where) else 'RUN'}")
         return
     say_list(where, there, aside)
 
@@ -151,7 +151,7 @@ def prune(
         return
     if not decisions:
         say_text(f"No checkpoints in {place.address}: nothing to prune. {ELSEWHERE}")
-        say("next  seatrial status RUN")
+        say(f"next  seatrial status {where if is_spec(where) else 'RUN'}")
         return
     say_pruned(decisions, done=yes)
 

@@ -59,6 +59,13 @@ def test_list_of_nothing(tmp_path: Path) -> None:
     assert said.startswith(f"No checkpoints in {tmp_path}/x: nothing to prune.")
 
 
+def test_the_run_of_a_spec_is_named_in_what_comes_next(spec_file: Path) -> None:
+    where = ("run.yaml", f"checkpoints.location={spec_file.parent}/none")
+    for command in ("list", "prune"):
+        said = seatrial("checkpoints", command, *where, cwd=spec_file.parent).stdout
+        assert said.endswith("next  seatrial status run.yaml\n")
+
+
 def test_what_is_not_there_is_not_called_verified(tmp_path: Path) -> None:
     said = seatrial("checkpoints", "verify", "x", cwd=tmp_path, code=2).stderr
     assert "has no checkpoint to verify" in " ".join(said.split())
