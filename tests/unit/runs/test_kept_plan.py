@@ -3,6 +3,7 @@
 """A kept plan is used until something changes, and is never believed."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -278,6 +279,23 @@ def test_overrides_leave_the_kept_plan_alone(open_spec: Path, catalog: Catalog) 
     before = plan_file(open_spec, "open").read_bytes()
     assert load_plan(open_spec, ("cluster.nodes=4",), catalog)[1].machines.nodes == 4
     assert plan_file(open_spec, "open").read_bytes() == before
+
+
+def test_a_full_disk_leaves_no_file_beside_the_plan(
+    open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    directory = plan_file(open_spec, "open").parent
+    before = sorted(directory.iterdir())
+    open_spec.write_text(open_spec.read_text() + "\ndescription: another\n")
+    plan_file(open_spec, "open").unlink()
+    monkeypatch.setattr(os, "fsync", full)
+    said: list[str] = []
+    load_plan(open_spec, (), catalog, tell=said.append)
+    assert "No space left on device" in said[-1]
+    assert sorted(directory.iterdir()) == [file for file in before if file.name != "plan.json"]
 
 
 def test_a_directory_that_cannot_be_written_is_said_and_keeps_nobody_from_planning(
