@@ -21,7 +21,13 @@ from seatrial.catalog.lines import place
 from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import NodeType
 from seatrial.catalog.profiles import Profile
-from seatrial.catalog.reading import RawEntry, missing_directories, read_kind, stray_files
+from seatrial.catalog.reading import (
+    RawEntry,
+    file_names,
+    missing_directories,
+    read_kind,
+    stray_files,
+)
 from seatrial.catalog.references import references, stray_defaults
 from seatrial.catalog.storage import StorageTier
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
@@ -50,6 +56,12 @@ class Catalog:
         """Read the shipped facts, then those of each directory, later ones winning."""
         self._own = tuple(directories)
         self._raw: dict[Kind, dict[str, RawEntry]] = {}
+
+    def own_files(self) -> dict[str, str]:
+        """The texts of the user's files by name, for a host that has the shipped facts alone."""
+        names = [name for kind in Kind for name in file_names(kind)]
+        files = [directory / name for directory in self._own for name in names]
+        return {file.name: file.read_text("utf-8") for file in files if file.is_file()}
 
     def names(self, kind: Kind) -> list[str]:
         """The names of all entries of a kind, in the order of the files."""

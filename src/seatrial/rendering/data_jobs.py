@@ -17,7 +17,7 @@ from seatrial.rendering.resources import quantity, small_resources
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.scheduling import queue_labels
 from seatrial.rendering.security import container_security, pod_security, user_of
-from seatrial.rendering.spec_config import DIRECTORY, FILE, spec_mount
+from seatrial.rendering.spec_config import DIRECTORY, FILE, catalog_environment, spec_mount
 from seatrial.rendering.volumes import Mount, scratch_mount, secret_mounts, storage_mount
 
 SUFFIX = "data"
@@ -193,7 +193,14 @@ def _pod(scene: Scene, command: list[str], resources: Manifest) -> Manifest:
         **({"command": command} if command else {}),
         "env": [
             *identity(),
-            *plain({"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "PYTHONUNBUFFERED": "1"}),
+            *plain(
+                {
+                    "HOME": SCRATCH,
+                    "HF_HOME": f"{SCRATCH}/huggingface",
+                    "PYTHONUNBUFFERED": "1",
+                    **catalog_environment(scene),
+                }
+            ),
             *secret_variables(scene.plan.spec.cluster.secrets),
         ],
         "resources": resources,

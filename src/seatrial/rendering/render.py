@@ -83,7 +83,7 @@ def render(
 def run_manifests(scene: Scene) -> list[Manifest]:
     """What a launch submits, in order: what the job needs first."""
     plan = scene.plan
-    made = [spec_config(plan)]
+    made = [spec_config(scene)]
     if plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))
     if scene.tier is not None:
@@ -110,7 +110,7 @@ def job_manifests(scene: Scene) -> list[Manifest]:
 
 def data_manifests(scene: Scene) -> list[Manifest]:
     """The preparation of data by Ray, with the volume that it writes to."""
-    made = [spec_config(scene.plan)]
+    made = [spec_config(scene)]
     if scene.plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))
     if scene.tier is not None:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan with the facts around it: all that a manifest is made of."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seatrial.catalog.catalog import Catalog
@@ -53,6 +54,8 @@ class Scene:
     """What data preparation runs in."""
     attempt: Attempt
     """Which submission it is."""
+    own_catalog: Mapping[str, str]
+    """The user's own facts, file by file, which no image brings."""
 
     @property
     def home(self) -> str:
@@ -99,6 +102,7 @@ def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
         image=image_of(machines.image, catalog),
         data_image=image_of(_data_image(plan, profile), catalog),
         attempt=attempt,
+        own_catalog=catalog.own_files(),
     )
 
 

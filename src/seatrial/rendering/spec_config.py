@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The spec inside the cluster, for whoever works on the run there."""
+"""The spec inside the cluster, for whoever works on the run there, with the facts it speaks of."""
 
 import json
 
 from seatrial.planning.plan import Plan
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, metadata, object_name
+from seatrial.rendering.scene import Scene
 from seatrial.rendering.volumes import Mount
 from seatrial.spec.run import RunSpec
 
@@ -20,10 +21,16 @@ def spec_text(spec: RunSpec) -> str:
     return json.dumps(given, indent=2, ensure_ascii=False) + "\n"
 
 
-def spec_config(plan: Plan) -> Manifest:
-    """The config map that holds the spec."""
-    head = metadata(plan, Component.TRAINING, "spec")
-    return manifest("v1", "ConfigMap", head, data={FILE: spec_text(plan.spec)})
+def spec_config(scene: Scene) -> Manifest:
+    """The config map that holds the spec, and the catalog of the user's own where there is one."""
+    head = metadata(scene.plan, Component.TRAINING, "spec")
+    data = {FILE: spec_text(scene.plan.spec), **scene.own_catalog}
+    return manifest("v1", "ConfigMap", head, data=data)
+
+
+def catalog_environment(scene: Scene) -> dict[str, str]:
+    """Where a command in a pod finds the user's own facts; nothing where there are none."""
+    return {"SEATRIAL_CATALOG": DIRECTORY} if scene.own_catalog else {}
 
 
 def spec_mount(plan: Plan) -> Mount:

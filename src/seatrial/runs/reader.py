@@ -35,8 +35,8 @@ def read_inside(
 
     The pod is deleted whatever happens.
     """
-    objects.apply(site.api, spec_config(plan))
     scene = scene_of(plan, catalog, Attempt())
+    objects.apply(site.api, spec_config(scene))
     made = reader_pod(scene, words, uuid4().hex[:8])
     name = made["metadata"]["name"]
     try:

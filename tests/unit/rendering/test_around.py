@@ -3,17 +3,20 @@
 """What stands around the job: volume, TensorBoard, network, access, data preparation."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.kinds import Kind
 from seatrial.rendering.access import launcher_rules, observer_rules
+from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.data_jobs import TaskList, indexed_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part
 from seatrial.rendering.resources import TIB, capacity_bytes, quantity, saved_bytes
-from seatrial.rendering.spec_config import spec_text
+from seatrial.rendering.scene import scene_of
+from seatrial.rendering.spec_config import DIRECTORY, FILE, spec_config, spec_text
 from seatrial.rendering.storage import storage_class
 from seatrial.spec.cluster import Operator
 from seatrial.spec.loader import loads
@@ -249,6 +252,22 @@ def test_the_spec_in_the_cluster_is_the_spec() -> None:
     spec = loaded("cluster.storage={capacity: 3600Gi}", "training.steps=777").spec
     again = loads(spec_text(spec), "run.yaml").spec
     assert again == spec
+
+
+def test_a_catalog_of_ones_own_goes_where_the_spec_is_read_again(tmp_path: Path) -> None:
+    facts = '["p4d.24xlarge"]\ntitle = "As we have them"\nsource = "measured"\n'
+    (tmp_path / "node_types.toml").write_text(facts)
+    (tmp_path / "notes.txt").write_text("not a fact")
+    ours = scene_of(resolved(), Catalog([tmp_path]), Attempt())
+    assert spec_config(ours)["data"] == {
+        FILE: spec_text(ours.plan.spec),
+        "node_types.toml": facts,
+    }
+    for given, expected in ((ours, DIRECTORY), (scene(), None)):
+        (template,) = pod_templates(indexed_job(given, TASKS))
+        (container,) = template["spec"]["containers"]
+        assert environment(container).get("SEATRIAL_CATALOG") == expected
+    assert list(spec_config(scene())["data"]) == [FILE]
 
 
 TASKS = TaskList("/data/slim-7b/data/work/0123456789ab/tasks.jsonl", 100)
