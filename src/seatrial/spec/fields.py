@@ -72,6 +72,11 @@ def field_at(path: tuple[str | int, ...]) -> SpecField | None:
     return all_fields().get(tuple("[]" if isinstance(key, int) else key for key in path))
 
 
+def takes_null(field: SpecField) -> bool:
+    """Whether null is a value of the field."""
+    return type(None) in get_args(field.info.annotation)
+
+
 def siblings(path: tuple[str | int, ...]) -> list[str]:
     """The keys that the section around a place in a file knows."""
     parent = tuple("[]" if isinstance(key, int) else key for key in path[:-1])

@@ -4,12 +4,11 @@
 
 import re
 import shlex
-from typing import get_args
 
 from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.codes import SpecCode
-from seatrial.spec.fields import field_at
+from seatrial.spec.fields import field_at, takes_null
 from seatrial.spec.secrets import looks_secret, names_secret, shown
 from seatrial.spec.tree import Node, Path, dotted, parse
 
@@ -126,7 +125,7 @@ def _goes_with_value(path: Path) -> bool:
     field = field_at(path)
     if field is None:
         return True
-    return not field.info.is_required() and type(None) not in get_args(field.info.annotation)
+    return not field.info.is_required() and not takes_null(field)
 
 
 def _put(around: Node, key: str | int, value: Node) -> None:

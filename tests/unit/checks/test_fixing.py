@@ -39,6 +39,13 @@ def test_a_field_that_is_set_to_null_is_removed() -> None:
     assert new == TEXT.replace("      weight: 1.0\n", "")
 
 
+def test_a_section_that_is_set_to_null_is_removed() -> None:
+    new = applied(TEXT, ["training=null"])
+    assert "training" not in new
+    assert "global_batch_size" not in new
+    assert new.endswith(TEXT[TEXT.index("data:") :])
+
+
 def test_lists_and_sections_are_written_in_one_line() -> None:
     new = applied(TEXT, ["data.split=[90, 10, 0]", 'cluster.env={"NCCL_DEBUG": "INFO"}'])
     assert "  split: [90, 10, 0]\n" in new

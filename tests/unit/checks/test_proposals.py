@@ -27,8 +27,13 @@ def proposed(field: str, fix: str) -> list[tuple[str, ...]]:
     ],
 )
 def test_only_a_fix_that_is_nothing_but_values_is_taken(fix: str, values: list[str]) -> None:
-    field = "cluster.namespace"
+    field = "cluster.queue"
     assert proposed(field, fix) == [*((f"{field}={v}",) for v in values), (f"{field}=null",)]
+
+
+def test_null_is_for_fields_that_may_be_absent() -> None:
+    assert ("cluster.queue=null",) in proposed("cluster.queue", "Change it.")
+    assert ("cluster.namespace=null",) not in proposed("cluster.namespace", "Change it.")
 
 
 def test_auto_is_for_fields_that_the_planner_fills() -> None:

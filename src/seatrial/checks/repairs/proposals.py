@@ -17,6 +17,7 @@ from seatrial.planning.codes import PlanCode
 from seatrial.rendering.codes import RenderCode
 from seatrial.spec.codes import SpecCode
 from seatrial.spec.explain import meant
+from seatrial.spec.fields import field_at, takes_null
 from seatrial.spec.secrets import gives_variable, looks_secret, names_secret
 from seatrial.spec.synonyms import fields_meant
 
@@ -79,10 +80,18 @@ def proposals(
     # What the fix names in so many words, then leaving the field to its default or to the planner.
     yield from _from_words(finding)
     if finding.where.field:
-        yield (f"{finding.where.field}=null",)
+        if _may_be_absent(finding.where.field):
+            yield (f"{finding.where.field}=null",)
         # Elsewhere it is a text like any other, and would be taken for a name.
         if finding.where.field.startswith(PLANNED):
             yield (f"{finding.where.field}=auto",)
+
+
+def _may_be_absent(name: str) -> bool:
+    """Whether a field is right without a value; a default that nobody has named is no repair."""
+    words = re.findall(r"[^.\[\]]+", name)
+    field = field_at(tuple(int(word) if word.isdigit() else word for word in words))
+    return field is None or takes_null(field)
 
 
 def _from_words(finding: Finding) -> Iterator[Proposal]:
@@ -232,7 +241,7 @@ def _memory(patient: Patient) -> Iterator[Proposal]:
     for more in (1, 2, 4, 8, 16):
         wider = (*all_gpus, f"cluster.nodes={nodes * more}")
         yield (*wider, *least)
-        yield (*wider, *loose, "parallelism.ep_size=auto", micro_auto)
+        yield (*wider, "parallelism=null", micro_auto)
 
 
 def _length(patient: Patient) -> Iterator[Proposal]:
