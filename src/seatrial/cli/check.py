@@ -166,7 +166,7 @@ def _with_engine(verdict: Verdict, *, wanted: bool) -> Verdict:
 def _say_changes(file: Path, changes: list[tuple[Checked, tuple[str, ...]]]) -> None:
     """What `--fix` wrote, a line a change."""
     for found, repair in changes:
-        say(f"fixed   {found.finding.code:<14} {' '.join(map(shlex.quote, repair))}")
+        say(f"fixed   {found.finding.code:<16} {' '.join(map(shlex.quote, repair))}")
     if changes:
         say(f"Wrote {file}: {counted(len(changes), 'change')}.")
         if len(changes) == MOST_ROUNDS:

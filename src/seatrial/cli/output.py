@@ -182,7 +182,7 @@ def say_findings(findings: Iterable[Finding], stream: IO[str] | None = None) -> 
         word = f"{finding.severity:<7}"
         if colour:
             word = f"\033[{_COLOURS[finding.severity]}m{word}\033[0m"
-        lines = [f"{word} {finding.code:<14} {finding.where}".rstrip()]
+        lines = [f"{word} {finding.code:<16} {finding.where}".rstrip()]
         for text in (finding.rule, finding.fix):
             lines += wrapped(text, width, " " * 8) if text else []
         print("\n".join(lines), file=stream)

@@ -33,7 +33,7 @@ def test_a_run_that_nothing_speaks_against(tmp_path: Path) -> None:
 def test_an_error_with_its_change(tmp_path: Path) -> None:
     spec(tmp_path)
     done = seatrial("check", "run.yaml", "training.global_batch_size=130", cwd=tmp_path, code=1)
-    assert "error   ST-BATCH-002   override training.global_batch_size" in done.stdout
+    assert "error   ST-BATCH-002     override training.global_batch_size" in done.stdout
     assert "change: training.global_batch_size=128" in done.stdout
     assert "1 error: " in done.stdout
 
@@ -49,7 +49,7 @@ def test_fix_writes_the_changes_and_keeps_comments(tmp_path: Path) -> None:
     text = CLEAN.replace("size: 128", "size: 130  # odd")
     file = spec(tmp_path, text)
     done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path)
-    assert "fixed   ST-BATCH-002   training.global_batch_size=128" in done.stdout
+    assert "fixed   ST-BATCH-002     training.global_batch_size=128" in done.stdout
     assert "  global_batch_size: 128  # odd\n" in file.read_text()
 
 
