@@ -175,9 +175,9 @@ def test_an_export_needs_the_worker_and_a_class(
 ) -> None:
     words = ("checkpoints", "export", "run", "--to", "out")
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/none/python")
-    assert "seatrial[worker]" in seatrial(*words, cwd=run, code=3).stderr
+    assert "environment with Megatron" in seatrial(*words, cwd=run, code=3).stderr
     imported = ("checkpoints", "import", "hub", "--to", "out")
-    assert "seatrial[worker]" in seatrial(*imported, cwd=run, code=3).stderr
+    assert "environment with Megatron" in seatrial(*imported, cwd=run, code=3).stderr
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/true")
     fetched = ("checkpoints", "import", "hf://meta-llama/Llama-2-7b-hf", "--to", "out")
     assert "hf download" in " ".join(seatrial(*fetched, cwd=run, code=2).stderr.split())

@@ -124,11 +124,11 @@ def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
         (("plan", "absent.yaml"), "there is no such file"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
-        (("schema", "-o", "missing/schema.json"), "cannot be written: No such file or directory."),
+        (("schema", "-o", "missing/schema.json"), "cannot be written: there is no directory"),
         (("recipes", "show", "nope"), "There is no recipe 'nope'."),
         (("init", "--model", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("init", "-i"), "--interactive needs a terminal."),
-        (("init", "missing/run.yaml"), "cannot be written: No such file or directory."),
+        (("init", "missing/run.yaml"), "cannot be written: there is no directory"),
     ],
 )
 def test_what_cannot_be_exits_with_2(

@@ -10,7 +10,7 @@ from seatrial.rehearsal.worker_process import WORKER_PYTHON, worker_python
 
 def test_a_host_without_the_engine_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(WORKER_PYTHON, raising=False)
-    with pytest.raises(MissingExtraError, match=r"Install seatrial\[worker\] here"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[worker\]'"):
         worker_python()
 
 

@@ -3,19 +3,23 @@
 """Tables about LLM Foundry are made of what was recorded, the newest of each row."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scripts import write_foundry_tables as tables
+from scripts.fault_results import keep
 
 
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that stands for the build's, and the page in it."""
-    for name, file in (("FIGURES", "figures"), ("RESULTS", "results"), ("PAGE", "page.md")):
+    for name, file in (("FIGURES", "figures"), ("PAGE", "page.md")):
         monkeypatch.setattr(tables, name, tmp_path / file)
+    files = (tmp_path / "results", tmp_path / "kept")
+    monkeypatch.setattr(tables, "keep", partial(keep, *files))
     (tmp_path / "page.md").write_text(
         tables.ROOT.joinpath("docs/guides/llm-foundry.md").read_text()
     )

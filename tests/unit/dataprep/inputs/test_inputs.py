@@ -238,5 +238,5 @@ def test_other_addresses_of_the_hub(address: str) -> None:
 def test_a_missing_extra_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("huggingface_hub", "s3fs", "adlfs", "gcsfs", "gcsfs.core"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError, match=r"Install seatrial\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[data\]'"):
         list_inputs(_source(address))
