@@ -9,7 +9,6 @@ of it and images stay small.
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.cluster.daemon import Daemon
 from tests.cluster.http_api import Api
 from tests.cluster.layout import LOOPBACK, Layout
 from tests.cluster.network import PODS
+from tests.debian import install
 
 NODE = "node"
 """The node's name."""
@@ -44,18 +44,9 @@ COVERED = ("/run", *MADE)
 
 def ensure_packages() -> None:
     """Install what is missing; only the administrator can."""
-    missing = sorted({name for path, name in PACKAGES.items() if shutil.which(path) is None})
     if os.geteuid() != 0:
         raise RuntimeError("A cluster with a node needs an administrator's rights: run as root.")
-    if not missing:
-        return
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for argv in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
-        done = subprocess.run(
-            ["apt-get", "-qq", *argv], env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"Install {' '.join(missing)}: apt-get says {done.stderr}")
+    install(PACKAGES)
 
 
 def worker_environment() -> Path | None:

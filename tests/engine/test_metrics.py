@@ -4,7 +4,6 @@
 
 import json
 import math
-import shutil
 import socket
 import subprocess
 import time
@@ -23,6 +22,7 @@ from seatrial.engines.megatron.flags import Arguments
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Attempt, Bucket, account
 from seatrial.rehearsal.worker_process import Outcome, Training, train
+from tests.debian import unpacked
 from tests.engine.toy import DENSE, SHARDED
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(3000)]
@@ -53,8 +53,7 @@ def free_port() -> int:
 @contextmanager
 def prometheus(directory: Path, target: int) -> Iterator[str]:
     """A Prometheus that looks at the port five times a second; its address."""
-    program = shutil.which("prometheus")
-    assert program, "apt-get install prometheus"
+    program = unpacked("prometheus", "prometheus")
     settings = directory / "prometheus.yaml"
     job = {"job_name": "seatrial", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}
     every = {"scrape_interval": "200ms", "evaluation_interval": "1s"}

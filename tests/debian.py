@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of Debian that tests use."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cluster.cache import made_once
+
+
+def install(packages: Mapping[str, str]) -> None:
+    """Install the packages whose programs are missing; only the administrator can."""
+    missing = sorted({name for path, name in packages.items() if shutil.which(path) is None})
+    if missing:
+        _apt("update")
+        _apt("install", "--yes", "--no-install-recommends", *missing)
+
+
+def unpacked(program: str, package: str) -> str:
+    """A program, taken out of its package where this machine has not installed it.
+
+    A package that is installed would start a service, which listens to everybody.
+    """
+    found = shutil.which(program)
+    if found:
+        return found
+    directory = made_once(f"debian-{package}", lambda fresh: _unpack(package, fresh))
+    return str(directory / "usr/bin" / program)
+
+
+def _unpack(package: str, directory: Path) -> None:
+    if os.geteuid() == 0:
+        _apt("update")
+    _apt("download", package, cwd=directory)
+    (file,) = directory.glob("*.deb")
+    subprocess.run(["dpkg-deb", "--extract", str(file), str(directory)], check=True)
+    file.unlink()
+
+
+def _apt(*words: str, cwd: Path | None = None) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(
+        ["apt-get", "-qq", *words],
+        env=environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"apt-get {' '.join(words)} failed: {done.stderr.strip()}")
