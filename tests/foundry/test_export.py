@@ -9,6 +9,7 @@ within 1e-4.
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -161,6 +162,20 @@ def test_an_export_says_what_llm_foundry_says(
     figure("exports", case.model, called, case.kind, f"{logits.largest:.1e}")
     assert logits.largest <= LOGITS_BAR
     assert logits.vocabulary == told["vocabulary"]
+
+
+def test_the_gate_sees_one_number_that_is_another(tmp_path: Path, warm: WarmFoundry) -> None:
+    case = CASES[0]
+    arguments = trained(tmp_path, case, warm)
+    checkpoint, exported = tmp_path / "saved" / FOUNDRY.checkpoint_name(STEPS), tmp_path / "out"
+    export_weights(str(checkpoint.parent), checkpoint.name, exported, engine=FOUNDRY)
+    file = exported / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    # Behind the length of the header, and the header, come the numbers.
+    first = 8 + int.from_bytes(data[:8], "little")
+    data[first : first + 4] = struct.pack("<f", 1.0)
+    file.write_bytes(data)
+    assert compare_logits(checkpoint, exported, arguments, engine=FOUNDRY).largest > LOGITS_BAR
 
 
 @pytest.mark.parametrize("sharding", ["fsdp", "none"])
