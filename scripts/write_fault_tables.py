@@ -132,7 +132,7 @@ def goodput(cases: Sequence[Case]) -> list[Row]:
 TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
     "kills": (
         (
-            *("killed", "during", "recovered", "differing steps", "steps lost, at most"),
+            *("killed", "during", "as it must be", "differing steps", "steps lost, at most"),
             *("processes gone, at most", "training again, median"),
         ),
         kills,
