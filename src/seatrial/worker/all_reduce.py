@@ -53,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(json.dumps(each.to_dict()) + "\n")
     sys.stdout.flush()
     dist.barrier()
-    dist.destroy_process_group()
     return 1 if found else 0
 
 
@@ -138,4 +137,6 @@ def _share(rank: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # At once, and with the process group as it is: to take it down, torch 2.7 waits for its thread
+    # with Python's lock held, and the thread may wait for that lock to let go of a tensor.
+    os._exit(main())
