@@ -75,15 +75,10 @@ class Keeper:
             self._put_together(Path(scratch))
             yield
 
-    def _meet(self) -> None:
-        """Have all ranks know each other, as each reads a share of what is loaded."""
-        timeout = float(self._configured.get("dist_timeout") or TIMEOUT)
-        dist.initialize_dist(get_device(None), timeout=timeout)
-
     def _choose(self) -> bool:
         """Go on from the run's own newest good checkpoint; whether there is one."""
         told = self._configured
-        self._meet()
+        join_ranks(told)
         self.incarnation = self._chooser.begin_start(self._save)
         # Composer would go by a link to what was written last, verified or not.
         told.autoresume = False
@@ -101,7 +96,7 @@ class Keeper:
         What was saved without one is taken where its pickles name nothing but what a checkpoint
         needs: Composer would run whatever they name.
         """
-        self._meet()
+        join_ranks(self._configured)
         path = Path(load)
 
         def asked() -> Request | None:
@@ -192,6 +187,16 @@ def _loaded_as(root: Path, one: Checkpoint) -> str:
     """What Composer is told to load for a checkpoint: a directory of shards, or the one file."""
     sharded = one.record is not None and one.record.setup.in_shards
     return str(root / one.directory if sharded else root / one.directory / COMPOSER_FILE)
+
+
+def join_ranks(configured: Any) -> None:
+    """Have the ranks meet as Composer would have them meet later; once is enough.
+
+    Whoever needs them before it must not meet and part by itself: the second meeting would find
+    the first one's store, which is about to close.
+    """
+    timeout = float(configured.get("dist_timeout") or TIMEOUT)
+    dist.initialize_dist(get_device(None), timeout=timeout)
 
 
 def _fenced[T](action: Callable[[], T]) -> T:

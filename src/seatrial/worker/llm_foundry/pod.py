@@ -13,7 +13,7 @@ def main() -> None:
     from seatrial.worker.llm_foundry.run import main as train  # noqa: PLC0415  (see __main__)
 
     with telling_end():
-        if not train(in_pod=True):
+        if not train():
             sys.stderr.write("seatrial: saved and ended before the last step.\n")
             sys.exit(UNFINISHED)
 

@@ -10,7 +10,7 @@ from seatrial.worker.settings import Device, settings
 from seatrial.worker.supervisor.rank import begin_beating
 
 
-def main(*, in_pod: bool = False) -> bool:
+def main() -> bool:
     """Prepare the device, then hand over to LLM Foundry; whether the last step was reached."""
     # First of all, so that the supervisor knows of this process while it loads torch.
     heart = begin_beating()
@@ -25,4 +25,4 @@ def main(*, in_pod: bool = False) -> bool:
     with serving(chosen):
         from seatrial.worker.llm_foundry.training import train  # noqa: PLC0415
 
-        return train(chosen, sys.argv[1:], heart, in_pod=in_pod)
+        return train(chosen, sys.argv[1:], heart)
