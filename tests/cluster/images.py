@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images made of files of this machine, without a registry and without a build.
 
-The worker's environment is not in them: the node shows it to every container (see node.py).
+Environments of Python are not in them: the node shows them to every container (see node.py). Images
+differ in which of these comes first on the path.
 """
 
 import hashlib
@@ -24,7 +25,11 @@ from tests.cluster.cache import key_of, made_once
 PAUSE = "docker.io/local/pause:1"
 """What holds the namespaces of a pod."""
 USERLAND = "docker.io/local/userland:1"
-"""A shell and the usual commands, with the libraries that the worker's environment needs."""
+"""A shell and the usual commands, with Megatron's environment and the libraries that it needs."""
+FOUNDRY = "docker.io/local/llm-foundry:1"
+"""The same with LLM Foundry's environment."""
+DATA = "docker.io/local/data:1"
+"""The same with the development environment, which has the libraries of data preparation."""
 SOURCE = "/opt/seatrial/src"
 """Where containers find the code of this checkout."""
 
@@ -61,23 +66,24 @@ def pause_image() -> Image:
     return Image(PAUSE, {"pause": program("pause")}, ("/pause",))
 
 
-def userland_image(worker: Path | None) -> Image:
-    """Commands of this machine; with the worker's environment, if there is one, on the path."""
+def userland_image(name: str, environment: Path | None) -> Image:
+    """Commands of this machine; with an environment of Python, if there is one, on the path."""
     commands = {
         Path(found).name: Path(found) for name in _COMMANDS if (found := shutil.which(name))
     }
     files: dict[str, Path | str | None] = {f"usr/bin/{n}": p for n, p in commands.items()}
     objects = list(commands.values())
     path = "/usr/bin:/bin"
-    if worker is not None:
-        objects += [worker / "bin/python", *_shared_objects(worker, base_python(worker))]
-        path = f"{worker}/bin:{path}"
+    if environment is not None:
+        base = base_python(environment)
+        objects += [environment / "bin/python", *_shared_objects(environment, base)]
+        path = f"{environment}/bin:{path}"
     # /lib is a link to /usr/lib in the image, as it is in Debian.
     files |= {f"usr{str(path).removeprefix('/usr')}": path for path in _libraries(objects)}
     files |= dict.fromkeys(("tmp", "proc", "sys", "dev", "root", "var"), None)
     files |= _FILES
-    environment = (f"PATH={path}", f"PYTHONPATH={SOURCE}", "LANG=C.UTF-8", "HOME=/tmp")
-    return Image(USERLAND, files, environment=environment)
+    variables = (f"PATH={path}", f"PYTHONPATH={SOURCE}", "LANG=C.UTF-8", "HOME=/tmp")
+    return Image(name, files, environment=variables)
 
 
 def archive(image: Image) -> Path:

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One node: containerd, kubelet, kube-proxy and DNS, on this machine but in the cluster's network.
 
-containerd, runc and the network plugins are Debian's. The worker's environment and the code of
+containerd, runc and the network plugins are Debian's. The environments of Python and the code of
 the checkout are shown to every container by containerd itself, so that pods need to say nothing
-of it and images stay small.
+of them and images stay small.
 """
 
 import json
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from seatrial.rendering.manifest import Manifest, manifest
@@ -38,6 +39,8 @@ MADE = ("/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pod
 """Directories that are made to be covered, and removed again."""
 CTR_SECONDS = 600
 """What containerd may take for one thing; the largest is to unpack an image of 2 GB."""
+ENVIRONMENTS = {images.USERLAND: "worker", images.FOUNDRY: "llm-foundry", images.DATA: "dev"}
+"""Images, and the environment (scripts/environment.sh) that each has first on its path."""
 COVERED = ("/run", *MADE)
 """Where containerd, its plugins and the kubelet write whatever they are told."""
 
@@ -49,27 +52,31 @@ def ensure_packages() -> None:
     install(PACKAGES)
 
 
-def worker_environment() -> Path | None:
-    """The training engine's environment, if it has been made."""
-    script = ROOT / "scripts/environment.sh"
-    argv = [str(script), "path", "worker"]
-    path = Path(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
-    return path if (path / ".complete").exists() else None
+@cache
+def environments() -> dict[str, Path]:
+    """The environments that have been made, by the image that is for them."""
+    found = {}
+    for image, name in ENVIRONMENTS.items():
+        argv = [str(ROOT / "scripts/environment.sh"), "path", name]
+        path = Path(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
+        if (path / ".complete").exists():
+            found[image] = path
+    return found
 
 
-def shown_to_containers(worker: Path | None) -> dict[str, Path]:
-    """What of this machine every container sees: the code, and the worker's environment."""
+def shown_to_containers(made: dict[str, Path]) -> dict[str, Path]:
+    """What of this machine every container sees: the code, and the environments."""
     shown = {images.SOURCE: ROOT / "src"}
-    if worker is not None:
-        base = images.base_python(worker)
-        shown |= {str(worker): worker, str(base): base}
+    for environment in made.values():
+        base = images.base_python(environment)
+        shown |= {str(environment): environment, str(base): base}
     return shown
 
 
 def start(layout: Layout, api: Api) -> None:
     """Start the node and wait until it takes pods."""
-    worker = worker_environment()
-    _write_settings(layout, worker)
+    made = environments()
+    _write_settings(layout, made)
     cgroups.make(layout.network)
     private = private_mounts(layout)
     private.start()
@@ -78,7 +85,10 @@ def start(layout: Layout, api: Api) -> None:
     runtime.start()
     socket = layout.home / "containerd" / "socket"
     runtime.wait_until(lambda: socket.exists() and _ctr_answers(layout), "containerd is ready")
-    for image in (images.pause_image(), images.userland_image(worker)):
+    # The plain commands are of use without an environment too.
+    places = {images.USERLAND: None, **made}
+    userlands = [images.userland_image(name, place) for name, place in places.items()]
+    for image in (images.pause_image(), *userlands):
         ctr(layout, "images", "import", "--snapshotter", "overlayfs", str(images.archive(image)))
     for daemon in others:
         daemon.start()
@@ -176,17 +186,17 @@ def _ready(api: Api) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in found)
 
 
-def _write_settings(layout: Layout, worker: Path | None) -> None:
+def _write_settings(layout: Layout, made: dict[str, Path]) -> None:
     home = layout.home
     for place in MADE:
         if not Path(place).exists():
             Path(place).mkdir()
-            with (home / "made").open("a") as made:
-                made.write(f"{place}\n")
+            with (home / "made").open("a") as covered:
+                covered.write(f"{place}\n")
     for folder in ("containerd/network", "kubelet/plugins", "kubelet/logs"):
         (home / folder).mkdir(parents=True)
     (home / "containerd/config.toml").write_text(_containerd_settings(home))
-    (home / "containerd/container.json").write_text(json.dumps(_base_container(worker)))
+    (home / "containerd/container.json").write_text(json.dumps(_base_container(made)))
     (home / "containerd/network/pods.conflist").write_text(json.dumps(_pod_network(home)))
     (home / "kubelet/resolv.conf").write_text(f"nameserver {layout.address}\n")
     (home / "kubelet/settings.json").write_text(json.dumps(_kubelet_settings(layout)))
@@ -214,10 +224,10 @@ state = "{home}/containerd/state"
 """
 
 
-def _base_container(worker: Path | None) -> Manifest:
-    """What every container gets: containerd's own default, the code, and the environment."""
-    made = subprocess.run(["ctr", "oci", "spec"], check=True, capture_output=True, text=True)
-    default: Manifest = json.loads(made.stdout)
+def _base_container(made: dict[str, Path]) -> Manifest:
+    """What every container gets: containerd's own default, the code, and the environments."""
+    told = subprocess.run(["ctr", "oci", "spec"], check=True, capture_output=True, text=True)
+    default: Manifest = json.loads(told.stdout)
     default["mounts"] += [
         {
             "destination": inside,
@@ -225,7 +235,7 @@ def _base_container(worker: Path | None) -> Manifest:
             "source": str(outside),
             "options": ["rbind", "ro", "nosuid", "nodev"],
         }
-        for inside, outside in shown_to_containers(worker).items()
+        for inside, outside in shown_to_containers(made).items()
     ]
     return default
 

@@ -8,6 +8,7 @@ Needs root, and what `test_image.py` needs to build the image.
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ import pytest
 from scripts.build_image import Built, Variant, build, default_cache
 from tests.cluster import node
 from tests.cluster.cluster import Cluster, Tier, running
-from tests.cluster.toy_run import CLAIM, CommandLine, losses
+from tests.cluster.scene import Scene
+from tests.cluster.toy_run import MEGATRON
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -32,7 +34,7 @@ def built() -> Built:
 def bare_cluster(built: Built) -> Iterator[Cluster]:
     """A cluster whose node shows nothing of this machine, and has the image."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(node, "worker_environment", lambda: None)
+        patch.setattr(node, "environments", dict)
         patch.setattr(node, "shown_to_containers", lambda _: {})
         with running(Path(folder) / "home", Tier.NODE) as found:
             node.ctr(found.layout, "images", "import", str(built.archive))
@@ -40,32 +42,15 @@ def bare_cluster(built: Built) -> Iterator[Cluster]:
 
 
 def test_it_trains_in_pods(bare_cluster: Cluster, built: Built, tmp_path: Path) -> None:
-    namespace = bare_cluster.new_namespace("image")
-    volume = bare_cluster.offer_volume(namespace, CLAIM, "shared", gib=100)
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": CLAIM, "namespace": namespace},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "shared",
-            "resources": {"requests": {"storage": "100Gi"}},
-        },
-    }
-    bare_cluster.kubectl("apply", "-f", "-", given=json.dumps(claim))
-    seatrial = CommandLine(tmp_path, bare_cluster.restricted_kubeconfig(namespace), namespace)
-    seatrial.prepare()
-    spec = seatrial.write_spec("imaged", "pytorchjob", STEPS, STEPS, image=built.reference)
-    seatrial.run("launch", spec)
-    waited = seatrial.run("wait", "imaged", "-n", namespace, "--timeout", 1200, code=None)
-    log = seatrial.run("logs", "imaged", "-n", namespace, code=None)
-    assert "succeeded" in waited, waited + log
-    found = losses(volume, "imaged")
+    scene = Scene(bare_cluster, "pytorchjob", tmp_path, replace(MEGATRON, image=built.reference))
+    scene.seatrial.run("launch", scene.write_spec("imaged", STEPS, STEPS))
+    found = scene.succeeds("imaged")
     assert sorted(found) == list(range(1, STEPS + 1))
-    pods = json.loads(bare_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    told = bare_cluster.kubectl("get", "pods", "-n", scene.namespace, "-o", "json")
+    pods = json.loads(told)["items"]
     ran = {each["image"] for pod in pods for each in pod["status"]["containerStatuses"]}
     assert ran == {built.reference}
-    saved = volume / "imaged/checkpoints/latest_checkpointed_iteration.txt"
+    saved = scene.volume / "imaged/checkpoints/latest_checkpointed_iteration.txt"
     assert saved.read_text().strip() == str(STEPS)
     print(f"{built.reference}: {len(pods)} pods trained {len(found)} steps, losses {found}")  # noqa: T201
-    bare_cluster.delete_namespace(namespace)
+    bare_cluster.delete_namespace(scene.namespace)

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seatrial.engines.registry import ENGINES
 from seatrial.monitoring.event_log import EventKind, read_events
+from seatrial.spec.engine import EngineName
 from tests.cluster import images
+from tests.cluster.node import environments
 
 CLAIM = "shared"
 """The volume of all runs of a namespace."""
@@ -43,9 +46,10 @@ source = "definition: tests"
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
 name: {name}
+engine: {{name: {toy.engine}}}
 model:
   dimensions:
-    family: gpt
+    family: {toy.family}
     layers: 2
     hidden_size: 64
     heads: 4
@@ -69,13 +73,13 @@ training:
   evaluation: {{every_steps: 100000, batches: 0}}
   precision: fp32
 parallelism:
-  tp_size: 2
+  tp_size: {toy.tp_size}
   pp_size: 1
   vp_size: 1
   cp_size: 1
   ep_size: 1
   sequence_parallel: false
-  sharding: none
+  sharding: {toy.sharding}
   recompute: none
 cluster:
   profile: test-cluster
@@ -83,11 +87,41 @@ cluster:
   namespace: {namespace}
   nodes: 2
   processes_per_node: 2
-  image: {image}
+  image: {toy.image}
   storage: {{claim: {claim}}}
 checkpoints: {{every_steps: {every}, keep_last: 100}}
 monitoring: {{log_every_steps: 1, tensorboard: false}}
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Toy:
+    """What of the shrunk run depends on its engine."""
+
+    engine: EngineName
+    """The engine."""
+    family: str
+    """The model's family."""
+    tp_size: int
+    """Tensor parallel degree."""
+    sharding: str
+    """What data-parallel ranks share."""
+    image: str
+    """The image that has the engine."""
+
+
+MEGATRON = Toy(EngineName.MEGATRON, "gpt", 2, "none", images.USERLAND)
+FOUNDRY = Toy(EngineName.LLM_FOUNDRY, "mpt", 1, "fsdp", images.FOUNDRY)
+
+
+def engine_pythons() -> dict[str, str]:
+    """Where commands find the engines on this machine: in the environments that pods have."""
+    made = environments()
+    return {
+        ENGINES[toy.engine].installation.variable: str(made[toy.image] / "bin/python")
+        for toy in (MEGATRON, FOUNDRY)
+        if toy.image in made
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +143,7 @@ class CommandLine:
         (catalog / "profiles.toml").write_text(PROFILES)
 
     def write_spec(
-        self, name: str, operator: str, steps: int, every: int, image: str = images.USERLAND
+        self, name: str, operator: str, steps: int, every: int, toy: Toy = MEGATRON
     ) -> Path:
         """A spec of a run of the toy."""
         path = self.home / f"{name}.yaml"
@@ -120,7 +154,7 @@ class CommandLine:
                 namespace=self.namespace,
                 steps=steps,
                 every=every,
-                image=image,
+                toy=toy,
                 claim=CLAIM,
             )
         )
@@ -147,6 +181,7 @@ class CommandLine:
                 "SEATRIAL_CATALOG": str(self.home / "catalog"),
                 "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
                 "COLUMNS": "160",
+                **engine_pythons(),
             },
             cwd=self.home,
             stdout=subprocess.PIPE,

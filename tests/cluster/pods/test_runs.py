@@ -7,10 +7,8 @@ deleted in the middle; the losses must be those of a run that nobody has disturb
 """
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,8 @@ from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL, Component
 from seatrial.rendering.tensorboard import PORT
 from tests.cluster import images
 from tests.cluster.cluster import Cluster
-from tests.cluster.toy_run import CLAIM, CommandLine, losses, starts
+from tests.cluster.scene import OPERATORS, Scene, lose_a_pod, until
+from tests.cluster.toy_run import CLAIM, losses, starts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -26,41 +25,6 @@ STEPS = 120
 SAVE_EVERY = 10
 DELETE_AT = 25
 """The step after which a pod is deleted."""
-OPERATORS = ("pytorchjob", "trainjob")
-
-
-class Scene:
-    """A namespace with a volume, and commands of one who may launch there."""
-
-    def __init__(self, cluster: Cluster, operator: str, home: Path) -> None:
-        self.cluster = cluster
-        self.operator = operator
-        self.namespace = cluster.new_namespace("run")
-        self.volume = cluster.offer_volume(self.namespace, CLAIM, "shared", gib=100)
-        claim = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM, "namespace": self.namespace},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": "shared",
-                "resources": {"requests": {"storage": "100Gi"}},
-            },
-        }
-        cluster.kubectl("apply", "-f", "-", given=json.dumps(claim))
-        limited = cluster.restricted_kubeconfig(self.namespace, operator)
-        self.seatrial = CommandLine(home, limited, self.namespace)
-        self.seatrial.prepare()
-
-    def pods(self) -> list[str]:
-        answer = self.cluster.api().ask("GET", f"/api/v1/namespaces/{self.namespace}/pods")
-        return sorted(each["metadata"]["name"] for each in answer.body["items"])
-
-    def kill_pod(self, name: str) -> None:
-        """Delete a pod at once: to start a program for it takes seconds on a busy machine."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
-        answer = self.cluster.api().ask("DELETE", path, query={"gracePeriodSeconds": "0"})
-        assert answer.accepted, answer.message
 
 
 @pytest.fixture(scope="module", params=OPERATORS)
@@ -72,53 +36,18 @@ def scene(
     cluster.delete_namespace(made.namespace)
 
 
-def until(happened: Callable[[], bool], what: str, seconds: float = 900) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds:.0f} s"
-        time.sleep(0.3)
-
-
-def newest_step(scene: Scene, run: str) -> int:
-    try:
-        return max(losses(scene.volume, run), default=0)
-    except FileNotFoundError:
-        return 0
-
-
 def test_a_run_trains_and_one_that_loses_a_pod_computes_the_same(scene: Scene) -> None:
-    seatrial, namespace = scene.seatrial, scene.namespace
-    calm = seatrial.write_spec("calm", scene.operator, STEPS, SAVE_EVERY)
+    seatrial = scene.seatrial
+    calm = scene.write_spec("calm", STEPS, SAVE_EVERY)
     assert seatrial.json("launch", calm)["is_new"]
     assert not seatrial.json("launch", calm)["is_new"]
-    waited = seatrial.run("wait", "calm", "-n", namespace, "--timeout", 1200, code=None)
-    assert "succeeded" in waited, waited + seatrial.run("logs", "calm", "-n", namespace, code=None)
-    undisturbed = losses(scene.volume, "calm")
+    undisturbed = scene.succeeds("calm")
     assert sorted(undisturbed) == list(range(1, STEPS + 1))
-
-    hit = seatrial.write_spec("hit", scene.operator, STEPS, SAVE_EVERY)
-    seatrial.run("launch", hit)
-    follower = seatrial.started("logs", "hit", "--follow", "--json", "-n", namespace)
-    until(lambda: newest_step(scene, "hit") >= DELETE_AT, "training")
-    victim = next(name for name in scene.pods() if name.startswith("hit"))
-    scene.kill_pod(victim)
-    assert newest_step(scene, "hit") < STEPS - SAVE_EVERY, "it was over before the pod was deleted"
-    waited = seatrial.run("wait", "hit", "-n", namespace, "--timeout", 1200, code=None)
-    assert "succeeded" in waited, waited + seatrial.run("logs", "hit", "-n", namespace, code=None)
-    out, _ = follower.communicate(timeout=120)
-
-    again = starts(scene.volume, "hit")
-    assert again[0] == 0
-    assert len(again) > 1
-    # From a save of the interval, or from that of the pod that was told to end.
-    assert again[-1] >= DELETE_AT - SAVE_EVERY
-    assert (scene.volume / f"hit/checkpoints/iter_{again[-1]:07}").is_dir()
+    hit = lose_a_pod(scene, "hit", STEPS, SAVE_EVERY, DELETE_AT)
     assert losses(scene.volume, "hit") == undisturbed
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert {line["rank"] for line in lines} >= {0, 1, 2, 3}
     print(  # noqa: T201
-        f"{scene.operator}: pod {victim} deleted after step {DELETE_AT}, resumed at {again[1:]}; "
-        f"{len(undisturbed)} losses, 0 bits differ; {len(lines)} lines followed"
+        f"{scene.operator}: pod {hit.pod} deleted after step {DELETE_AT}, resumed at "
+        f"{hit.resumed}; {len(undisturbed)} losses, 0 bits differ; {hit.lines} lines followed"
     )
 
 
@@ -145,18 +74,18 @@ def _no_run_stays(scene: Scene) -> Iterator[None]:
 def test_stop_saves_and_launch_goes_on_and_delete_keeps_the_volume(scene: Scene) -> None:
     seatrial, namespace = scene.seatrial, scene.namespace
     # It has saved before, so that what the engine keeps for saving is there when it is stopped.
-    long = seatrial.write_spec("long", scene.operator, 100_000, 2)
+    long = scene.write_spec("long", 100_000, 2)
     seatrial.run("launch", long)
-    until(lambda: newest_step(scene, "long") >= 5, "training")
+    until(lambda: scene.newest_step("long") >= 5, "training")
     assert seatrial.json("status", "long", "-n", namespace)["running"] == 2
     seatrial.run("stop", "long", "-n", namespace)
     assert not [name for name in scene.pods() if name.startswith("long")]
-    saved = newest_step(scene, "long")
+    saved = scene.newest_step("long")
     status = seatrial.json("status", "long", "-n", namespace)
     assert (status["state"], status["attempt"]) == ("stopped", 1)
     seatrial.run("wait", "long", "-n", namespace, code=5)
     assert seatrial.json("launch", long)["attempt"] == 2
-    until(lambda: newest_step(scene, "long") > saved, "going on")
+    until(lambda: scene.newest_step("long") > saved, "going on")
     # It was asked to end between two steps, and has saved that very step.
     assert starts(scene.volume, "long")[-1] == saved
     seatrial.run("wait", "long", "-n", namespace, "--timeout", 0, code=6)
@@ -169,7 +98,7 @@ def test_stop_saves_and_launch_goes_on_and_delete_keeps_the_volume(scene: Scene)
 
 def test_a_pod_that_cannot_be_placed_is_explained(scene: Scene) -> None:
     seatrial, namespace = scene.seatrial, scene.namespace
-    spec = seatrial.write_spec("big", scene.operator, STEPS, SAVE_EVERY)
+    spec = scene.write_spec("big", STEPS, SAVE_EVERY)
     seatrial.run("launch", spec, "cluster.image=docker.io/local/absent:1")
 
     def explained() -> bool:

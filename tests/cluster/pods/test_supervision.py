@@ -18,8 +18,8 @@ from seatrial.monitoring.event_log import EventKind, read_events
 from seatrial.monitoring.processes import PROCESSES, variables
 from seatrial.worker.supervisor.codes import SupervisorCode
 from tests.cluster.cluster import Cluster
-from tests.cluster.pods.test_runs import OPERATORS, Scene, newest_step, until
-from tests.cluster.toy_run import losses, starts
+from tests.cluster.scene import OPERATORS, Scene, until
+from tests.cluster.toy_run import starts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -57,7 +57,7 @@ def goes_on(place: Scene, before: int) -> None:
     """Wait for another start, and for steps after it."""
     until(lambda: len(starts(place.volume, RUN)) > before, "another start")
     resumed = starts(place.volume, RUN)[-1]
-    until(lambda: newest_step(place, RUN) > resumed + 2, "steps after it")
+    until(lambda: place.newest_step(RUN) > resumed + 2, "steps after it")
 
 
 def evict(place: Scene, pod: str) -> None:
@@ -73,15 +73,12 @@ def evict(place: Scene, pod: str) -> None:
 
 
 def test_a_run_that_is_struck_three_times_computes_the_same(place: Scene) -> None:
-    seatrial, namespace = place.seatrial, place.namespace
-    seatrial.run("launch", seatrial.write_spec("calm", place.operator, STEPS, SAVE_EVERY))
-    waited = seatrial.run("wait", "calm", "-n", namespace, "--timeout", 1200, code=None)
-    assert "succeeded" in waited, waited
-    undisturbed = losses(place.volume, "calm")
+    place.seatrial.run("launch", place.write_spec("calm", STEPS, SAVE_EVERY))
+    undisturbed = place.succeeds("calm")
     assert sorted(undisturbed) == list(range(1, STEPS + 1))
 
-    seatrial.run("launch", seatrial.write_spec(RUN, place.operator, STEPS, SAVE_EVERY))
-    until(lambda: newest_step(place, RUN) >= SAVE_EVERY + 5, "training")
+    place.seatrial.run("launch", place.write_spec(RUN, STEPS, SAVE_EVERY))
+    until(lambda: place.newest_step(RUN) >= SAVE_EVERY + 5, "training")
     before, (victim, *_) = len(starts(place.volume, RUN)), pods(place)
     (agent,) = agents(victim)
     os.kill(agent, signal.SIGKILL)
@@ -94,12 +91,10 @@ def test_a_run_that_is_struck_three_times_computes_the_same(place: Scene) -> Non
     goes_on(place, before)
 
     before = len(starts(place.volume, RUN))
-    assert newest_step(place, RUN) < STEPS - SAVE_EVERY, "it is over too soon to be struck again"
+    assert place.newest_step(RUN) < STEPS - SAVE_EVERY, "it is over too soon to be struck again"
     place.kill_pod(pods(place)[-1])
     goes_on(place, before)
-    waited = seatrial.run("wait", RUN, "-n", namespace, "--timeout", 1200, code=None)
-    assert "succeeded" in waited, waited + seatrial.run("logs", RUN, "-n", namespace, code=None)
-    assert losses(place.volume, RUN) == undisturbed
+    assert place.succeeds(RUN) == undisturbed
     events = read_events(place.volume / RUN / "events.jsonl")
     codes = [e.values["code"] for e in events if e.kind is EventKind.FINDING]
     assert SupervisorCode.AGENT in codes
