@@ -28,6 +28,8 @@ from seatrial.cli.checkpoints_text import (
     say_verdict,
     verified_line,
 )
+from seatrial.cli.cluster_options import Context, Kubeconfig
+from seatrial.cli.in_pods import On, Place, Volume
 from seatrial.cli.output import (
     count_line,
     counted,
@@ -41,6 +43,7 @@ from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import plan, refuse_secret
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Finding, has_errors
+from seatrial.rendering.reader_pod import Reading
 from seatrial.units import format_bytes
 
 app = typer.Typer(
@@ -52,11 +55,24 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_checkpoints(where: Where, overrides: Overrides = None, as_json: Json = False) -> None:
+def list_checkpoints(
+    where: Where,
+    overrides: Overrides = None,
+    on: On = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    as_json: Json = False,
+) -> None:
     """List checkpoints, the newest first: step, size, age, verified, layout, what can load it.
 
     Only records are read, so that it takes a moment however many files there are.
     """
+    if on is Place.KUBERNETES:
+        Volume(where, overrides, kubeconfig, context).run(
+            lambda plan: ["checkpoints", "list", plan.checkpoint_location],
+            {"--json": as_json},
+            following=f"seatrial checkpoints verify {where} --on kubernetes",
+        )
     place = place_of(where, overrides or ())
     there, aside = list(checkpoints(place)), list(set_aside(place))
     if as_json:
@@ -82,6 +98,9 @@ def verify(
     anew: Annotated[
         bool, typer.Option("--anew", help="Read everything, also what was verified before.")
     ] = False,
+    on: On = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     as_json: Json = False,
 ) -> None:
     """Read checkpoints again and compare every file with its record.
@@ -90,6 +109,13 @@ def verify(
     passed by, unless --anew or its --step is given. Exit code 1 when a checkpoint is damaged, and
     when none of those that were asked for was ever committed.
     """
+    if on is Place.KUBERNETES:
+        Volume(where, overrides, kubeconfig, context).run(
+            lambda plan: ["checkpoints", "verify", plan.checkpoint_location],
+            {"--step": step, "--threads": threads, "--anew": anew, "--json": as_json},
+            Reading.NOTES,
+            following=f"seatrial checkpoints export {where} --to DIR --on kubernetes",
+        )
     place = place_of(where, overrides or ())
     wanted = [checkpoint_at(place, step)] if step is not None else list(checkpoints(place))
     if not wanted:
@@ -128,18 +154,33 @@ def prune(
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove; without it, only say what would go.")
     ] = False,
+    on: On = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     as_json: Json = False,
 ) -> None:
     """Remove old checkpoints, torn ones, and those whose step was saved again.
 
     The last two verified ones always stay, and pinned ones. Removes nothing without --yes.
     """
-    place = place_of(where, overrides or ())
     policy = Policy()
     if is_spec(where):
         told = plan(Path(where), overrides or ()).spec.checkpoints
         policy = Policy(told.keep_last, told.keep_every_steps)
     policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
+    if on is Place.KUBERNETES:
+        asked = {
+            "--keep-last": policy.last,
+            "--keep-every-steps": policy.every_steps,
+            "--keep-best": policy.best,
+        }
+        Volume(where, overrides, kubeconfig, context).run(
+            lambda plan: ["checkpoints", "prune", plan.checkpoint_location],
+            {**asked, "--yes": yes, "--json": as_json},
+            Reading.NOTES,
+            following=f"seatrial checkpoints list {where} --on kubernetes",
+        )
+    place = place_of(where, overrides or ())
     decisions = decide(list(checkpoints(place)), set_aside(place), policy)
     if not as_json and decisions:
         say_decisions(decisions, certain=yes)

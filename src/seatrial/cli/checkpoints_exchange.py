@@ -10,14 +10,18 @@ import typer
 from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, place_of
 from seatrial.cli.checkpoints_progress import shown
+from seatrial.cli.cluster_options import Context, Kubeconfig
+from seatrial.cli.in_pods import On, Place, Volume
 from seatrial.cli.output import counted, say, say_json
 from seatrial.cli.parameters import Json, Overrides
 from seatrial.client import refuse_secret
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
+from seatrial.planning.plan import Plan
 from seatrial.rehearsal.weights_process import export_weights as export_by_worker
 from seatrial.rehearsal.weights_process import import_weights as import_by_worker
 from seatrial.rehearsal.worker_process import worker_python
+from seatrial.rendering.reader_pod import Reading
 from seatrial.units import format_bytes
 
 
@@ -29,14 +33,25 @@ def export(
     ],
     overrides: Overrides = None,
     step: Step = None,
+    on: On = Place.HERE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     as_json: Json = False,
 ) -> None:
     """Write the weights of a checkpoint for Hugging Face's transformers: safetensors, config.json.
 
     Everything is verified before anything is read, and one layer is in memory at a time. Models of
     the llama, gpt and mpt families and Mixtral's experts; others are refused with the reason. Needs
-    the engine that saved it: the worker extra, or LLM Foundry's environment.
+    the engine that saved it: the worker extra, or LLM Foundry's environment; with --on kubernetes
+    the run's image has it, and DIR is a path on the run's volume.
     """
+    if on is Place.KUBERNETES:
+        Volume(where, overrides, kubeconfig, context).run(
+            lambda plan: ["checkpoints", "export", plan.checkpoint_location, *_on_volume(plan, to)],
+            {"--step": step, "--json": as_json},
+            Reading.EXPORTS,
+            following=f"seatrial report {where}",
+        )
     place = place_of(where, overrides or ())
     one = checkpoint_at(place, step)
     if one.record is None:
@@ -58,6 +73,17 @@ def export(
         say_json(told)
         return
     _say_export(told, to)
+
+
+def _on_volume(plan: Plan, to: Path) -> list[str]:
+    """Where weights go that a pod writes: onto the volume, for all else of a pod goes with it."""
+    mount = Path(plan.spec.cluster.storage.mount)
+    if not to.is_relative_to(mount):
+        raise UsageError(
+            f"--to {to} is not on the run's volume, where alone a pod can leave it. "
+            f"Use --to {mount / plan.spec.name / 'weights'}."
+        )
+    return [f"--to={to}"]
 
 
 def _say_export(told: dict[str, Any], to: Path) -> None:

@@ -28,7 +28,7 @@ Step = Annotated[
 """The checkpoint of a step."""
 
 
-ELSEWHERE = "If the run's volume is on a cluster, run this in a pod that has mounted it."
+ELSEWHERE = "If the run's volume is on a cluster, give its spec and --on kubernetes."
 """Why a host may see no checkpoints of a run that has some."""
 
 

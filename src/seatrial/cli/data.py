@@ -11,9 +11,9 @@ import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.data_estimate import say_estimate
-from seatrial.cli.data_in_pods import prepare_in_pods, read_in_pod
 from seatrial.cli.data_progress import shown_progress
 from seatrial.cli.data_summary import record_as_json, say_frozen, say_outcome, say_record
+from seatrial.cli.in_pods import On, Place, Volume, prepare_in_pods
 from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import (
@@ -38,13 +38,6 @@ app = typer.Typer(
 )
 
 
-class Place(StrEnum):
-    """Which machines prepare."""
-
-    HERE = "here"
-    KUBERNETES = "kubernetes"
-
-
 class DriverChoice(StrEnum):
     """Where tasks can run."""
 
@@ -57,11 +50,6 @@ Where = Annotated[
     typer.Argument(
         metavar="RUN.YAML|DIR", help="The spec of a run, or where a prepared data set is."
     ),
-]
-
-
-ReadOn = Annotated[
-    Place, typer.Option(help="Read here, or in a pod of the run's cluster, from its volume.")
 ]
 
 
@@ -163,7 +151,7 @@ def estimate(
 def verify(
     where: Where,
     overrides: Overrides = None,
-    on: ReadOn = Place.HERE,
+    on: On = Place.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -175,8 +163,11 @@ def verify(
     """
     refuse_secret(where)
     if on is Place.KUBERNETES:
-        words = ["--json"] if as_json else []
-        read_in_pod("verify", where, overrides or (), words, kubeconfig, context)
+        Volume(where, overrides, kubeconfig, context).run(
+            lambda plan: ["data", "verify", plan.data_location],
+            {"--json": as_json},
+            following=f"seatrial data inspect {where} --on kubernetes",
+        )
     require_data_extra()
     from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.client
 
@@ -215,7 +206,7 @@ def inspect(
         str | None,
         typer.Option("--bytes", metavar="START:END", help="Explain these bytes of the file."),
     ] = None,
-    on: ReadOn = Place.HERE,
+    on: On = Place.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -227,10 +218,10 @@ def inspect(
     """
     refuse_secret(where)
     if on is Place.KUBERNETES:
-        given = {"--file": file, "--document": document, "--bytes": byte_range}
-        words = [f"{name}={value}" for name, value in given.items() if value is not None]
-        words += ["--json"] if as_json else []
-        read_in_pod("inspect", where, overrides or (), words, kubeconfig, context)
+        asked = {"--file": file, "--document": document, "--bytes": byte_range}
+        Volume(where, overrides, kubeconfig, context).run(
+            lambda plan: ["data", "inspect", plan.data_location], {**asked, "--json": as_json}
+        )
     require_data_extra()
     from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.client
 

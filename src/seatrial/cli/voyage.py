@@ -3,8 +3,7 @@
 """The way of a run from its corpus to its report: the commands, in order, and how far it has come.
 
 Each step is a command that anybody can call alone; a voyage only calls them in order, stops where
-one needs a person, and remembers which are done, as long as the spec stays the same. Checkpoints of
-a run in a cluster lie on a volume there, so what reads them is left out for such a run.
+one needs a person, and remembers which are done, as long as the spec stays the same.
 """
 
 import json
@@ -47,18 +46,19 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...
         Step("rehearse", "a shrunk twin with the real engine, and drills", ("rehearse", *given)),
         Step("launch", f"the run itself, {place}", ("launch", *given)),
         Step("wait", "until it is over", ("wait", str(file))),
-        Step("verify", "its checkpoints, every byte", ("checkpoints", "verify", *given)),
-        Step("export", "the weights, for transformers", _export(given, plan)),
+        Step("verify", "its checkpoints, every byte", ("checkpoints", "verify", *given, *on)),
+        Step("export", "the weights, for transformers", (*_export(given, plan, is_here), *on)),
         Step("report", "what it was like, on one page", ("report", str(file))),
     ]
-    left_out = set() if is_here else {"verify", "export"}
-    left_out |= set() if _is_raw(plan) else {"data"}
+    left_out = set() if _is_raw(plan) else {"data"}
     left_out |= set() if _is_exported(plan) else {"export"}
     return tuple(step for step in found if step.name not in left_out)
 
 
-def _export(given: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    return ("checkpoints", "export", *given, "--to", f"{plan.spec.name}-weights")
+def _export(given: tuple[str, ...], plan: Plan, is_here: bool) -> tuple[str, ...]:
+    name, volume = plan.spec.name, plan.spec.cluster.storage.mount.rstrip("/")
+    to = f"{name}-weights" if is_here else f"{volume}/{name}/weights"
+    return ("checkpoints", "export", *given, "--to", to)
 
 
 def _is_raw(plan: Plan) -> bool:

@@ -30,7 +30,7 @@ from seatrial.rendering.scheduling import (
     topology_spread,
 )
 from seatrial.rendering.security import container_security, pod_security, user_of
-from seatrial.rendering.volumes import lock_mount, scratch_mount, training_mounts
+from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, training_mounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,30 +172,31 @@ def _probes() -> Manifest:
     }
 
 
+def install_containers(scene: Scene) -> list[Manifest]:
+    """What installs the worker before anything else; nothing where the image brings it."""
+    if scene.image.brings_worker:
+        return []
+    # NVIDIA's images hold every pip to the versions that they bring; the lock has others, beside
+    # them.
+    environment = {"HOME": scratch_mount().path, "PIP_CONSTRAINT": ""}
+    mounts = (site_mount(), scratch_mount(), lock_mount())
+    return [
+        {
+            "name": "install",
+            "image": scene.image.reference,
+            "imagePullPolicy": "IfNotPresent",
+            "command": install_command(scene),
+            "env": plain(environment),
+            "resources": small_resources("2", "8Gi"),
+            "securityContext": container_security(),
+            "volumeMounts": [mount.mount for mount in mounts],
+        }
+    ]
+
+
 def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
     """Install the worker where the image lacks it, then look at the node."""
-    containers: list[Manifest] = []
-    if not scene.image.brings_worker:
-        mounts = [m for m in training_mounts(scene) if m.name == "worker"]
-        containers.append(
-            {
-                "name": "install",
-                "image": scene.image.reference,
-                "imagePullPolicy": "IfNotPresent",
-                "command": install_command(scene),
-                "env": plain(
-                    {
-                        "HOME": scratch_mount().path,
-                        # NVIDIA's images hold every pip to the versions that they bring; the lock
-                        # has others, beside them.
-                        "PIP_CONSTRAINT": "",
-                    }
-                ),
-                "resources": small_resources("2", "8Gi"),
-                "securityContext": container_security(),
-                "volumeMounts": [m.mount for m in (*mounts, scratch_mount(), lock_mount())],
-            }
-        )
+    containers = install_containers(scene)
     if scene.plan.spec.cluster.preflight:
         container = _training_container(scene, role)
         container |= {

@@ -1,42 +1,68 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A short-lived pod that reads a run's volume, so that a laptop sees what lies there."""
+"""A short-lived pod that works on a run's volume, so that a laptop sees what lies there."""
 
+import math
 from collections.abc import Sequence
+from enum import Enum
 
+from seatrial.planning.plan import PlannedModel
 from seatrial.rendering.commands import PYTHON
-from seatrial.rendering.environment import SCRATCH, literal, plain
-from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.environment import SCRATCH, SITE, literal, plain
+from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, metadata
-from seatrial.rendering.pod import account_parts
+from seatrial.rendering.pod import account_parts, install_containers
 from seatrial.rendering.resources import small_resources
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.spec_config import spec_mount
-from seatrial.rendering.volumes import scratch_mount, storage_mount
+from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, storage_mount
 
 CONTAINER = "read"
 LONGEST_SECONDS = 6 * 3600
 """A reader that nobody waits for any more ends by itself."""
+MEMORY_GIB = 4
+"""What any command needs at most beside a model's weights."""
 
 
-def reader_pod(scene: Scene, words: Sequence[str], suffix: str) -> Manifest:
-    """A pod that runs one command of Seatrial over the volume, which it cannot write to.
+class Reading(Enum):
+    """What a command does with the volume."""
+
+    LOOKS = "looks"
+    """It reads, and cannot write."""
+    NOTES = "notes"
+    """It writes down what it has found, or removes what is old."""
+    EXPORTS = "exports"
+    """It needs the engine, and writes weights."""
+
+
+def reader_pod(
+    scene: Scene, words: Sequence[str], suffix: str, reading: Reading = Reading.LOOKS
+) -> Manifest:
+    """A pod that runs one command of Seatrial over the volume.
 
     It has no secret, no token of the API server and no capability, and runs as the user whose
     files it reads.
     """
-    mounts = [storage_mount(scene, read_only=True), scratch_mount(), spec_mount(scene.plan)]
+    exports = reading is Reading.EXPORTS
+    installs = exports and not scene.image.brings_worker
+    storage = storage_mount(scene, read_only=reading is Reading.LOOKS)
+    mounts = [storage, scratch_mount(), spec_mount(scene.plan)]
+    mounts += [site_mount()] if installs else []
+    variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "COLUMNS": "100"}
+    variables |= {"PYTHONPATH": SITE} if installs else {}
+    memory = MEMORY_GIB + (weights_gib(scene.plan.model) if exports else 0)
     container: Manifest = {
         "name": CONTAINER,
-        "image": scene.data_image.reference,
+        "image": scene.image.reference if exports else scene.data_image.reference,
         "imagePullPolicy": "IfNotPresent",
         "command": [PYTHON, "-m", "seatrial", *(literal(word) for word in words)],
-        "env": plain({"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "COLUMNS": "100"}),
-        "resources": small_resources("1", "4Gi"),
+        "env": plain(variables),
+        "resources": small_resources("1", f"{memory}Gi"),
         "securityContext": container_security(),
         "volumeMounts": [mount.mount for mount in mounts],
     }
+    volumes = [*mounts, lock_mount()] if installs else mounts
     return manifest(
         "v1",
         "Pod",
@@ -47,7 +73,19 @@ def reader_pod(scene: Scene, words: Sequence[str], suffix: str) -> Manifest:
             "activeDeadlineSeconds": LONGEST_SECONDS,
             "enableServiceLinks": False,
             "securityContext": pod_security(user_of(scene)),
-            "volumes": [mount.volume for mount in mounts],
+            "volumes": [mount.volume for mount in volumes],
+            **without_empty({"initContainers": install_containers(scene) if installs else []}),
             "containers": [container],
         },
     )
+
+
+def weights_gib(model: PlannedModel) -> int:
+    """Memory that an export needs for weights: one layer at a time, or the embedding.
+
+    Three times in single precision: as it was saved, as it is arranged, as it is written.
+    """
+    shape = model.architecture
+    embedding = model.padded_vocab_size * shape.hidden_size
+    largest = max(embedding, model.parameters // shape.layers)
+    return math.ceil(3 * 4 * largest / (1 << 30))

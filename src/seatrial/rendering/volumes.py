@@ -61,7 +61,7 @@ def training_mounts(scene: Scene) -> list[Mount]:
         source = {"hostPath": {"path": host.path, "type": "Directory"}}
         mounts.append(Mount(f"fabric-{number}", host.mount, source, read_only=True))
     if not scene.image.brings_worker:
-        mounts.append(Mount("worker", SITE, {"emptyDir": {}}))
+        mounts.append(site_mount())
     return mounts
 
 
@@ -77,6 +77,11 @@ def storage_mount(scene: Scene, *, read_only: bool = False) -> Mount:
 def scratch_mount() -> Mount:
     """Local disk of the node."""
     return Mount("scratch", SCRATCH, {"emptyDir": {"sizeLimit": f"{SCRATCH_GIB}Gi"}})
+
+
+def site_mount() -> Mount:
+    """Where the worker is installed in a pod whose image lacks it."""
+    return Mount("worker", SITE, {"emptyDir": {}})
 
 
 def lock_mount() -> Mount:

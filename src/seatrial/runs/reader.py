@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that read a run's volume from inside the cluster, and stream back what they print."""
+"""Commands on a run's volume from inside the cluster; what they print is streamed back."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ from seatrial.errors import ExitCode, FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.reader_pod import CONTAINER, reader_pod
+from seatrial.rendering.reader_pod import CONTAINER, Reading, reader_pod
 from seatrial.rendering.scene import scene_of
 from seatrial.rendering.spec_config import spec_config
 from seatrial.runs.codes import RunCode
@@ -25,11 +25,18 @@ from seatrial.runs.site import Site
 
 START_SECONDS = 300.0
 """How long the pod may take to start before it is said why it does not."""
+EXPORT_START_SECONDS = 1800.0
+"""The same where the engine is needed: its image is large, or it is installed first."""
 LOOK_SECONDS = 1.0
 
 
 def read_inside(
-    site: Site, plan: Plan, catalog: Catalog, words: Sequence[str], say: Callable[[str], None]
+    site: Site,
+    plan: Plan,
+    catalog: Catalog,
+    words: Sequence[str],
+    say: Callable[[str], None],
+    reading: Reading = Reading.LOOKS,
 ) -> int:
     """Run one command over the run's volume in a pod; its exit code.
 
@@ -37,13 +44,14 @@ def read_inside(
     """
     scene = scene_of(plan, catalog, Attempt())
     objects.apply(site.api, spec_config(scene))
-    made = reader_pod(scene, words, uuid4().hex[:8])
+    made = reader_pod(scene, words, uuid4().hex[:8], reading)
     name = made["metadata"]["name"]
     try:
         # The name is new: one that is there was made by a try whose answer was lost.
         with suppress(ConflictError):
             objects.create(site.api, made)
-        pod = _started(site, name)
+        patience = EXPORT_START_SECONDS if reading is Reading.EXPORTS else START_SECONDS
+        pod = _started(site, name, patience)
         log = ContainerLog(site.api, site.namespace, name, pod["metadata"]["uid"], CONTAINER)
         for line in log.lines(follow=True):
             say(line.text)
@@ -52,14 +60,14 @@ def read_inside(
         objects.delete(site.api, POD, site.namespace, name)
 
 
-def _started(site: Site, name: str) -> Json:
+def _started(site: Site, name: str, patience: float) -> Json:
     """The pod, once it runs or has ended; raises with the reason when it does not start."""
     began = site.clock()
     while True:
         pod = objects.read(site.api, POD, site.namespace, name)
         if pod is not None and (pod.get("status") or {}).get("phase", "Pending") != "Pending":
             return pod
-        if pod is None or site.clock() - began > START_SECONDS:
+        if pod is None or site.clock() - began > patience:
             raise FindingsError(_reasons(site, name, pod))
         site.sleep(LOOK_SECONDS)
 
@@ -69,7 +77,7 @@ def _reasons(site: Site, name: str, pod: Json | None) -> list[Finding]:
     conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
     said = next((c.get("message", "") for c in conditions if c.get("status") == "False"), "")
     rule = f"the reader does not start: {said or 'no reason is given'}."
-    fix = "See its image (cluster.preparation.image) and the run's volume."
+    fix = "See its image (cluster.preparation.image, for an export cluster.image) and the volume."
     where = Where(field=f"{POD.name} {site.namespace}/{name}")
     plain = Finding(RunCode.READER, Severity.ERROR, where, rule, said, fix)
     return list(why_not_running(pod, [])) or [plain] if pod else [plain]

@@ -21,10 +21,13 @@ def test_a_run_in_a_cluster_is_prepared_checked_and_launched_there() -> None:
     plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
     way = {step.name: step.words for step in steps(Path("run.yaml"), ("name=a",), plan)}
     assert list(way) == [
-        *("rules", "data", "plan", "check", "rehearse", "launch", "wait", "report"),
+        *("rules", "data", "plan", "check", "rehearse", "launch", "wait"),
+        *("verify", "export", "report"),
     ]
     assert way["data"] == ("data", "prepare", "run.yaml", "name=a", "--on", "kubernetes")
     assert way["check"][-1] == "--cluster"
+    assert way["verify"][-2:] == ("--on", "kubernetes")
+    assert way["export"][-4:] == ("--to", "/data/slim-7b/weights", "--on", "kubernetes")
 
 
 def test_a_run_on_this_host_ends_with_weights_that_others_can_load() -> None:

@@ -9,6 +9,9 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.kinds import POD
 from seatrial.errors import FindingsError
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.reader_pod import Reading, reader_pod, weights_gib
+from seatrial.rendering.scene import scene_of
 from seatrial.runs.reader import read_inside
 from seatrial.runs.site import Site
 from tests.conftest import resolved
@@ -64,3 +67,39 @@ def test_a_pod_that_does_not_start_is_explained_and_removed() -> None:
     with pytest.raises(FindingsError, match="x:1 cannot be pulled"):
         read(server, {"phase": "Pending", "containerStatuses": waits})
     assert not [key for key in server.objects if key[0] == "pods"]
+
+
+def pod_of(reading: Reading, *overrides: str) -> dict[str, Any]:
+    """The pod of a command, as it is submitted."""
+    scene = scene_of(resolved(*overrides), Catalog(), Attempt())
+    return dict(reader_pod(scene, ["checkpoints", "list", "/data/x"], "1", reading)["spec"])
+
+
+def test_what_verifies_may_write_down_what_it_finds() -> None:
+    (container,) = pod_of(Reading.NOTES)["containers"]
+    storage = next(m for m in container["volumeMounts"] if m["name"] == "storage")
+    assert "readOnly" not in storage
+    assert container["image"] == pod_of(Reading.LOOKS)["containers"][0]["image"]
+
+
+def test_an_export_has_the_engine_and_memory_for_a_layer() -> None:
+    own = pod_of(Reading.EXPORTS, "cluster.image=registry.example/worker:1")
+    assert "initContainers" not in own
+    (container,) = own["containers"]
+    assert container["image"] == "registry.example/worker:1"
+    # gpt3-7.5b: 36 layers of some 0.2 B parameters, three times in single precision.
+    assert weights_gib(resolved().model) == 3
+    assert container["resources"]["limits"]["memory"] == "7Gi"
+
+
+def test_an_image_without_the_engine_gets_it_before_the_export() -> None:
+    spec = pod_of(Reading.EXPORTS)
+    (install,) = spec["initContainers"]
+    assert install["name"] == "install"
+    (container,) = spec["containers"]
+    site = next(each["value"] for each in container["env"] if each["name"] == "PYTHONPATH")
+    for one in (install, container):
+        assert site in [mount["mountPath"] for mount in one["volumeMounts"]]
+    named = {volume["name"] for volume in spec["volumes"]}
+    for one in (install, container):
+        assert {mount["name"] for mount in one["volumeMounts"]} <= named

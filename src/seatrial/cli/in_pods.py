@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands with `--on kubernetes`: they run in pods of the run's cluster, on its volume."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.checkpoints_place import is_spec
+from seatrial.cli.output import say, say_error, say_json, say_text
+from seatrial.client import connect, load_plan
+from seatrial.errors import UsageError
+from seatrial.planning.plan import Plan
+from seatrial.rendering.reader_pod import Reading
+from seatrial.runs.data_on_cluster import Progress, prepare_on_cluster
+from seatrial.runs.reader import read_inside
+
+NEXT = "next "
+"""How the last line of a command begins; of one in a pod, it names what only the pod sees."""
+
+
+class Place(StrEnum):
+    """Where a command does its work."""
+
+    HERE = "here"
+    KUBERNETES = "kubernetes"
+
+
+On = Annotated[
+    Place, typer.Option(help="Here, or in a pod of the run's cluster, which has its volume.")
+]
+"""Where a command does its work."""
+
+
+def prepare_in_pods(
+    file: Path, overrides: Sequence[str], kubeconfig: str, context: str, *, as_json: bool
+) -> None:
+    """Prepare in pods, and say what came of it."""
+    catalog = default_catalog()
+    loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
+    namespace = plan.spec.cluster.namespace
+    site = connect(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    last = ""
+
+    def tell(progress: Progress) -> None:
+        nonlocal last
+        text = f"{progress.step}: {progress.done:,} of {progress.tasks:,} done"
+        if text != last and not as_json:
+            say_error(text)
+        last = text
+
+    made = prepare_on_cluster(site, plan, catalog, loaded.where, tell)
+    if as_json:
+        say_json(made)
+        return
+    where = made.get("address") or plan.data_location
+    tokens = f", {made['tokens']:,} tokens" if isinstance(made.get("tokens"), int) else ""
+    say_text(f"Prepared {plan.spec.name} in {namespace}: {where}{tokens}.", rest="  ")
+    say(f"next  seatrial launch {file}")
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The volume of a run in a cluster, as commands name it."""
+
+    where: str
+    """The spec of the run."""
+    overrides: Sequence[str] | None
+    """What is changed in it."""
+    kubeconfig: str
+    """The kubeconfig, as far as it is given."""
+    context: str
+    """The context, as far as it is given."""
+
+    def run(
+        self,
+        line: Callable[[Plan], Sequence[str]],
+        options: Mapping[str, object],
+        reading: Reading = Reading.LOOKS,
+        following: str = "",
+    ) -> NoReturn:
+        """Run a command of Seatrial in a pod that has the volume, and end as it ends.
+
+        Its own last line, about what comes next, is left out: it would name places of the pod.
+        """
+        if not is_spec(self.where):
+            raise UsageError("--on kubernetes needs the spec of the run, which says where it runs.")
+        catalog = default_catalog()
+        _, plan = load_plan(self.where, self.overrides or (), catalog, tell=say_error)
+        words = [*line(plan), *_words(options)]
+        namespace = plan.spec.cluster.namespace
+        site = connect(namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error)
+        code = read_inside(site, plan, catalog, words, _say_but_next, reading)
+        if following and code == 0 and not options.get("--json"):
+            say(f"next  {following}")
+        raise typer.Exit(code)
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    """Options as words; those that are not given are left out."""
+    given = {n: v for n, v in options.items() if v is not None and v is not False}
+    return [name if value is True else f"{name}={value}" for name, value in given.items()]
+
+
+def _say_but_next(text: str) -> None:
+    if not text.startswith(NEXT):
+        say(text)

@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands with `--on kubernetes`: what runs in the pod, and what of it a user reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cluster.kinds import POD
+from seatrial.errors import UsageError
+from seatrial.runs import clusters
+from seatrial.runs.site import Site
+from tests.unit.cli.test_runs import ran
+from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
+    """A server on which every pod prints two lines and ends well."""
+    found, time = FakeTransport(), FakeTime()
+    ended = [{"name": "read", "state": {"terminated": {"exitCode": 0}}}]
+    printed = [b"2026-11-15T03:12:00Z step 20 is whole", b"2026-11-15T03:12:01Z next  a pod's own"]
+
+    def comes_up() -> None:
+        for (plural, namespace, name), item in list(found.objects.items()):
+            if plural == "pods" and not item.get("status"):
+                item["status"] = {"phase": "Succeeded", "containerStatuses": ended}
+                found.streams[POD.path(namespace, name, "log")] = [[*printed]]
+
+    def reach(namespace: str = "", **_: Any) -> Site:
+        api = fake_api(found, time)
+        return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
+
+    time.on_sleep = comes_up
+    monkeypatch.setattr(clusters, "connect", reach)
+    return found
+
+
+def in_pod(server: FakeTransport) -> list[str]:
+    """What ran in the pod, after `seatrial`."""
+    made = next(c.body for c in server.calls if c.method == "POST" and c.path.endswith("/pods"))
+    assert made is not None
+    words: list[str] = made["spec"]["containers"][0]["command"]
+    return words[words.index("seatrial") + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "inside", "following"),
+    [
+        ("list", [], [], "checkpoints verify {file} --on kubernetes"),
+        (
+            "verify",
+            ["--step", "20", "--anew"],
+            ["--step=20", "--threads=0", "--anew"],
+            "checkpoints export {file} --to DIR --on kubernetes",
+        ),
+        (
+            "prune",
+            ["--yes", "--keep-last", "5"],
+            ["--keep-last=5", "--keep-best=0", "--yes"],
+            "checkpoints list {file} --on kubernetes",
+        ),
+        (
+            "export",
+            ["--to", "/data/slim-7b/weights"],
+            ["--to=/data/slim-7b/weights"],
+            "report {file}",
+        ),
+    ],
+)
+def test_checkpoints_of_a_run_are_seen_where_they_are(
+    server: FakeTransport,
+    spec_file: Path,
+    command: str,
+    words: list[str],
+    inside: list[str],
+    following: str,
+) -> None:
+    said = ran("checkpoints", command, spec_file, *words, "--on", "kubernetes")
+    assert in_pod(server) == ["checkpoints", command, "/data/slim-7b/checkpoints", *inside]
+    # What the pod proposes next would name its own places.
+    assert said.splitlines() == [
+        "step 20 is whole",
+        f"next  seatrial {following.format(file=spec_file)}",
+    ]
+
+
+def test_weights_go_where_they_outlive_the_pod(server: FakeTransport, spec_file: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"not on the run's volume.*Use --to /data/slim-7b/weights"
+    ):
+        ran("checkpoints", "export", spec_file, "--to", "weights", "--on", "kubernetes")
+    assert not server.calls
+
+
+def test_a_directory_says_not_where_its_pods_would_be(server: FakeTransport) -> None:
+    with pytest.raises(UsageError, match="needs the spec"):
+        ran("checkpoints", "list", "/data/checkpoints", "--on", "kubernetes")
+    assert not server.calls
