@@ -20,6 +20,7 @@ from seatrial.rendering.rules import (
     class_findings,
     data_findings,
     plan_findings,
+    ray_findings,
     scene_findings,
     unnamed_place,
 )
@@ -72,8 +73,8 @@ def render(
         raise FindingsError(found)
     if part is Part.ADMIN:
         found += class_findings(scene, place)
-    if part is Part.DATA and any(s.prepared is None for s in plan.spec.data.sources or ()):
-        found += data_findings(scene, place)
+    if part is Part.DATA:
+        found += [*ray_findings(scene, place), *data_findings(scene, place)]
     manifests = {Part.RUN: run_manifests, Part.DATA: data_manifests, Part.ADMIN: admin_manifests}
     made = tuple(manifests[part](scene))
     _refuse_secrets(made, place)

@@ -26,6 +26,7 @@ _ACCOUNTS = {Cloud.AWS: "arn:", Cloud.GOOGLE: "@"}
 """What an identity of a cloud has in it."""
 
 
+DATA_IMAGE = "cluster.preparation.image"
 _WITHOUT_RAY = re.compile(r"(^|/)worker-data([:@]|$)")
 """Our own image for data: it has Ray's core, and not what KubeRay asks of it."""
 
@@ -95,22 +96,38 @@ def class_findings(scene: Scene, place: Place) -> list[Finding]:
 
 
 def data_findings(scene: Scene, place: Place) -> list[Finding]:
-    """What is to be known of the pods that prepare data; training has an image of its own.
+    """What is to be known of the pods that prepare text; training has an image of its own.
 
     A warning, for manifests are also kept to be changed, by kustomize for instance.
     """
-    inspection, preparation = Inspection(place), scene.plan.spec.cluster.preparation
-    name = preparation.image or scene.data_image.reference
-    where = "cluster.preparation.image"
-    if _WITHOUT_RAY.search(name):
+    inspection, name = Inspection(place), _data_image(scene)
+    if has_text(scene.plan) and not scene.data_image.published:
+        rule = f"the image {name} for data is not published and cannot be pulled."
+        fix = (
+            "Build docker/worker-data.Dockerfile (guide: images), push it, and give its reference."
+        )
+        inspection.add(RenderCode.IMAGE, DATA_IMAGE, rule, fix, name, Severity.WARNING)
+    return inspection.findings
+
+
+def ray_findings(scene: Scene, place: Place) -> list[Finding]:
+    """What a RayJob asks of the image besides."""
+    inspection, name = Inspection(place), _data_image(scene)
+    if has_text(scene.plan) and _WITHOUT_RAY.search(name):
         rule = f"a RayJob needs ray[default], which {name} lacks."
         fix = "Prepare data by seatrial data prepare --on kubernetes, whose Jobs need no Ray."
-        inspection.add(RenderCode.IMAGE, where, rule, fix, name, Severity.WARNING)
-    if not scene.data_image.published:
-        rule = f"the image {name} for data is not published and cannot be pulled."
-        fix = "Build it (python -m scripts.build_image data), push it, and give its reference."
-        inspection.add(RenderCode.IMAGE, where, rule, fix, name, Severity.WARNING)
+        inspection.add(RenderCode.IMAGE, DATA_IMAGE, rule, fix, name, Severity.WARNING)
     return inspection.findings
+
+
+def has_text(plan: Plan) -> bool:
+    """Whether there is text to prepare before training."""
+    return any(source.prepared is None for source in plan.spec.data.sources or ())
+
+
+def _data_image(scene: Scene) -> str:
+    """The image for data as its owner knows it."""
+    return scene.plan.spec.cluster.preparation.image or scene.data_image.reference
 
 
 def _check_operator(scene: Scene, inspection: Inspection) -> None:

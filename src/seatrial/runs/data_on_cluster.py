@@ -33,8 +33,8 @@ from seatrial.rendering.data_jobs import (
     listing_job,
 )
 from seatrial.rendering.names import spec_digest
-from seatrial.rendering.render import Part, Rendering, render
-from seatrial.rendering.rules import Place
+from seatrial.rendering.render import Part, render
+from seatrial.rendering.rules import Place, data_findings
 from seatrial.rendering.scene import Scene, scene_of
 from seatrial.runs.codes import RunCode
 from seatrial.runs.job_state import condition
@@ -81,12 +81,13 @@ def prepare_on_cluster(
     site: Site, plan: Plan, catalog: Catalog, place: Place, tell: Tell = lambda _: None
 ) -> dict[str, Any]:
     """Prepare the data of a plan in pods; what the last step says of them, as plain data."""
-    made = render(plan, catalog, Part.DATA, Attempt(code_digest=own_digest()), place)
-    _refuse_findings(made)
-    *needed, _ = made.manifests
+    attempt = Attempt(code_digest=own_digest())
+    # All but the last, a RayJob: three plain Jobs do its work.
+    *needed, _ = render(plan, catalog, Part.DATA, attempt, place).manifests
+    scene = scene_of(plan, catalog, attempt)
+    _refuse_warnings(data_findings(scene, place))
     for manifest in needed:
         objects.apply(site.api, manifest)
-    scene = scene_of(plan, catalog, Attempt(code_digest=own_digest()))
     spec = spec_digest(plan.spec)
     work = _listed(site, scene, spec, tell)
     if work is not None and work.done < work.tasks:
@@ -96,12 +97,8 @@ def prepare_on_cluster(
     return _last_json(site, ended)
 
 
-def _refuse_findings(made: Rendering) -> None:
-    """Refuse what manifests are only warned of: nobody changes these before they are submitted.
-
-    What is found of training is not refused here: `launch` says it.
-    """
-    found = [each for each in made.findings if each.where.field.startswith("cluster.preparation")]
+def _refuse_warnings(found: list[Finding]) -> None:
+    """Refuse what manifests are only warned of: nobody changes these before they are submitted."""
     if found:
         raise FindingsError([replace(each, severity=Severity.ERROR) for each in found])
 

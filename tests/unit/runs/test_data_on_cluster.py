@@ -179,6 +179,14 @@ def test_an_image_that_nobody_can_pull_is_refused_before_anything_is_touched() -
     assert not [call for call in server.calls if call.method != "GET"]
 
 
+def test_the_projects_own_image_for_data_prepares_them_in_jobs() -> None:
+    # A RayJob would need more of the image, and none is submitted.
+    own = "cluster.preparation.image=registry.example.com/worker-data:0.1.0"
+    server = FakeTransport()
+    assert prepared(server, words=(own,)) == ENDED
+    assert not [name for plural, _, name in server.objects if plural == "rayjobs"]
+
+
 def waits(server: FakeTransport, status: dict[str, Any]) -> tuple[FakeTime, list[str]]:
     """Prepare while the pod of the first job stays as it is; when it ended, and what was told."""
     time, heard = FakeTime(), []  # type: ignore[var-annotated]
