@@ -328,7 +328,9 @@ def _check_positions(report: Reporter, model: Architecture, length: int) -> None
         )
 
 
-def check_batch(report: Reporter, micro: int, total: int, layout: RankLayout, length: int) -> Batch:
+def check_batch(
+    report: Reporter, micro: int, total: int, layout: RankLayout, length: int, nodes: int = 1
+) -> Batch:
     """The global batch must divide into micro batches over the data-parallel ranks."""
     step = micro * layout.dp_size
     micro_batches = total // step
@@ -339,7 +341,7 @@ def check_batch(report: Reporter, micro: int, total: int, layout: RankLayout, le
             f"{total} sequences cannot be split evenly: "
             f"micro batch {micro} × dp {layout.dp_size} = {step}.",
             total,
-            f"Use {nearby_multiples(total, step)}.",
+            f"Use {nearby_multiples(total, step)}.{_or_nodes(total, step, nodes)}",
         )
     elif layout.vp_size > 1 and micro_batches % layout.pp_size:
         report.error(
@@ -351,3 +353,16 @@ def check_batch(report: Reporter, micro: int, total: int, layout: RankLayout, le
             f"Use {nearby_multiples(total, step * layout.pp_size)}, or vp_size 1.",
         )
     return Batch(micro, total, micro_batches, total * length)
+
+
+def _or_nodes(total: int, step: int, nodes: int) -> str:
+    """The numbers of nodes around this one over which the batch can be split, in words.
+
+    Where there are some on both sides, it is the number of nodes that divides badly.
+    """
+    of_node = step // nodes
+    if step % nodes or total % of_node:
+        return ""
+    fewer = next((n for n in range(nodes - 1, 0, -1) if total % (of_node * n) == 0), None)
+    more = next((n for n in range(nodes + 1, 2 * nodes) if total % (of_node * n) == 0), None)
+    return f" Or {fewer} or {more} nodes." if fewer and more else ""

@@ -178,7 +178,8 @@ class _Resolution:
         cluster = self.spec.cluster
         profile_name = self.known(Kind.PROFILES, "cluster.profile", cluster.profile)
         if cluster.node_type is not None:
-            self.known(Kind.NODE_TYPES, "cluster.node_type", cluster.node_type)
+            others = self.node_types_like(cluster.node_type, profile_name)
+            self.known(Kind.NODE_TYPES, "cluster.node_type", cluster.node_type, others)
         self.report.stop_if_errors()
         profile = self.catalog.profile(profile_name)
         node_name = self.chosen("cluster.node_type", cluster.node_type, profile.default_node_type)
@@ -209,6 +210,18 @@ class _Resolution:
             fabric=fabric,
             image=image,
             storage=self.storage(profile_name, profile),
+        )
+
+    def node_types_like(self, name: str, profile_name: str) -> tuple[str, ...]:
+        """The node types of a profile that a word stands in, such as the name of their GPU."""
+        names = self.catalog.names(Kind.NODE_TYPES)
+        if name in names or profile_name not in self.catalog.names(Kind.PROFILES):
+            return ()
+        word = name.lower()
+        return tuple(
+            each
+            for each in self.catalog.profile(profile_name).node_types
+            if word in f"{each} {self.catalog.node_type(each).accelerator}".lower()
         )
 
     def processes(self, name: str, node: NodeType) -> int:
@@ -339,7 +352,8 @@ class _Resolution:
         """The batch of a step and how it is split."""
         micro = self.number("training.micro_batch_size")
         total = self.number("training.global_batch_size")
-        return layout_rules.check_batch(self.report, micro, total, layout, sequence_length)
+        nodes = self.spec.cluster.nodes
+        return layout_rules.check_batch(self.report, micro, total, layout, sequence_length, nodes)
 
     def length(
         self, batch: Batch, sequence_length: int, preset: tuple[str, ModelPreset] | None
@@ -369,12 +383,14 @@ class _Resolution:
         length_rules.check_evaluation(self.report, training, self.spec.data.split)
         return length, schedule
 
-    def known(self, kind: Kind, field_name: str, name: str) -> str:
-        """The entry's own name, or an error at the field that names it."""
+    def known(self, kind: Kind, field_name: str, name: str, others: tuple[str, ...] = ()) -> str:
+        """The entry's own name, or an error at the field that names it, with others that may do."""
         try:
             return self.catalog.canonical(kind, name)
         except NotInCatalogError as error:
             rule, _, fix = str(error).partition(". ")
+            if others:
+                fix = f"Use one of: {', '.join(others)}."
             self.report.error(
                 PlanCode.NAME, field_name, f"{rule[:1].lower()}{rule[1:]}.", name, fix
             )

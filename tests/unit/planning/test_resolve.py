@@ -274,6 +274,16 @@ REFUSALS = {
         "ST-BATCH-002 training.global_batch_size: 1000 sequences cannot be split evenly: "
         "micro batch 4 × dp 4 = 16. Use 992 or 1008.",
     ),
+    "batch-over-nodes": (
+        ("training.global_batch_size=512", "cluster.nodes=3"),
+        "ST-BATCH-002 training.global_batch_size: 512 sequences cannot be split evenly: "
+        "micro batch 4 × dp 6 = 24. Use 504 or 528. Or 2 or 4 nodes.",
+    ),
+    "node-type-by-its-gpu": (
+        ("cluster.node_type=A100",),
+        "ST-PLAN-002 cluster.node_type: there is no node type 'A100' in the catalog. "
+        "Use one of: p4d.24xlarge, p4de.24xlarge.",
+    ),
     "interleaved-batch": (
         ("parallelism.pp_size=4", "parallelism.vp_size=3", "training.global_batch_size=24"),
         "ST-BATCH-003 training.global_batch_size: 6 micro batches are not a multiple of pp 4, "

@@ -10,6 +10,7 @@ from seatrial.planning.search.causes import causes
 from seatrial.planning.search.outcome import Lacking, Outcome, Priced
 from seatrial.planning.search.probe import Probe
 from seatrial.planning.search.problem import Problem
+from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import Sharding
 
 GIB = 1 << 30
@@ -85,6 +86,9 @@ def room(need: Memory) -> str:
 def broken_neighbours(chosen: Priced, problem: Problem) -> list[str]:
     """The rules that the layouts break which divide once more, by tp or by pp."""
     layout, found = chosen.candidate.shape.layout, []
+    if problem.engine is EngineName.LLM_FOUNDRY:
+        # It has neither.
+        return []
     for tp, pp in ((2 * layout.tp_size, layout.pp_size), (layout.tp_size, 2 * layout.pp_size)):
         degrees = Degrees(tp, pp, layout.cp_size, layout.ep_size, 1, layout.etp_size)
         probe = Probe()
@@ -92,11 +96,18 @@ def broken_neighbours(chosen: Priced, problem: Problem) -> list[str]:
             check_world(probe, problem.world_size, problem.per_node, degrees)
         name = f"tp {tp}" if tp > layout.tp_size else f"pp {pp}"
         domain = chosen.workload.hardware.link_domain_gpus
-        if probe.findings:
+        if degrees.model_size > problem.world_size:
+            found.append(f"{name} needs {counted_gpus(degrees.model_size)}")
+        elif probe.findings:
             found.append(f"{name} cannot be: {probe.findings[0].rule.rstrip('.')}")
         elif tp > max(domain, problem.per_node):
-            found.append(f"{name} leaves the {domain} GPUs that NVLink joins")
+            found.append(f"{name} leaves the {counted_gpus(domain)} that NVLink joins")
     return found
+
+
+def counted_gpus(number: int) -> str:
+    """A number of GPUs: `1 GPU`, `8 GPUs`."""
+    return f"{number:,} {'GPU' if number == 1 else 'GPUs'}"
 
 
 def loss(chosen: Priced, other: Priced) -> str:

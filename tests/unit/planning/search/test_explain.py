@@ -12,6 +12,7 @@ from seatrial.planning.search.explain import broken_neighbours, loss, named, tim
 from seatrial.planning.search.outcome import Priced
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.timing.parts import TimePart
+from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import Recompute
 from tests.unit.planning.search.asked import opened
 
@@ -110,15 +111,26 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
     assert run.chosen is not None
     assert run.outcome is not None
     assert broken_neighbours(run.chosen, run.problem) == [
-        "tp 16 cannot be: 16 ranks cannot be shared out: tp 16 × pp 2 = 32",
-        "pp 4 cannot be: 16 ranks cannot be shared out: tp 8 × pp 4 = 32",
+        "tp 16 needs 32 GPUs",
+        "pp 4 needs 32 GPUs",
     ]
-    assert why(run.chosen, run.outcome, run.problem)[-1].startswith("tp 16 cannot be: ")
+    assert why(run.chosen, run.outcome, run.problem)[-1] == "tp 16 needs 32 GPUs"
+    three = plan_run(
+        opened("parallelism.tp_size=8", "parallelism.pp_size=1", "cluster.nodes=3"), catalog
+    )
+    assert three.chosen is not None
+    assert broken_neighbours(three.chosen, three.problem) == [
+        "tp 16 cannot be: 24 ranks cannot be shared out: tp 16 × pp 1 = 16",
+        "pp 2 cannot be: 24 ranks cannot be shared out: tp 8 × pp 2 = 16",
+    ]
     heads = plan_run(opened("model.preset=gpt2-xl", "parallelism.tp_size=1"), catalog)
     assert heads.chosen is not None
     assert broken_neighbours(heads.chosen, heads.problem)[0] == (
         "tp 2 cannot be: 25 attention heads cannot be shared out over tp 2"
     )
+    # An engine without tp and pp is not told what they could not do.
+    without = replace(run.problem, engine=EngineName.LLM_FOUNDRY)
+    assert broken_neighbours(run.chosen, without) == []
     wide = plan_run(opened("parallelism.tp_size=8", "cluster.nodes=4"), catalog)
     assert wide.chosen is not None
     assert "tp 16 leaves the 8 GPUs that NVLink joins" in broken_neighbours(
