@@ -34,9 +34,13 @@ class Status:
 def write_status(directory: Path, status: Status) -> None:
     """Put the status in place of the one before; a reader never sees half."""
     beside = directory / f".{FILE}.{os.getpid()}"
-    with suppress(OSError):
+    try:
         beside.write_text(json.dumps(asdict(status)), encoding="utf-8")
         beside.replace(directory / FILE)
+    except OSError:
+        # A full disk has room for its name, and the next try for one more.
+        with suppress(OSError):
+            beside.unlink()
 
 
 def read_status(directory: Path) -> Status | None:
