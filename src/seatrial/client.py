@@ -19,8 +19,8 @@ from seatrial.findings import Finding, has_errors
 from seatrial.hashing import digest
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve, waits_for_planner
+from seatrial.rehearsal.worker_process import WORKER_PYTHON, worker_python
 from seatrial.rehearsal.worker_process import build_index_cache as build_engine_cache
-from seatrial.rehearsal.worker_process import worker_python
 from seatrial.spec.cluster import Operator
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load
@@ -271,7 +271,8 @@ def build_index_cache(
     try:
         worker_python()
     except MissingExtraError:
-        return "not built: seatrial[worker] is not installed; training builds it at its first start"
+        missing = f"no Megatron is known here (see seatrial doctor, or set {WORKER_PYTHON})"
+        return f"not built: {missing}; training builds it at its first start"
     answer = build_engine_cache(
         arguments, resolved.data_location, place, resolved.layout.world_size
     )
@@ -479,8 +480,8 @@ def require_data_extra() -> None:
     missing = [name for name in DATA_PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"Preparing data needs {', '.join(missing)}, which this installation does not have. "
-            "Install it with: pip install '.[data]' in a checkout of Seatrial."
+            f"Reading and preparing data needs {', '.join(missing)}, which this installation does "
+            "not have. Install it with: pip install '.[data]' in a checkout of Seatrial."
         )
 
 

@@ -115,7 +115,19 @@ class StorageSpec(SpecModel):
     parameters: Mapping[str, str] = {}
     """Parameters of the tier's storage class that only this cluster knows, such as `subnetId`."""
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
-    """Where pods mount it, as a path from the root, such as `/data`."""
+    """Where pods mount it, from the root, such as `/data`; on one host, where runs are kept."""
+
+    @field_validator("mount", mode="before")
+    @classmethod
+    def _from_the_root(cls, mount: object) -> object:
+        if isinstance(mount, str) and not mount.startswith("/"):
+            raise broken(
+                f"{shown(mount)} is no path from the root, and every process opens it from a "
+                "directory of its own.",
+                f"Write the whole path; in a shell, $PWD/{mount.removeprefix('./')}.",
+                SpecCode.TYPE,
+            )
+        return mount
 
     @field_validator("tier")
     @classmethod
