@@ -8,7 +8,15 @@ from dataclasses import asdict
 
 import typer
 
-from seatrial.cli.installed import IN_WORKER, Part, kubeconfig, needs, parts
+from seatrial.cli.installed import (
+    IN_WORKER,
+    LLM_FOUNDRY,
+    Part,
+    kubeconfig,
+    needs,
+    parts,
+    second_engine,
+)
 from seatrial.cli.output import counted, say, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.cli.tables import name, say_table, text
@@ -28,7 +36,10 @@ def command(as_json: Json = False) -> None:
 
     Asks no network. Whether a cluster answers is for `seatrial check --cluster` to say.
     """
-    found, cluster = parts(needs()), kubeconfig()
+    extras, other, cluster = parts(needs()), second_engine(), kubeconfig()
+    # Below the worker, which is the other engine's.
+    below = [part.extra for part in extras].index("worker") + 1
+    found = (*extras[:below], other, *extras[below:])
     if as_json:
         say_json(
             {
@@ -46,12 +57,14 @@ def command(as_json: Json = False) -> None:
     rows = [(part.extra, _state(part), part.needed_for) for part in found]
     say_table(COLUMNS, [core, *rows], WIDTH)
     say()
-    for part in found:
+    for part in extras:
         _say_missing(part)
-    for where in dict.fromkeys(part.where for part in found if part.where):
+    for where in dict.fromkeys(part.where for part in extras if part.where):
         _say(f"The worker's environment is that of {where}.")
+    if other.where:
+        _say(f"{LLM_FOUNDRY.title}'s environment is that of {other.where}.")
     _say_cluster(str(cluster) if cluster else "")
-    _say_remedy(found)
+    _say_remedy(extras, other)
 
 
 def _state(part: Part) -> str:
@@ -82,7 +95,7 @@ def _say_cluster(file: str) -> None:
         )
 
 
-def _say_remedy(found: tuple[Part, ...]) -> None:
+def _say_remedy(found: tuple[Part, ...], other: Part) -> None:
     """The command that installs what is missing; the engine may have an environment of its own."""
     lacking = [part for part in found if not part.is_ready]
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
@@ -96,6 +109,9 @@ def _say_remedy(found: tuple[Part, ...]) -> None:
             f"whose Python {WORKER_PYTHON} names:"
         )
         say(f"  pip install '.[{','.join(there)}]'")
-    if not lacking:
+    if not other.is_ready:
+        _say(f"For specs of {LLM_FOUNDRY.title}, which needs an environment of its own:")
+        say(f"  {LLM_FOUNDRY.installation.command}")
+    if not lacking and other.is_ready:
         say("Nothing is missing.")
     say("next  seatrial init")

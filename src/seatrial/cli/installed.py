@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from importlib.metadata import distributions, requires
 from pathlib import Path
 
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
 from seatrial.rehearsal.worker_process import WORKER_PYTHON, worker_python
+from seatrial.spec.engine import EngineName
 
 NEEDED_FOR = {
     "data": "data prepare, estimate, verify and inspect; check --data",
@@ -26,6 +28,9 @@ NEEDED_FOR = {
     "wandb": "sending a run's numbers to Weights & Biases",
 }
 """The extras, and the commands that need them."""
+LLM_FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
+FOR_SECOND_ENGINE = "the same for specs of LLM Foundry"
+"""What its environment is needed for; its row stands below the worker's."""
 IN_WORKER = ("worker", "wandb")
 """The extras that belong into the worker's environment, which may be another."""
 SOURCES = Path(__file__).parents[3] / "pyproject.toml"
@@ -104,6 +109,15 @@ def parts(needed: Mapping[str, Iterable[Need]]) -> tuple[Part, ...]:
         _part(extra, needed[extra], *((there, where) if extra in IN_WORKER else (here, "")))
         for extra in NEEDED_FOR
     )
+
+
+def second_engine() -> Part:
+    """LLM Foundry, which has an environment of its own and is no extra."""
+    name = str(LLM_FOUNDRY.name)
+    try:
+        return Part(name, FOR_SECOND_ENGINE, (), (), worker_python(LLM_FOUNDRY))
+    except MissingExtraError:
+        return Part(name, FOR_SECOND_ENGINE, (name,), ())
 
 
 def kubeconfig() -> Path | None:

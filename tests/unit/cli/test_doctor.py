@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from seatrial.cli import doctor, installed
-from seatrial.cli.installed import NEEDED_FOR, SOURCES, Need, kubeconfig, needs, parts
+from seatrial.cli.installed import (
+    NEEDED_FOR,
+    SOURCES,
+    Need,
+    kubeconfig,
+    needs,
+    parts,
+    second_engine,
+)
 from seatrial.cli.main import COMMANDS
 from seatrial.errors import MissingExtraError
 from tests.unit.cli.test_commands import seatrial
@@ -75,6 +83,21 @@ def test_the_command_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ready = {part["extra"]: part["is_ready"] for part in told["parts"]}
     assert ready["data"]
     assert not ready["worker"]
+    assert not ready["llm-foundry"]
+    assert "seatrial engines install llm-foundry" in said
+
+
+def test_the_second_engine_is_looked_for_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SEATRIAL_LLM_FOUNDRY_PYTHON", raising=False)
+    assert not second_engine().is_ready
+    monkeypatch.setenv("SEATRIAL_LLM_FOUNDRY_PYTHON", sys.executable)
+    found = second_engine()
+    assert (found.is_ready, found.where) == (True, sys.executable)
+    said = seatrial("doctor", cwd=tmp_path).stdout
+    assert f"LLM Foundry's environment is that of {sys.executable}." in " ".join(said.split())
 
 
 def test_named_commands_exist() -> None:
