@@ -40,6 +40,8 @@ def say_comparison_of(
     site = connect_to_look(namespace, kubeconfig, context)
     found, made = compared(site, plan, catalog, part, loaded.where)
     say_comparison(found, made.findings, as_json=as_json)
+    if not as_json:
+        say(f"next  seatrial launch {file}")
 
 
 def say_comparison(

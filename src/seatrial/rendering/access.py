@@ -5,7 +5,7 @@
 from seatrial.catalog.node_types import Cloud
 from seatrial.planning.plan import Plan
 from seatrial.rendering.manifest import Manifest, manifest
-from seatrial.rendering.names import Component, metadata
+from seatrial.rendering.names import Component, metadata, shared_labels
 from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import Operator
 
@@ -95,15 +95,18 @@ def observer_rules() -> list[Manifest]:
 
 def launcher_role(plan: Plan) -> Manifest:
     """The namespaced role for the operator of one run."""
-    operator = plan.machines.operator
-    role = {**metadata(plan, Component.ACCESS), "name": LAUNCHER}
-    return manifest("rbac.authorization.k8s.io/v1", "Role", role, rules=launcher_rules((operator,)))
+    head = {
+        "name": LAUNCHER,
+        "namespace": plan.spec.cluster.namespace,
+        "labels": shared_labels(Component.ACCESS),
+    }
+    rules = launcher_rules((plan.machines.operator,))
+    return manifest("rbac.authorization.k8s.io/v1", "Role", head, rules=rules)
 
 
-def observer_role(plan: Plan) -> Manifest:
+def observer_role() -> Manifest:
     """The read-only role over the cluster."""
-    role = metadata(plan, Component.ACCESS)
-    head = {"name": OBSERVER, "labels": role["labels"]}
+    head = {"name": OBSERVER, "labels": shared_labels(Component.ACCESS)}
     return manifest("rbac.authorization.k8s.io/v1", "ClusterRole", head, rules=observer_rules())
 
 

@@ -59,6 +59,15 @@ def labels(plan: Plan, component: Component) -> dict[str, str]:
     }
 
 
+def shared_labels(component: Component) -> dict[str, str]:
+    """The labels of what all runs of a namespace or a cluster have in common."""
+    return {
+        "app.kubernetes.io/name": "seatrial",
+        "app.kubernetes.io/managed-by": "seatrial",
+        COMPONENT_LABEL: str(component),
+    }
+
+
 def digest_labels(plan: Plan) -> dict[str, str]:
     """Spec and plan as labels, which end at 63 characters and so hold their first digits."""
     return {

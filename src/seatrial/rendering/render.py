@@ -128,7 +128,7 @@ def admin_manifests(scene: Scene) -> list[Manifest]:
     elif scene.tier is not None:
         parameters = dict(plan.spec.cluster.storage.parameters)
         made.append(storage.storage_class(scene.tier, parameters))
-    return [*made, access.launcher_role(plan), access.observer_role(plan)]
+    return [*made, access.launcher_role(plan), access.observer_role()]
 
 
 def _refuse_secrets(manifests: tuple[Manifest, ...], place: Place) -> None:

@@ -5,7 +5,7 @@
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.plan import Plan
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
-from seatrial.rendering.names import Component, labels, metadata
+from seatrial.rendering.names import Component, labels, metadata, shared_labels
 from seatrial.rendering.resources import capacity_bytes, quantity
 
 SHARED = ["ReadWriteMany"]
@@ -68,18 +68,10 @@ def storage_class(tier: StorageTier, parameters: dict[str, str]) -> Manifest:
     Volumes stay when their claim is deleted: the charts that these clouds ship delete them, and
     the checkpoints with them.
     """
-    metadata_of_class: Manifest = {
-        "name": tier.storage_class,
-        "labels": {
-            "app.kubernetes.io/name": "seatrial",
-            "app.kubernetes.io/managed-by": "seatrial",
-            "app.kubernetes.io/component": str(Component.STORAGE),
-        },
-    }
     return manifest(
         "storage.k8s.io/v1",
         "StorageClass",
-        metadata_of_class,
+        {"name": tier.storage_class, "labels": shared_labels(Component.STORAGE)},
         provisioner=tier.csi_driver,
         parameters={**tier.storage_class_parameters, **parameters},
         mountOptions=list(tier.mount_options),

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What applying manifests would change in a cluster, as the API server itself says."""
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from seatrial.cluster import objects
 from seatrial.cluster.errors import ClusterError
-from seatrial.cluster.kinds import kind_of
+from seatrial.cluster.kinds import CONFIG_MAP, kind_of
 from seatrial.cluster.transport import Json
 from seatrial.findings import Finding
 from seatrial.rendering.manifest import Manifest
@@ -82,4 +84,13 @@ def _own(item: Json) -> Json:
     """An object without what the server writes itself."""
     head = {key: value for key, value in item["metadata"].items() if key not in _SERVERS_OWN}
     parts = {key: value for key, value in item.items() if key not in ("status", "metadata")}
+    if item["kind"] == CONFIG_MAP.name:
+        parts["data"] = {key: _opened(text) for key, text in (item.get("data") or {}).items()}
     return {**parts, "metadata": head}
+
+
+def _opened(text: str) -> Any:
+    """What a file of a config map holds, where it is JSON as the spec is; else its text."""
+    with suppress(ValueError):
+        return json.loads(text)
+    return text

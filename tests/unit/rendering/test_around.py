@@ -204,6 +204,10 @@ def test_the_role_of_a_run_is_for_its_operator_alone() -> None:
     assert "trainjobs" not in str(role["rules"])
     assert "pytorchjobs" in str(role["rules"])
     assert role["metadata"]["namespace"] == "default"
+    # It is the same for the next run of the namespace.
+    (cluster_role,) = of_kind("ClusterRole", part=Part.ADMIN)
+    for shared in (role, cluster_role):
+        assert "slim-7b" not in str(shared["metadata"])
     with pytest.raises(KeyError):
         launcher_rules((Operator.TORCHRUN,))
 

@@ -31,6 +31,9 @@ def test_a_launched_run_is_the_same_and_a_changed_one_says_where() -> None:
     seeds = [change for change in job.changes if change.after == "7"]
     assert len(seeds) == 2
     assert "containers[pytorch].command[" in seeds[0].path
+    # The spec is one text to the server, and a spec to its owner.
+    spec = next(each for each in other if each.name == "ConfigMap slim-7b-spec")
+    assert [str(change) for change in spec.changes] == ["+ data.run.yaml.training.seed: 7"]
 
 
 def test_what_the_server_refuses_is_told_and_the_rest_still_compared() -> None:
