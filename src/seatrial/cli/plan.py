@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.checks.registry import RULES
+from seatrial.checks.situation import Scope, Situation
 from seatrial.cli.files import write_new
 from seatrial.cli.output import say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
@@ -24,10 +26,11 @@ from seatrial.cli.plan_sweep import (
     say_variants,
     variant_data,
 )
+from seatrial.cli.plan_words import new_volume_words
 from seatrial.client import load_checked, refuse_unsupported
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, FindingsError, UsageError
-from seatrial.findings import has_errors
+from seatrial.findings import Severity, has_errors
 from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.inverse import limits_of
@@ -141,7 +144,24 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
     following = f"seatrial rehearse {file}"
     if has_errors(findings):
         following = "mend what is said below, then the same command again"
-    return Page(run, budget, f"{engine.name} {engine.version}", kept, following, findings)
+    return Page(
+        run,
+        budget,
+        f"{engine.name} {engine.version}",
+        kept,
+        following,
+        findings,
+        volume=new_volume_words(run.plan, catalog),
+        warned=_warned(Situation(loaded, run, catalog)),
+    )
+
+
+def _warned(situation: Situation) -> str:
+    """The codes of what the check would warn of, which is not the planner's to say."""
+    found = (each for rule in RULES if rule.scope is Scope.STATIC for each in rule.look(situation))
+    grave = (each.finding.code for each in found if each.finding.severity is not Severity.NOTE)
+    codes = ", ".join(dict.fromkeys(map(str, grave)))
+    return f"seatrial check warns of {codes}" if codes else ""
 
 
 def _sweep(
@@ -182,3 +202,4 @@ def _say_table(variants: list[Variant], headers: list[str], as_json: bool) -> No
     note = cost_note(variants)
     if note:
         say_text(note)
+    say("next  seatrial plan with the values of one row, or these in the file")

@@ -5,10 +5,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seatrial.cli.output import columns, counted, say, say_text, wrapped
+from seatrial.cli.output import columns, counted, say, wrapped
 from seatrial.cli.plan_picture import bar, caption, node_pictures
 from seatrial.cli.plan_words import (
     GIB,
+    RECOMPUTE_WORDS,
     TIB,
     duration,
     duration_with_error,
@@ -75,27 +76,35 @@ class Page:
     """What speaks against the plan."""
     limits: Limits | None = None
     """The fewest nodes and the largest model, where they were asked for."""
+    volume: str = ""
+    """The volume that would be made for the run, in words."""
+    warned: str = ""
+    """What the check warns of though the plan can be made, in words."""
 
 
 def say_page(page: Page) -> None:
     """Print the page."""
-    say_text(head_words(page), rest="  ")
-    say()
     width = columns()
+    head = head_words(page)
+    lines = wrapped(_in_pieces(head, width - 2), width, rest="  ") if width else [head]
+    say("\n".join(lines).replace(WHOLE, " "))
+    say()
     for label, text in page_lines(page):
         first = f"{label:<{LABEL}}"
         lines = wrapped(_in_pieces(text), width, first) if width else [first + text]
         say("\n".join(lines).replace(WHOLE, " "))
 
 
-def _in_pieces(text: str) -> str:
+def _in_pieces(text: str, longest: int = LONGEST_PIECE) -> str:
     """The text with blanks that do not break inside its short pieces, such as `dp 3 %`."""
     for between in (CLAUSES, BETWEEN, APART):
         pieces = text.split(between)
         text = between.join(
-            piece.replace(" ", WHOLE) if len(piece) <= LONGEST_PIECE else piece for piece in pieces
+            piece.replace(" ", WHOLE) if len(piece) <= longest else piece for piece in pieces
         )
-    return text.replace(" %", f"{WHOLE}%")
+    for words in (" %", *RECOMPUTE_WORDS.values()):
+        text = text.replace(words, words.replace(" ", WHOLE))
+    return text
 
 
 def head_words(page: Page, *, name: bool = True) -> str:
@@ -136,6 +145,8 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
         yield "limits", limit_words(page)
     yield from _reasons(page)
     yield "kept", page.kept
+    if page.warned:
+        yield "check", page.warned
     yield "next", page.command
 
 
@@ -261,7 +272,8 @@ def _saves(page: Page) -> Iterator[tuple[str, str]]:
         parts.append(f"{duration(budget.write_seconds)} to {saves.tier}")
     if budget.lost is not None:
         parts.append(lost_words(page, budget))
-    parts.append(f"{three(budget.capacity / TIB)} TiB kept")
+    on_volume = f", on {page.volume}" if page.volume else ""
+    parts.append(f"{three(budget.capacity / TIB)} TiB kept{on_volume}")
     yield "saves", " · ".join(parts)
     others = [
         f"{tier} {duration(seconds)}"
@@ -318,7 +330,8 @@ def limit_words(page: Page) -> str:
     up_to = "at least" if largest.largest_tried else "up to"
     return (
         f"{nodes}; on these {machines.nodes:,}, a model of this shape fits {up_to} "
-        f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike)"
+        f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike"
+        f"{'' if largest.largest_tried else '; the next size that divides well does not'})"
     )
 
 

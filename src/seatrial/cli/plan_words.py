@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers of a plan as people say them: days, dollars, shares, layouts."""
 
+from seatrial.catalog.catalog import Catalog
 from seatrial.planning.plan import Plan
 from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.saving.retention import usd_per_month
+from seatrial.rendering.resources import capacity_bytes
+from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.units import format_count
 
@@ -86,3 +90,15 @@ def manner(plan: Plan) -> str:
         sizes = [len(stage.layers) for stage in plan.stages]
         words.append(f"layers {sizes[0]} | {sizes[len(sizes) // 2]} each | {sizes[-1]}")
     return ", ".join(words)
+
+
+def new_volume_words(plan: Plan, catalog: Catalog) -> str:
+    """The volume that a launch would claim, with its list price; empty where one is there."""
+    storage = plan.spec.cluster.storage
+    if plan.machines.operator is Operator.TORCHRUN or storage.claim or storage.volume:
+        return ""
+    tier = catalog.storage(plan.machines.storage)
+    size = capacity_bytes(plan, tier)
+    price = usd_per_month(size, tier)
+    cost = f" (${three(price)} a month)" if price is not None else ""
+    return f"a new volume of {three(size / TIB)} TiB{cost}"

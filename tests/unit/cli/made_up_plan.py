@@ -77,6 +77,7 @@ def made_up_page(*, searched: bool = True) -> Page:
         "megatron 0.19.2",
         ".seatrial/open/plan.json, sha256:0123456789ab",
         "seatrial rehearse run.yaml",
+        volume="a new volume of 1.17 TiB",
     )
 
 

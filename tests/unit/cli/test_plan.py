@@ -91,6 +91,7 @@ def test_plans_stand_beside_each_other(open_file: Path) -> None:
     (open_file.parent / "run.yaml").write_text(SPEC)
     both = seatrial("plan", "open.yaml", "--compare", "run.yaml", cwd=open_file.parent).stdout
     assert [line.split()[0] for line in both.splitlines()[:3]] == ["spec", "open.yaml", "run.yaml"]
+    assert both.splitlines()[-1].startswith("next  seatrial plan ")
     swept = seatrial(
         "plan",
         "open.yaml",
@@ -141,6 +142,16 @@ def test_nothing_fits(open_file: Path) -> None:
     assert "Leave parallelism and micro_batch_size to the planner (auto)" in " ".join(
         tight.stderr.split()
     )
+
+
+def test_what_only_the_check_says_is_named_on_the_page(open_file: Path) -> None:
+    assert "\ncheck " not in seatrial("plan", "open.yaml", cwd=open_file.parent).stdout
+    weights = "initial_weights={huggingface: 'hf://meta-llama/Llama-2-70b-hf@0123456'}"
+    words = (weights, "training.learning_rate.peak=3")
+    page = seatrial("plan", "open.yaml", *words, cwd=open_file.parent).stdout
+    warned = next(line for line in page.splitlines() if line.startswith("check "))
+    assert warned.startswith("check     seatrial check warns of ")
+    assert {"ST-WEIGHTS-001", "ST-SCHEDULE-004"} <= set(warned.replace(",", "").split())
 
 
 def test_overrides_are_not_kept(open_file: Path) -> None:

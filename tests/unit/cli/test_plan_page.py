@@ -15,7 +15,7 @@ from seatrial.cli.plan_html import html_page
 from seatrial.cli.plan_page import Page, cost_words, length_words, say_page
 from seatrial.cli.plan_picture import bar, node_pictures
 from seatrial.cli.plan_sweep import combinations
-from seatrial.cli.plan_words import duration, duration_with_error, three
+from seatrial.cli.plan_words import duration, duration_with_error, new_volume_words, three
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Machines
 from seatrial.planning.rank_layout import RankLayout
@@ -24,6 +24,7 @@ from seatrial.planning.search.inverse import Fewest, LargestModel, Limits
 from seatrial.planning.search.planner import plan_run
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
+from tests.conftest import resolved
 from tests.unit.cli.made_up_plan import made_up_page
 from tests.unit.planning.search.asked import opened
 
@@ -95,10 +96,12 @@ def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture
     text = printed(replace(page, limits=Limits(Fewest(1, True), largest)), capsys)
     assert "fits 1 × p4d.24xlarge, and no fewer; more must divide evenly too; on these 2, " in text
     assert "a model of this shape fits up to 25.7 B" in text
+    assert "; the next size that divides well does not)" in text
     more = replace(largest, largest_tried=True)
     text = printed(replace(page, limits=Limits(Fewest(320, False), more, Sharding.FSDP)), capsys)
     assert "fits 320 × p4d.24xlarge with fsdp only, though not all fewer were tried; more" in text
     assert "fits at least 25.7 B" in text
+    assert "does not)" not in text
     nowhere = printed(replace(page, limits=Limits(None, None)), capsys)
     assert "fits no number of nodes that was tried (powers of two" in nowhere
 
@@ -113,6 +116,17 @@ def test_a_host_without_gpus_has_a_page_too(
     assert "no GPU: time and cost are not modelled" in text
     assert "memory" not in text.split("not modelled")[0]
     assert html_page(page).count("<svg") == 0
+
+
+def test_a_new_volume_is_told_with_its_price_and_one_that_is_there_is_not() -> None:
+    priced = Catalog()
+    tier = priced.storage("fsx-lustre-250")
+    plan = resolved("cluster.storage={tier: fsx-lustre-250, capacity: 6000Gi}")
+    said = new_volume_words(plan, priced)
+    assert said.startswith("a new volume of 5.86 TiB")
+    assert ("a month)" in said) == (tier.price is not None)
+    for storage in ("{claim: shared}", "{tier: fsx-lustre-250, volume: {handle: fs-1}}"):
+        assert new_volume_words(resolved(f"cluster.storage={storage}"), priced) == ""
 
 
 def test_no_price_says_what_to_do() -> None:
