@@ -9,6 +9,7 @@ import typer
 from seatrial.cli.cluster_options import Context, Kubeconfig, Meant, Namespace, Run, meant
 from seatrial.cli.output import say, say_json, say_text
 from seatrial.cli.parameters import Json
+from seatrial.findings import Finding
 from seatrial.runs.ledger import AttemptRecord
 from seatrial.runs.local_launch import status_here
 from seatrial.runs.status import Status, age, status
@@ -62,7 +63,7 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
             say(f"  {found.running} of {found.wanted} {what} run{again}")
     for reason in found.reasons:
         say_text(f"{reason.where}: {reason.rule} ({reason.code})", "  ", "    ")
-        if reason.fix and reason.fix != "Wait.":
+        if _to_do(reason):
             say_text(reason.fix, "  Do: ", "    ")
     if found.message and not found.reasons:
         say_text(f"the operator says: {found.message}", "  ", "    ")
@@ -83,11 +84,19 @@ def _attempt(record: AttemptRecord, now: datetime) -> str:
     return f"{text}."
 
 
+def _to_do(reason: Finding) -> bool:
+    """Whether somebody has to do something about it."""
+    return bool(reason.fix) and reason.fix != "Wait."
+
+
 def _next(found: Status, flags: str) -> str:
     if found.succeeded:
         return f"seatrial delete {found.run}{flags}, when nothing of it is needed; its volume stays"
     if found.is_over:
         return "seatrial launch RUN.YAML, for another attempt"
+    if not found.running and any(map(_to_do, found.reasons)):
+        # Pods that have not begun have said nothing.
+        return f"seatrial status {found.run}{flags}, when that is done"
     return f"seatrial logs {found.run}{flags} --follow"
 
 
