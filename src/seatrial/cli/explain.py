@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial explain`: the background of a finding's code."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -15,6 +16,9 @@ from seatrial.naming import nearest
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
+_SHORT = re.compile(r"(?:ST-)?([A-Z]+)-?(\d{1,3})", re.IGNORECASE)
+"""A code as people write it down from memory."""
+
 Code = Annotated[
     str, typer.Argument(metavar="CODE", help="The code of a finding, such as ST-BATCH-002.")
 ]
@@ -23,7 +27,7 @@ Code = Annotated[
 @app.command()
 def command(code: Code, as_json: Json = False) -> None:
     """Tell what a code means, what happens where nobody checks, what to do, and who says so."""
-    wanted, known = code.strip().upper(), known_codes()
+    wanted, known = _whole(code), known_codes()
     if wanted not in known:
         match = nearest(wanted, known)
         hint = f"Did you mean {match}?" if match else "All codes: docs/reference/findings.md."
@@ -52,3 +56,9 @@ def command(code: Code, as_json: Json = False) -> None:
         for source in background.sources:
             say_text(source, "source  ")
     say("\nnext  seatrial check RUN.YAML")
+
+
+def _whole(code: str) -> str:
+    """The code as it is written in findings: `render-11` is ST-RENDER-011."""
+    match = _SHORT.fullmatch(code.strip())
+    return f"ST-{match[1].upper()}-{int(match[2]):03}" if match else code.strip().upper()
