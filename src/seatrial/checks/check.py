@@ -23,7 +23,10 @@ from seatrial.planning.search.budget import budget_of
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.codes import RenderCode
 from seatrial.rendering.render import Part, render
+from seatrial.rendering.rules import class_findings, data_findings
+from seatrial.rendering.scene import scene_of
 from seatrial.spec.loader import LoadedSpec, loads
 from seatrial.spec.placeholders import placeholders
 
@@ -63,9 +66,9 @@ class Verdict:
         """The same, with rules that were not applied for another reason."""
         return replace(self, not_run=self.not_run | {reason: rules})
 
-    def unanswered(self) -> "Verdict":
-        """The same, where the cluster was to be asked and could not be."""
-        reasons = {NO_ANSWER if why == NO_CLUSTER else why: n for why, n in self.not_run.items()}
+    def unanswered(self, reason: str = NO_CLUSTER, instead: str = NO_ANSWER) -> "Verdict":
+        """The same, where something was to be asked, such as the cluster, and could not be."""
+        reasons = {instead if why == reason else why: n for why, n in self.not_run.items()}
         return replace(self, not_run=reasons)
 
     def adding(self, more: Iterable[Checked]) -> "Verdict":
@@ -179,13 +182,18 @@ def has_manifests(situation: Situation) -> bool:
 
 
 def _manifest_findings(situation: Situation) -> list[Finding]:
-    """What rendering says of the run."""
-    where = situation.loaded.where
+    """What rendering says of the run, of the pods that prepare its data, and of its volume."""
+    plan, where = situation.plan, situation.loaded.where
     try:
-        made = render(situation.plan, situation.catalog, Part.RUN, Attempt(), where)
+        made = render(plan, situation.catalog, Part.RUN, Attempt(), where)
     except FindingsError as error:
         return list(error.findings)
-    return list(made.findings)
+    scene = scene_of(plan, situation.catalog, Attempt())
+    found = [*made.findings, *data_findings(scene, where)]
+    if situation.cluster is not None:
+        # Whether an administrator has made these is then seen, by rules of the cluster.
+        return [each for each in found if each.code != RenderCode.WORKER_LOCK]
+    return found + [replace(each, severity=Severity.NOTE) for each in class_findings(scene, where)]
 
 
 def _verdict(

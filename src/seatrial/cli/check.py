@@ -5,14 +5,15 @@
 import shlex
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.checks.check import NO_ANSWER, NO_ENGINE, Verdict
+from seatrial.checks.check import NO_ANSWER, NO_CLUSTER, NO_DATA, NO_ENGINE, Verdict
 from seatrial.checks.fixing import applied
 from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
 from seatrial.checks.situation import Checked
@@ -30,14 +31,18 @@ from seatrial.cli.output import (
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import require_data_extra
 from seatrial.cluster.errors import ClusterError
-from seatrial.errors import ExitCode, UsageError
+from seatrial.errors import ExitCode, MissingExtraError, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.runs.checking import Around, Looked, look_around, planner_beside, text_of
+from seatrial.runs.clusters import require_cluster_extra
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 MOST_ROUNDS = 60
 """Changes that `--fix` makes at most in one call: one may uncover the next finding."""
+
+ABSENT = "not installed"
+"""Why something that was to be looked at was not."""
 
 Fix = Annotated[
     bool, typer.Option("--fix", help="Write the changes that mend findings into the file.")
@@ -76,10 +81,17 @@ def command(
     if fix and overrides:
         raise UsageError("--fix changes the file, and overrides are for this call. Give one kind.")
     text = text_of(file)
-    if data:
-        require_data_extra()
+    extras = _Extras()
     asked = cluster or bool(kubeconfig or context)
-    looked = Looked(data, asked, kubeconfig, context, say_error)
+    looked = Looked(
+        data and extras.have(require_data_extra, NO_DATA),
+        asked and extras.have(require_cluster_extra, NO_CLUSTER),
+        kubeconfig,
+        context,
+        say_error,
+    )
+    if looked.data and sys.stderr.isatty():
+        say_error("Looking at the data; where a network does not answer, that takes a minute.")
     planner = planner_beside(file, catalog)
     given = Broken(text, str(file), catalog, tuple(overrides or ()), None, planner)
     broken, verdict, trouble = _looking(given, looked)
@@ -96,15 +108,19 @@ def command(
     repairs = [repair_of(broken, found) for found in verdict.checked]
     if trouble is not None:
         verdict = verdict.unanswered()
-    verdict = _with_engine(verdict, wanted=engine)
+    verdict = extras.told(_with_engine(verdict, extras, wanted=engine))
     repairs += [()] * (len(verdict.checked) - len(repairs))
     if as_json:
-        say_json(_data(verdict, repairs, changes, trouble))
+        say_json(_data(verdict, repairs, changes, trouble) | extras.data)
     else:
         _say_changes(file, changes)
         _say(verdict, repairs, time.monotonic() - began, file, overridden=bool(overrides))
     if trouble is not None:
         raise typer.Exit(_told(trouble, as_json=as_json))
+    if extras.missing:
+        # After what is known without them; data for a program have it among them.
+        missing = next(iter(extras.missing.values()))
+        raise typer.Exit(missing.exit_code) if as_json else missing
     if has_errors(verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -149,7 +165,35 @@ def _mended(
     return broken, verdict, changes
 
 
-def _with_engine(verdict: Verdict, *, wanted: bool) -> Verdict:
+@dataclass(slots=True)
+class _Extras:
+    """What was to be looked at and cannot be, because an optional part is not installed."""
+
+    missing: dict[str, MissingExtraError] = field(default_factory=dict)
+    """What is missing, by the reason under which its rules are counted."""
+
+    def have(self, require: Callable[[], None], reason: str) -> bool:
+        """Whether it is installed; what is missing is noted."""
+        try:
+            require()
+        except MissingExtraError as error:
+            self.missing[reason] = error
+        return reason not in self.missing
+
+    def told(self, verdict: Verdict) -> Verdict:
+        """The verdict, with what is missing as the reason why rules were not applied."""
+        for reason in self.missing:
+            verdict = verdict.unanswered(reason, f"{reason.partition(':')[0]}: {ABSENT}")
+        return verdict
+
+    @property
+    def data(self) -> dict[str, str]:
+        """The first that is missing, for a program."""
+        first = next(iter(self.missing.values()), None)
+        return {"error": str(first)} if first else {}
+
+
+def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
     """The verdict with what the engine itself says, where it is asked."""
     situation = verdict.situation
     if not wanted:
@@ -157,7 +201,8 @@ def _with_engine(verdict: Verdict, *, wanted: bool) -> Verdict:
     # Loaded here because the rest of the check needs no engine.
     from seatrial.cli.check_engine import asked, require_engine  # noqa: PLC0415
 
-    require_engine(situation)
+    if not extras.have(lambda: require_engine(situation), NO_ENGINE):
+        return verdict.without(NO_ENGINE, 1)
     if situation is None or has_errors(verdict.findings):
         return verdict.without("engine not asked: there are errors", 1)
     return verdict.adding(asked(situation))
@@ -194,7 +239,9 @@ def _say(
             say(f"        background: seatrial explain {found.finding.code}")
     if verdict.checked:
         say()
-    said = count_line(verdict.findings) or "Nothing speaks against this run"
+    unasked = any(why == NO_ANSWER or why.endswith(ABSENT) for why in verdict.not_run)
+    nothing = "Nothing found so far" if unasked else "Nothing speaks against this run"
+    said = count_line(verdict.findings) or nothing
     # How long it took is for who waited, not for a file or a page of the documentation.
     took = f" in {seconds:.1f} s" if sys.stdout.isatty() else ""
     left = sum(verdict.not_run.values())
@@ -206,7 +253,7 @@ def _say(
         say(f"next  seatrial check {file} --fix   writes {what} into the file")
     elif has_errors(verdict.findings):
         say("next  mend that, then the same command again")
-    elif NO_ANSWER not in verdict.not_run:
+    elif not unasked:
         say(f"next  seatrial rehearse {file}")
 
 

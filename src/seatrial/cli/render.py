@@ -35,13 +35,18 @@ from seatrial.spec.placeholders import placeholders
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
+_KEPT = (Part.RUN, Part.ADMIN)
+"""What a directory gets unasked. Data are prepared by `seatrial data prepare --on kubernetes`; who
+wants the RayJob, on a cluster with KubeRay, asks for it."""
+
 
 @app.command()
 def command(
     file: SpecFile,
     overrides: Overrides = None,
     part: Annotated[
-        Part, typer.Option(help="What to print; a directory gets all parts.")
+        Part,
+        typer.Option(help="What to print; a directory gets run and admin, and data by its name."),
     ] = Part.RUN,
     output: Annotated[
         Path | None,
@@ -84,7 +89,7 @@ def command(
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides or (), catalog, tell=say_error)
     attempt = Attempt(code_digest=own_digest())
-    wanted = [part] if output is None or helm else list(Part)
+    wanted = [part] if output is None or helm else list(dict.fromkeys((*_KEPT, part)))
     made = {each: render(plan, catalog, each, attempt, loaded.where) for each in wanted}
     first = made[wanted[0]]
     findings = _findings(made, placeholders(loaded, Severity.WARNING))
@@ -96,18 +101,16 @@ def command(
         say(yaml_documents(first.manifests).rstrip("\n"))
         say_next(f"seatrial launch {file}")
         return
-    files = chart_files(first, plan) if helm else _all_files(made, plan)
+    files = chart_files(first, plan) if helm else _all_files(made)
     write_directory(output, files, force=force)
     _conclude(output, made, plan, helm=helm)
 
 
-def _all_files(made: dict[Part, Rendering], plan: Plan) -> dict[str, str]:
-    """A directory for each part; that of the data only when there is raw text to prepare."""
-    raw = any(source.prepared is None for source in plan.spec.data.sources or ())
+def _all_files(made: dict[Part, Rendering]) -> dict[str, str]:
+    """A directory for each part."""
     return {
         f"{part}/{name}": text
         for part, rendering in made.items()
-        if part is not Part.DATA or raw
         for name, text in rendering_files(rendering).items()
     }
 
@@ -138,4 +141,5 @@ def _conclude(output: Path, made: dict[Part, Rendering], plan: Plan, *, helm: bo
         f"{part} {counted(len(rendering.manifests), 'object')}" for part, rendering in made.items()
     )
     say_text(f"Wrote {output}: {numbers}.", rest="  ")
-    say(f"next  kubectl apply --server-side -k {output}/run")
+    say(f"next  kubectl apply --server-side -k {output}/{Part.ADMIN}   once, by an administrator")
+    say(f"      kubectl apply --server-side -k {output}/{Part.RUN}")

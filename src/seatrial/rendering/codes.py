@@ -30,3 +30,5 @@ class RenderCode(StrEnum):
     """The image cannot be pulled, moves, or lacks what the fabric needs."""
     SECRET = "ST-RENDER-012"  # noqa: S105  (a code, not a secret)
     """Something that looks like a secret would stand in a manifest."""
+    WORKER_LOCK = "ST-RENDER-013"
+    """The image lacks the worker, and pods install it by a config map of the administrator's."""

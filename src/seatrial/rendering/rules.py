@@ -14,7 +14,7 @@ from seatrial.rendering.codes import RenderCode
 from seatrial.rendering.environment import forbidding, is_reserved
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
-from seatrial.rendering.volumes import training_mounts
+from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
 from seatrial.spec.cluster import Gang, Operator
 
 Place = Callable[[str], Where]
@@ -224,11 +224,17 @@ def _check_image(scene: Scene, inspection: Inspection) -> None:
         rule = f"the tag of {name} moves with every build, so that a restart may run other code."
         fix = "Give the image by its digest: REPOSITORY@sha256:..."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
+    if not image.brings_worker:
+        rule = f"{name} lacks the worker: each pod installs it at its start, by the config map "
+        rule += f"{LOCK_CONFIG} of namespace {scene.plan.spec.cluster.namespace}."
+        fix = "Use an image with the worker in it (guide: images), or have an administrator make "
+        fix += "the map: workerLock in the chart's values."
+        inspection.add(RenderCode.WORKER_LOCK, "cluster.image", rule, fix, name, Severity.NOTE)
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
     between = scene.fabric.rdma and scene.plan.machines.nodes > 1
     if lacking and between and not scene.fabric.comes_with_node:
         rule = f"{name} does not bring the libraries of {fabric}. {scene.fabric.requires}"
-        rule += " NCCL would go over TCP, and training would run, but much slower."
+        rule += " NCCL would go over TCP, and steps would take much longer."
         fix = "Use an image that has them: build one (docker/worker.Dockerfile) and name it."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
 

@@ -26,6 +26,15 @@ LOOKING = Patience(outage=15.0, failing=15.0, recovery=15.0)
 """How long a command that only looks waits: somebody sits before it."""
 
 
+def require_cluster_extra() -> None:
+    """Refuse to go on without the Kubernetes client."""
+    if find_spec("kubernetes") is None:
+        raise MissingExtraError(
+            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
+            "Install it with: pip install '.[cluster]' in a checkout of Seatrial."
+        )
+
+
 def connect(
     namespace: str = "",
     *,
@@ -43,11 +52,7 @@ def connect(
         tell: Told what takes long, such as an API server that does not answer.
         patience: How long that is waited for; as for a run that is submitted when absent.
     """
-    if find_spec("kubernetes") is None:
-        raise MissingExtraError(
-            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
-            "Install it with: pip install '.[cluster]' in a checkout of Seatrial."
-        )
+    require_cluster_extra()
     # Loaded here, for it loads the Kubernetes client.
     from seatrial.cluster.connection import (  # noqa: PLC0415
         ClientTransport,

@@ -163,6 +163,14 @@ EXAMPLES: dict[str, Example] = {
         ("data.sources[0].prepared=/local/web_text_document",),
         field="data.sources[0].prepared",
     ),
+    CheckCode.TEXT_PLACE: Example(
+        ("data.sources=[{from: /home/me/corpus}]",), (RAW,), field="data.sources[0].from"
+    ),
+    CheckCode.UNPINNED: Example(
+        ("data.sources=[{from: 'hf://datasets/owner/corpus'}]",),
+        ("data.sources=[{from: 'hf://datasets/owner/corpus@0123456'}]",),
+        field="data.sources[0].from",
+    ),
     CheckCode.ENDING: Example(
         (f"data.sources[0].prepared={PREFIX}.bin",), field="data.sources[0].prepared"
     ),

@@ -66,6 +66,7 @@ HEALTHY = ClusterFacts(
     ),
     accounts=(("default", "default"), ("default", "training")),
     priorities=("system-cluster-critical", "training-high"),
+    lock_keys=("worker.txt", "llm-foundry.txt"),
     local_queues=(LocalQueueFacts("research", "default", "gpu"),),
     cluster_queues=(QUEUE,),
     flavors=(FlavorFacts("h100", {}, "racks"),),
@@ -223,6 +224,7 @@ EXAMPLES: dict[str, SiteExample] = {
     SiteCode.NO_PRIORITY: SiteExample(
         but(priorities=()), ("cluster.priority_class=training-high",), "cluster.priority_class"
     ),
+    SiteCode.NO_LOCK: SiteExample(but(lock_keys=("llm-foundry.txt",)), (), "cluster.image"),
     SiteCode.NO_SECRET: SiteExample(but(secrets=()), (TOKEN,), "cluster.secrets[0].secret"),
     SiteCode.NO_KEY: SiteExample(
         but(secrets=(SecretFacts("huggingface", "default", ("HF_TOKEN",)),)),

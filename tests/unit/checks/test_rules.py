@@ -27,6 +27,12 @@ from tests.unit.checks.examples import (
     one,
 )
 
+INSTALLED = (
+    "cluster.image=example.com/worker:1",
+    "cluster.storage.parameters={zone: '2'}",
+)
+"""What an administrator is not asked for any more."""
+
 
 def verdict(overrides: tuple[str, ...], data: Described | None, catalog: Catalog) -> Verdict:
     return check(BASE, "run.yaml", catalog, overrides, data=data or healthy())
@@ -39,7 +45,12 @@ def test_every_rule_has_an_example() -> None:
 
 
 def test_the_base_of_the_examples_is_clean(catalog: Catalog) -> None:
-    assert verdict((), None, catalog).findings == ()
+    assert verdict(INSTALLED, None, catalog).findings == ()
+
+
+def test_what_an_administrator_has_to_make_is_a_note(catalog: Catalog) -> None:
+    found = {f.code: f.severity for f in verdict((), None, catalog).findings}
+    assert found == {RenderCode.WORKER_LOCK: Severity.NOTE, RenderCode.VOLUME: Severity.NOTE}
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
@@ -130,7 +141,7 @@ def test_a_broken_pair_is_not_recommended(catalog: Catalog) -> None:
 
 def test_what_was_not_seen_is_named_and_its_rules_do_not_count(catalog: Catalog) -> None:
     unseen = Described({PREFIX: Unknown.UNSEEN}, {GPT2: Unknown.UNSEEN})
-    seen, blind = verdict((), None, catalog), verdict((), unseen, catalog)
+    seen, blind = verdict(INSTALLED, None, catalog), verdict(INSTALLED, unseen, catalog)
     assert [f.where.field for f in blind.findings] == ["data.sources[0].prepared", "data.tokenizer"]
     assert {f.code for f in blind.findings} == {CheckCode.UNSEEN}
     assert "there is no /data here" in blind.findings[0].rule
@@ -174,16 +185,18 @@ def test_what_a_variable_does_depends_on_the_network(
 
 
 def test_a_placeholder_is_named(catalog: Catalog) -> None:
-    found = verdict(("cluster.image=YOUR-REGISTRY/worker:1.0",), None, catalog).findings
+    own = (INSTALLED[1], "cluster.image=YOUR-REGISTRY/worker:1.0")
+    found = verdict(own, None, catalog).findings
     assert [(f.code, f.where.field, f.severity) for f in found] == [
         (SpecCode.PLACEHOLDER, "cluster.image", Severity.NOTE)
     ]
-    assert verdict(("description=put YOUR-NAME in",), None, catalog).findings == ()
+    named = (*INSTALLED, "description=put YOUR-NAME in")
+    assert verdict(named, None, catalog).findings == ()
 
 
 def test_two_secrets_for_one_variable(catalog: Catalog) -> None:
     two = "cluster.secrets=[{secret: a, key: b, env: FOO}, {secret: a, key: c, env: FOO}]"
-    (found,) = verdict((two,), None, catalog).findings
+    (found,) = verdict((*INSTALLED, two), None, catalog).findings
     assert (found.code, found.where.field) == (CheckCode.GIVEN_TWICE, "cluster.secrets[1].env")
 
 

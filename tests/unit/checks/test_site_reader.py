@@ -99,6 +99,17 @@ def test_a_cluster_that_adds_nodes_is_known_by_what_its_autoscaler_writes() -> N
     assert gathered(server).grows is None
 
 
+def test_what_pods_install_the_worker_by_is_looked_for_in_the_namespace_of_the_run() -> None:
+    server = FakeTransport()
+    assert gathered(server).lock_keys == ()
+    lists = {"worker.txt": "torch", "llm-foundry.txt": "torch"}
+    server.put(item("ConfigMap", "seatrial-worker-lock", "elsewhere", data={"a.txt": ""}))
+    server.put(item("ConfigMap", "seatrial-worker-lock", "default", data=lists))
+    assert gathered(server).lock_keys == ("worker.txt", "llm-foundry.txt")
+    server.denied = {("get", "configmaps")}
+    assert gathered(server).lock_keys is None
+
+
 def test_kinds_that_are_not_served_are_not_listed() -> None:
     server = FakeTransport(unserved=(PYTORCH_JOB,))
     facts = gathered(server)

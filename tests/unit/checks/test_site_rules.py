@@ -22,6 +22,7 @@ from seatrial.checks.site.facts import (
 from seatrial.checks.situation import Scope
 from seatrial.cli.check import _mended
 from seatrial.findings import Finding, Severity
+from seatrial.rendering.codes import RenderCode
 from tests.unit.checks.examples import BASE
 from tests.unit.checks.site_examples import (
     EXAMPLES,
@@ -103,6 +104,17 @@ def test_an_operator_that_the_spec_leaves_open_is_a_warning_where_another_is_ser
     facts = without("pytorchjobs.kubeflow.org", "trainjobs.trainer.kubeflow.org")
     (finding,) = found(SiteCode.NOT_SERVED, facts)
     assert finding.severity is Severity.ERROR
+
+
+def test_an_image_without_the_worker_needs_the_list_of_its_engine() -> None:
+    (finding,) = found(SiteCode.NO_LOCK, but(lock_keys=()))
+    assert "namespace default has no config map seatrial-worker-lock" in finding.rule
+    (finding,) = found(SiteCode.NO_LOCK, but(lock_keys=("llm-foundry.txt",)))
+    assert "no worker.txt in its config map" in finding.rule
+    assert not found(SiteCode.NO_LOCK, but(lock_keys=None))
+    assert not found(SiteCode.NO_LOCK, but(lock_keys=()), "cluster.image=example.com/worker:1")
+    # Where the cluster was looked at, that an administrator has to make something is no news.
+    assert not found(RenderCode.WORKER_LOCK, HEALTHY)
 
 
 def test_a_webhook_that_does_not_answer_is_told_once() -> None:

@@ -5,13 +5,24 @@
 import json
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from seatrial.cli.check import app
 from seatrial.client import check
+from seatrial.errors import MissingExtraError
 from tests.unit.checkpoints.made import make_checkpoint
 from tests.unit.checks.examples import BASE
 from tests.unit.cli.test_commands import seatrial
 
 CLEAN = BASE.replace("        - {prepared: /data/prepared/web_text_document}\n", "").replace(
     "  sources:\n  tokenizer: hf://gpt2\n", "  mock: true\n"
+)
+AS_INSTALLED = CLEAN
+"""With the profile's image, and a volume of which nobody has said anything."""
+CLEAN = CLEAN.replace(
+    "profile: aks,",
+    "profile: aks, image: example.com/worker:1, storage: {parameters: {zone: '2'}},",
 )
 
 
@@ -28,6 +39,25 @@ def test_a_run_that_nothing_speaks_against(tmp_path: Path) -> None:
     for reason in ("data not looked at: --data", "no checkpoint here", "--cluster", "--engine"):
         assert reason in " ".join(done.stdout.split())
     assert done.stdout.endswith("next  seatrial rehearse run.yaml\n")
+
+
+def test_what_an_administrator_makes_is_told_before_the_cluster_is_asked(tmp_path: Path) -> None:
+    spec(tmp_path, AS_INSTALLED)
+    said = " ".join(seatrial("check", "run.yaml", cwd=tmp_path).stdout.split())
+    assert "note ST-RENDER-013 run.yaml:16:1 cluster.image" in said
+    assert "the config map seatrial-worker-lock of namespace default" in said
+    assert "note ST-RENDER-006 run.yaml:16:1 cluster.storage.parameters" in said
+    assert "no volume without zone" in said
+    assert "2 notes: " in said
+
+
+def test_an_image_for_data_that_nobody_can_pull_is_told(tmp_path: Path) -> None:
+    spec(tmp_path)
+    raw = ("data.mock=null", "data.sources=[{from: s3://corpus/raw}]", "data.tokenizer=hf://gpt2")
+    said = " ".join(seatrial("check", "run.yaml", *raw, cwd=tmp_path).stdout.split())
+    assert "cluster.preparation.image the image" in said
+    assert "docker/worker-data.Dockerfile" in said
+    assert "RayJob" not in said
 
 
 def test_an_error_with_its_change(tmp_path: Path) -> None:
@@ -91,9 +121,29 @@ def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
     assert "warning ST-SCHEDULE-004" in done.stdout
     assert "the cluster could not be asked" in done.stdout
     assert "next  seatrial rehearse" not in done.stdout
+    quiet = seatrial("check", "run.yaml", "--kubeconfig", "nowhere.json", cwd=tmp_path, code=4)
+    assert quiet.stdout.startswith("Nothing found so far: ")
     found = json.loads(seatrial(*asked, "--json", cwd=tmp_path, code=4).stdout)
     codes = [each["code"] for each in found["findings"]]
     assert codes == ["ST-SCHEDULE-004", "ST-CLUSTER-001"]
+
+
+def test_what_is_not_installed_is_told_after_what_is_known_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = spec(tmp_path)
+    for module in ("seatrial.runs.clusters", "seatrial.client"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda _: None)
+    for option, extra in (("--cluster", "cluster"), ("--data", "data")):
+        call = CliRunner().invoke(app, [str(file), "training.learning_rate.peak=0.6", option])
+        assert isinstance(call.exception, MissingExtraError)
+        assert f"'.[{extra}]'" in str(call.exception)
+        assert "warning ST-SCHEDULE-004" in call.stdout
+        assert "not installed" in call.stdout
+        assert "next " not in call.stdout
+    call = CliRunner().invoke(app, [str(file), "--data", "--json"])
+    assert call.exit_code == MissingExtraError.exit_code
+    assert "'.[data]'" in json.loads(call.stdout)["error"]
 
 
 def test_a_run_without_objects_has_no_cluster_to_look_at(tmp_path: Path) -> None:
@@ -106,9 +156,7 @@ def test_a_run_without_objects_has_no_cluster_to_look_at(tmp_path: Path) -> None
 
 def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) -> None:
     make_checkpoint(tmp_path / "saves", 5)
-    text = CLEAN.replace(
-        "nodes: 2}", f"nodes: 2, storage: {{tier: amlfs-125, mount: {tmp_path}}}}}"
-    )
+    text = CLEAN.replace("storage: {", f"storage: {{tier: amlfs-125, mount: {tmp_path}, ")
     text = text.replace("every_steps: 1000}", f"every_steps: 1000, location: {tmp_path}/saves}}")
     file = spec(tmp_path, text)
     done = seatrial("check", "run.yaml", cwd=tmp_path, code=1)
@@ -139,5 +187,9 @@ def test_a_code_is_explained_with_its_source(tmp_path: Path) -> None:
     done = seatrial("explain", "st-fabric-002", cwd=tmp_path)
     assert done.stdout.startswith("ST-FABRIC-002  Nobody reads a variable of this name.")
     assert "source  NVIDIA/nccl@" in done.stdout
+    for short in ("render-011", "ST-RENDER-11", "render11"):
+        said = seatrial("explain", short, cwd=tmp_path).stdout
+        assert said.startswith("ST-RENDER-011  ")
+        assert "\ndo      Build the image" in said
     found = json.loads(seatrial("explain", "ST-RUN-010", "--json", cwd=tmp_path).stdout)
     assert (found["part"], found["sources"]) == ("runs", [])

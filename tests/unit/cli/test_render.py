@@ -53,7 +53,6 @@ def test_a_directory_gets_all_parts_ready_for_kustomize(spec_file: Path, tmp_pat
         (listed,) = documents((tmp_path / "out" / part / "kustomization.yaml").read_text())
         there = {path.name for path in (tmp_path / "out" / part).iterdir()}
         assert there == {*listed["resources"], "kustomization.yaml"}
-    # Mock data need no preparation.
     assert not (tmp_path / "out" / "data").exists()
 
 
@@ -152,7 +151,20 @@ def test_a_chart_is_written_whole(spec_file: Path, tmp_path: Path) -> None:
 def test_json_holds_the_manifests_and_the_findings(spec_file: Path) -> None:
     data = json.loads(ran(spec_file, "--json").stdout)
     assert data["manifests"]["run"][-1]["kind"] == "PyTorchJob"
-    assert [finding["code"] for finding in data["findings"]] == ["ST-RENDER-011"]
+    codes = [finding["code"] for finding in data["findings"]]
+    assert codes == ["ST-RENDER-013", "ST-RENDER-011"]
+
+
+def test_a_directory_gets_a_rayjob_only_where_it_is_asked_for(
+    spec_file: Path, tmp_path: Path
+) -> None:
+    said = ran(spec_file, "--output", tmp_path / "usual").stdout
+    assert {path.name for path in (tmp_path / "usual").iterdir() if path.is_dir()} == {
+        *("run", "admin")
+    }
+    assert "admin   once, by an administrator\n" in said
+    ran(spec_file, "--part", "data", "--output", tmp_path / "asked")
+    assert (tmp_path / "asked" / "data").is_dir()
 
 
 def test_what_cannot_be_rendered_is_said_at_its_line(spec_file: Path) -> None:

@@ -79,12 +79,27 @@ def test_what_comes_next_names_the_cluster_that_was_used(
     there = spec_file.with_name("there.yaml")
     there.write_text(spec_file.read_text().replace("nodes: 2", "nodes: 2, namespace: research"))
     for words in ((there,), ("slim-7b", "-n", "research")):
-        assert "next  seatrial logs slim-7b -n research --follow\n" in ran("status", *words)
-        assert "slim-7b -n research --follow\n" in ran("wait", *words, "--timeout", 0, code=6)
+        following = "next  seatrial status slim-7b -n research, when that is done\n"
+        assert following in ran("status", *words)
+        assert following in ran("wait", *words, "--timeout", 0, code=6)
     assert "attempt 1" in ran("status", "slim-7b", "-n", "research")
     # A run of that name on this host would be found first.
     a_run_here(spec_file.parent)
     assert "next  seatrial status slim-7b -n default\n" in ran("launch", spec_file)
+
+
+def test_what_comes_next_is_no_log_of_pods_that_have_not_begun(
+    server: FakeTransport, spec_file: Path
+) -> None:
+    ran("launch", spec_file)
+    (job,) = jobs(server)
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    container = {"name": "pytorch", "image": "a/b:1", "state": state}
+    for index in (0, 1):
+        server.put(pod_of(job, index, phase="Pending", containerStatuses=[container]))
+    text = ran("status", "slim-7b")
+    assert "  Do: " in text
+    assert text.endswith("next  seatrial status slim-7b, when that is done\n")
 
 
 def test_the_profile_of_a_spec_or_a_word_of_a_cluster_says_where_its_run_is(
@@ -220,7 +235,8 @@ def test_no_operator_at_all_is_refused(spec_file: Path, server: FakeTransport) -
 
 
 def test_a_difference_is_shown_field_by_field(server: FakeTransport, spec_file: Path) -> None:
-    assert "8 objects: 8 new" in ran("render", spec_file, "--diff")
+    new = ran("render", spec_file, "--diff")
+    assert f"8 objects: 8 new\nnext  seatrial launch {spec_file}\n" in new
     ran("launch", spec_file)
     assert "8 objects: 8 same" in ran("render", spec_file, "--diff")
     text = ran("render", spec_file, "training.seed=7", "--diff")

@@ -36,6 +36,8 @@ def main() -> None:
     """Run one command."""
     scene, sys.argv = sys.argv[1], ["seatrial", *sys.argv[2:]]
     server, time = FakeTransport(), FakeTime()
+    # No cluster lacks it.
+    server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
     if KEPT.exists():
         for item in json.loads(KEPT.read_text(encoding="utf-8")):
             server.put(item)

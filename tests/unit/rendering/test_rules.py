@@ -172,20 +172,30 @@ def test_all_reasons_come_at_once() -> None:
 
 
 def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
-    (finding,) = render(resolved(), CATALOG).findings
+    _, finding = render(resolved(), CATALOG).findings
     assert finding.code == RenderCode.IMAGE
     assert finding.severity is Severity.WARNING
     assert "EFA installer" in finding.rule
     # Nothing stops such a run: NCCL finds no plugin, takes TCP, and the sum is right.
     assert "over TCP" in finding.rule
     assert "pre-flight" not in finding.fix
-    assert render(resolved("cluster.fabric=none"), CATALOG).findings == ()
+    without = render(resolved("cluster.fabric=none"), CATALOG).findings
+    assert [each.code for each in without] == [RenderCode.WORKER_LOCK]
     assert render(resolved("cluster.image=a/b:1"), CATALOG).findings == ()
 
 
 def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
     on_google = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
-    assert [finding.code for finding in render(resolved(*on_google), CATALOG).findings] == []
+    codes = [finding.code for finding in render(resolved(*on_google), CATALOG).findings]
+    assert codes == [RenderCode.WORKER_LOCK]
+
+
+def test_an_image_without_the_worker_is_noted_with_what_its_pods_need() -> None:
+    slow, finding = render(resolved("cluster.namespace=research"), CATALOG).findings[::-1]
+    assert (finding.code, finding.severity) == (RenderCode.WORKER_LOCK, Severity.NOTE)
+    assert "seatrial-worker-lock of namespace research" in finding.rule
+    assert "workerLock" in finding.fix
+    assert slow.code == RenderCode.IMAGE
 
 
 def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:

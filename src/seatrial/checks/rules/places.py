@@ -16,6 +16,7 @@ from seatrial.planning.saving.retention import volume_bytes
 from seatrial.planning.search.saves import saves_of
 
 ENDINGS = (".bin", ".idx")
+HUB = "hf://datasets/"
 TIB = 1 << 40
 GIB = 1 << 30
 MINUTE = 60
@@ -92,6 +93,40 @@ def data_place(situation: Situation) -> Iterator[Checked]:
             path,
             f"data.sources[{number}].prepared={_volume_guess(situation, path)}",
         )
+
+
+def text_place(situation: Situation) -> Iterator[Checked]:
+    """Raw text by a path that no pod has.
+
+    A warning, for a host that has mounted the volume may prepare it and see the path too.
+    """
+    mount = mount_of(situation)
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        path = source.from_
+        if path is None or not situation.in_pods or seen_by_pods(situation, path):
+            continue
+        yield situation.warning(
+            CheckCode.TEXT_PLACE,
+            f"data.sources[{number}].from",
+            f"{path} is in no pod: those that prepare data see the volume, at {mount}.",
+            "Copy the text to a store (s3://, abfs://, gs://) or to the volume, and give its place "
+            f"there; or prepare it on a host that has the volume at {mount}.",
+            path,
+        )
+
+
+def unpinned(situation: Situation) -> Iterator[Checked]:
+    """A dataset of the Hub whose files may be others tomorrow."""
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        address = source.from_ or ""
+        if address.startswith(HUB) and "@" not in address:
+            yield situation.note(
+                CheckCode.UNPINNED,
+                f"data.sources[{number}].from",
+                f"{address} is whatever the Hub has on the day of the preparation.",
+                f"Pin it: {address}@REVISION, the commit that its page shows under Files.",
+                address,
+            )
 
 
 def _volume_guess(situation: Situation, path: str) -> str:
@@ -220,6 +255,8 @@ RULES = (
     static(CheckCode.TOKENIZER_PLACE, look=tokenizer_place),
     static(CheckCode.UNNAMED_TOKENIZER, look=unnamed_tokenizer),
     static(CheckCode.DATA_PLACE, look=data_place),
+    static(CheckCode.TEXT_PLACE, look=text_place),
+    static(CheckCode.UNPINNED, look=unpinned),
     static(CheckCode.ENDING, look=ending),
     static(CheckCode.FULL_VOLUME, look=full_volume),
     static(CheckCode.SHORT_PATIENCE, look=short_patience),

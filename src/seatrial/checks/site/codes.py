@@ -76,6 +76,8 @@ class SiteCode(StrEnum):
     """The service account is not there."""
     NO_PRIORITY = "ST-NAMESPACE-006"
     """The priority class is not there."""
+    NO_LOCK = "ST-NAMESPACE-007"
+    """The config map by which pods install the worker is not there, or lacks the engine's list."""
     NO_SECRET = "ST-SECRET-003"  # noqa: S105  (a code, not a secret)
     """A secret that pods receive is not there."""
     NO_KEY = "ST-SECRET-004"

@@ -298,6 +298,9 @@ class ClusterFacts:
     """Service accounts, as namespace and name."""
     priorities: tuple[str, ...] = ()
     """Priority classes."""
+    lock_keys: tuple[str, ...] | None = None
+    """Keys of the config map by which pods install the worker; empty where it is not there, and
+    nothing where it could not be looked at."""
     quotas: tuple[QuotaFacts, ...] = ()
     """Quotas of namespaces."""
     limits: tuple[LimitFacts, ...] = ()

@@ -21,6 +21,7 @@ from seatrial.cluster.kinds import Kind, kind_of
 from seatrial.cluster.served import trainer_form
 from seatrial.cluster.transport import Json
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.volumes import LOCK_CONFIG
 
 _KINDS: dict[Subject, Kind] = {
     Subject.CONTROLLERS: kinds.DEPLOYMENT,
@@ -106,6 +107,7 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
         only_here=frozenset(lists.only_here),
         grows=_grows(api, definitions),
         trainer_form=str(form or ""),
+        lock_keys=_lock_keys(api, namespace),
         **_parsed(lists.found),
         denied=_denied(api, manifests, namespace),
         refusals=_refusals(api, manifests),
@@ -123,6 +125,15 @@ def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
         return objects.read(api, kinds.CONFIG_MAP, "kube-system", AUTOSCALER) is not None
     except DeniedError:
         return None
+
+
+def _lock_keys(api: Api, namespace: str) -> tuple[str, ...] | None:
+    """The lists of packages that pods can install the worker by."""
+    try:
+        found = objects.read(api, kinds.CONFIG_MAP, namespace, LOCK_CONFIG)
+    except DeniedError:
+        return None
+    return tuple((found or {}).get("data") or ())
 
 
 def _parsed(found: dict[Subject, list[Json]]) -> dict[str, Any]:

@@ -16,8 +16,10 @@ from seatrial.checks.site.demand import (
 from seatrial.checks.site.facts import QuotaFacts, SecretFacts, Subject
 from seatrial.checks.site.rights import PLURALS, manifests_of
 from seatrial.checks.situation import Checked, Situation, of_cluster
+from seatrial.engines.registry import ENGINES
 from seatrial.rendering.resources import capacity_bytes
 from seatrial.rendering.security import user_of
+from seatrial.rendering.volumes import LOCK_CONFIG
 
 FIELD = "cluster.namespace"
 PULL_KINDS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg", "")
@@ -202,6 +204,25 @@ def no_priority(situation: Situation) -> Iterator[Checked]:
     )
 
 
+def no_lock(situation: Situation) -> Iterator[Checked]:
+    """An image without the worker, and no list by which pods could install it."""
+    keys, image = cluster_of(situation).lock_keys, demand_of(situation).scene.image
+    lock = ENGINES[situation.spec.engine.name].installation.lock
+    if image.brings_worker or keys is None or lock in keys:
+        return
+    name, namespace = situation.plan.machines.image, namespace_of(situation)
+    lacks = f"no {lock} in its config map {LOCK_CONFIG}" if keys else f"no config map {LOCK_CONFIG}"
+    yield situation.error(
+        SiteCode.NO_LOCK,
+        "cluster.image",
+        f"{name} lacks the worker, and namespace {namespace} has {lacks}, by which pods would "
+        "install it: no pod would start.",
+        "Use an image with the worker in it (guide: images), or have an administrator make the "
+        "map: workerLock in the chart's values.",
+        name,
+    )
+
+
 def secrets(situation: Situation) -> Iterator[Checked]:
     """Secrets, or keys of them, that are not there."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
@@ -278,6 +299,7 @@ RULES = (
     of_cluster(SiteCode.LIMITS, look=limits),
     of_cluster(SiteCode.NO_ACCOUNT, look=no_account),
     of_cluster(SiteCode.NO_PRIORITY, look=no_priority),
+    of_cluster(SiteCode.NO_LOCK, look=no_lock),
     of_cluster(SiteCode.NO_SECRET, SiteCode.NO_KEY, look=secrets),
     of_cluster(SiteCode.NO_PULL_SECRET, look=no_pull_secret),
 )
