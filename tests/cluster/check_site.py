@@ -9,6 +9,7 @@ from typing import Any
 
 from seatrial.checks.site.codes import SiteCode
 from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.volumes import LOCK_CONFIG
 from tests.cluster.http_api import Api
 
 NODE_TYPE = "Standard_ND96isr_H100_v5"
@@ -45,12 +46,14 @@ def make_cluster(api: Api) -> None:
 
 
 def make_namespace(api: Api, name: str) -> None:
-    """A namespace with claim, queue, account and secrets."""
+    """A namespace with claim, queue, account, secrets and what pods install the worker by."""
     accepted(api.apply(manifest("v1", "Namespace", {"name": name})))
     accepted(api.apply(manifest("v1", "ServiceAccount", inside(name, "training"))))
     accepted(api.apply(_secret(name, "huggingface", "Opaque", {"token": "eA=="})))
     kind = "kubernetes.io/dockerconfigjson"
     accepted(api.apply(_secret(name, "registry", kind, {".dockerconfigjson": "e30="})))
+    lock = manifest("v1", "ConfigMap", inside(name, LOCK_CONFIG), data={"worker.txt": "torch"})
+    accepted(api.apply(lock))
     accepted(api.apply(claim(name)))
     set_status(api, claim(name), bound())
     queue = manifest(KUEUE, "LocalQueue", inside(name, "research"), spec={"clusterQueue": "gpu"})
@@ -282,6 +285,7 @@ BROKEN = (
         SiteCode.NO_PULL_SECRET,
         _other_secret("registry", "Opaque", {"password": "eA=="}),
     ),
+    Broken("no list of the worker", SiteCode.NO_LOCK, _gone("ConfigMap", "v1", LOCK_CONFIG)),
     Broken("no queue", SiteCode.NO_QUEUE, _gone("LocalQueue", KUEUE, "research")),
     Broken(
         "a small queue",

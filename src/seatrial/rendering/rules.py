@@ -88,8 +88,9 @@ def class_findings(scene: Scene, place: Place) -> list[Finding]:
     if scene.tier is not None and storage.volume is None:
         missing = [key for key in scene.tier.required_parameters if key not in storage.parameters]
         if missing:
-            rule = f"the driver makes no volume without {', '.join(missing)} of this cluster."
-            fix = "Give them in cluster.storage.parameters before the class is applied."
+            rule = f"a new storage class needs {' and '.join(missing)} of this cluster."
+            fix = "Where the class is there already, it has them. Else give them in the chart's "
+            fix += "values, or in cluster.storage.parameters."
             where = "cluster.storage.parameters"
             inspection.add(RenderCode.VOLUME, where, rule, fix, severity=Severity.WARNING)
     return inspection.findings

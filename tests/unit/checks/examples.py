@@ -31,6 +31,11 @@ BASE = dedent(
     checkpoints: {every_steps: 1000}
     """
 )
+INSTALLED = (
+    "cluster.image=example.com/worker:1",
+    "cluster.storage.parameters={zone: '2'}",
+)
+"""What an administrator is then not asked for any more."""
 RAW = f"data.sources=[{{from: {CORPUS}, files: '*.jsonl'}}]"
 TWO = (
     f"data.sources=[{{prepared: {PREFIX}, weight: 1.0}}, {{prepared: {OTHER}, weight: 1.0}}]",

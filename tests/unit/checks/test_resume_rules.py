@@ -23,7 +23,7 @@ from seatrial.checks.saved.wanted import wanted_setup
 from seatrial.checks.situation import Scope
 from seatrial.findings import Finding, Severity
 from tests.unit.checkpoints.made import make_checkpoint
-from tests.unit.checks.examples import BASE
+from tests.unit.checks.examples import BASE, INSTALLED
 
 OWN = "/data/example/checkpoints"
 PARENT = "/data/first/checkpoints"
@@ -57,7 +57,7 @@ def places(change: Change = lambda s: s, *, at: str = PARENT, **facts: Any) -> P
 
 
 def verdict(probe: Places, *overrides: str) -> Verdict:
-    return check(BASE, "run.yaml", Catalog(), overrides, checkpoints=probe)
+    return check(BASE, "run.yaml", Catalog(), (*INSTALLED, *overrides), checkpoints=probe)
 
 
 def order(**values: Any) -> Change:
@@ -222,10 +222,12 @@ def test_first_weights_have_to_be_there_and_of_this_model() -> None:
     "field", ["continue_from={run: first, checkpoints: %s}", "initial_weights={checkpoint: %s}"]
 )
 def test_a_checkpoint_has_to_be_where_pods_see_it(field: str) -> None:
-    (finding,) = check(BASE, "run.yaml", Catalog(), (field % "/home/me/saves",)).findings
+    overrides = (*INSTALLED, field % "/home/me/saves")
+    (finding,) = check(BASE, "run.yaml", Catalog(), overrides).findings
     assert finding.code == ResumeCode.PLACE
     for seen in (PARENT, "s3://bucket/saves"):
-        assert not check(BASE, "run.yaml", Catalog(), (field % seen,)).findings
+        seeing = (*INSTALLED, field % seen)
+        assert not check(BASE, "run.yaml", Catalog(), seeing).findings
 
 
 def test_the_runs_own_checkpoints_come_before_its_parents() -> None:

@@ -21,17 +21,12 @@ from tests.unit.checks.examples import (
     BASE,
     DIGEST,
     EXAMPLES,
+    INSTALLED,
     RAW,
     healthy,
     numbers_for_text,
     one,
 )
-
-INSTALLED = (
-    "cluster.image=example.com/worker:1",
-    "cluster.storage.parameters={zone: '2'}",
-)
-"""What an administrator is not asked for any more."""
 
 
 def verdict(overrides: tuple[str, ...], data: Described | None, catalog: Catalog) -> Verdict:

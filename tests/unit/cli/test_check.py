@@ -47,7 +47,7 @@ def test_what_an_administrator_makes_is_told_before_the_cluster_is_asked(tmp_pat
     assert "note ST-RENDER-013 run.yaml:16:1 cluster.image" in said
     assert "the config map seatrial-worker-lock of namespace default" in said
     assert "note ST-RENDER-006 run.yaml:16:1 cluster.storage.parameters" in said
-    assert "no volume without zone" in said
+    assert "a new storage class needs zone of this cluster" in said
     assert "2 notes: " in said
 
 

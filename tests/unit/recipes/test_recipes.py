@@ -44,10 +44,14 @@ def test_a_recipe_validates_without_a_word(name: str) -> None:
     assert result.spec.description
 
 
+DATA_IMAGE = "cluster.preparation.image=example.com/worker-data:1"
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_nothing_speaks_against_a_recipe(name: str, catalog: Catalog) -> None:
     found = recipe(name)
-    verdict = check(found.text, found.path.name, catalog)
+    # No image for data is published, and each who has text to prepare is told.
+    verdict = check(found.text, found.path.name, catalog, [DATA_IMAGE])
     # A note needs nothing to be done, such as that no published run has as many stages.
     assert verdict.clean, verdict.findings
 

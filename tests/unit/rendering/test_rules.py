@@ -221,7 +221,7 @@ def test_a_class_that_lacks_what_only_the_cluster_knows_is_a_warning() -> None:
     own = "cluster.image=a/b:1"
     (finding,) = render(resolved(own), CATALOG, Part.ADMIN).findings
     assert (finding.code, finding.severity) == (RenderCode.VOLUME, Severity.WARNING)
-    assert "subnetId, securityGroupIds" in finding.rule
+    assert "subnetId and securityGroupIds" in finding.rule
     # A run needs the claim alone; whether the class is there, the cluster knows.
     assert render(resolved(own), CATALOG, Part.RUN).findings == ()
     given = "cluster.storage={parameters: {subnetId: a, securityGroupIds: b}}"
