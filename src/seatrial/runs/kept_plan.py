@@ -133,7 +133,9 @@ def plan_of(
     """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
     found = find(loaded, catalog, spec_file)
     say = tell or (lambda _: None)
-    for words in (found.news, *(f"{note.rule} {note.fix}" for note in found.findings)):
+    # Overrides are for one call: the kept plan is not this call's, and is not held against it.
+    news = found.news if keep or found.choices is not None else ""
+    for words in (news, *(f"{note.rule} {note.fix}" for note in found.findings)):
         if words:
             say(words)
     if found.choices is not None:

@@ -277,7 +277,11 @@ def test_a_file_with_a_new_digest_must_still_follow_from_the_spec(
 
 def test_overrides_leave_the_kept_plan_alone(open_spec: Path, catalog: Catalog) -> None:
     before = plan_file(open_spec, "open").read_bytes()
-    assert load_plan(open_spec, ("cluster.nodes=4",), catalog)[1].machines.nodes == 4
+    said: list[str] = []
+    plan = load_plan(open_spec, ("cluster.nodes=4",), catalog, tell=said.append)[1]
+    assert plan.machines.nodes == 4
+    # The spec has not changed, and nobody says so.
+    assert said == []
     assert plan_file(open_spec, "open").read_bytes() == before
 
 
