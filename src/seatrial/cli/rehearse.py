@@ -8,6 +8,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated
 
 import typer
@@ -122,7 +123,12 @@ def _say_result(result: Result, *, many: bool) -> None:
     said = result.said + (f" [{result.twin}]" if many and result.twin else "")
     width = columns()
     if width is None or width >= WIDE:
-        say(f"  {result.drill:<10} {said:<72} {verdict:<6} {result.seconds:4.0f} s")
+        *above, last = wrap(said, SAID) or [""]
+        drill = result.drill.value
+        for line in above:
+            say(f"  {drill:<10} {line}")
+            drill = ""
+        say(f"  {drill:<10} {last:<{SAID}} {verdict:<6} {result.seconds:4.0f} s")
     else:
         say_text(f"{said}   {verdict} {result.seconds:.0f} s", f"  {result.drill:<10} ")
 
@@ -140,31 +146,32 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
 
 def _shrunk(plan: Plan, found: list[Twin]) -> str:
     """What is smaller in the twins, with the numbers of both."""
-    degrees = {
-        name: (size, max(getattr(twin.degrees, name) for twin in found))
-        for name, size in (
-            ("tp", plan.layout.tp_size),
-            ("pp", plan.layout.pp_size),
-            ("cp", plan.layout.cp_size),
-            ("dp", plan.layout.dp_size),
-        )
-    }
-    parts = [
-        f"{name} {size:,} → {small}" for name, (size, small) in degrees.items() if size > small
+    whole, small = plan.model, found[0].plan.model
+    sizes = [
+        (name, getattr(plan.layout, f"{name}_size"), _largest(found, name))
+        for name in ("tp", "pp", "cp", "dp")
     ]
-    model, small_model = plan.model, found[0].plan.model
-    parts += [
-        f"layers {model.architecture.layers} → {small_model.architecture.layers}",
-        f"width {model.architecture.hidden_size:,} → {small_model.architecture.hidden_size}",
-        f"sequence {model.sequence_length:,} → {small_model.sequence_length}",
-        f"steps {plan.length.steps:,} → {STEPS}",
-        f"peak learning rate {plan.schedule.peak:g} → {PEAK_LEARNING_RATE:g}",
+    sizes += [
+        ("layers", whole.architecture.layers, small.architecture.layers),
+        ("width", whole.architecture.hidden_size, small.architecture.hidden_size),
+        ("sequence", whole.sequence_length, small.sequence_length),
+        ("steps", plan.length.steps, STEPS),
     ]
-    return ", ".join(parts)
+    parts = [f"{name} {size:,} → {less}" for name, size, less in sizes if size > less]
+    return ", ".join(
+        [*parts, f"peak learning rate {plan.schedule.peak:g} → {PEAK_LEARNING_RATE:g}"]
+    )
+
+
+def _largest(found: list[Twin], name: str) -> int:
+    """The largest degree of a kind that a twin has."""
+    return max(int(getattr(twin.degrees, name)) for twin in found)
 
 
 WIDE = 96
 """Columns that a drill's result takes in one line."""
+SAID = 72
+"""Columns of it that are for what the drill says."""
 QUIET_SECONDS = 30.0
 """Off a terminal, how often a line says that work goes on."""
 

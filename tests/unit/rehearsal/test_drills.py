@@ -3,12 +3,14 @@
 """What the drills make of a training's outcome; the engine is stood in for by outcomes."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from seatrial.cli import rehearse as rehearse_command
 from seatrial.cli.main import app
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.rehearsal import drills
@@ -30,6 +32,7 @@ def rehearse(
     drill: str,
     answer: Callable[[Training], Outcome],
     differing: list[str] | None = None,
+    overrides: tuple[str, ...] = (),
 ) -> tuple[int, str]:
     """The command, with outcomes in place of trainings: its exit code and what it said."""
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/true")
@@ -37,7 +40,9 @@ def rehearse(
     monkeypatch.setattr(drills, "differing_tensors", lambda *paths, engine: (40, differing or []))
     file = tmp_path / "run.yaml"
     file.write_text(SPEC)
-    result = CliRunner().invoke(app, ["rehearse", str(file), "--drill", drill, "--seed", "1"])
+    result = CliRunner().invoke(
+        app, ["rehearse", str(file), "--drill", drill, "--seed", "1", *overrides]
+    )
     return result.exit_code, result.output
 
 
@@ -99,6 +104,35 @@ def test_an_equal_resume_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     )
     assert code == 0
     assert "losses, gradient norms and 40 tensors equal bit for bit" in " ".join(output.split())
+
+
+def test_a_long_result_is_wrapped_with_its_verdict_in_the_column(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rehearse_command, "columns", lambda: 120)
+    _, output = rehearse(
+        monkeypatch, tmp_path, "kill", lambda t: killed_or(t, outcome(range(11, 21)))
+    )
+    lines = output.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("  kill "))
+    assert " ok " not in lines[first]
+    assert lines[first + 1].index(" ok ") == len("  kill       ") + rehearse_command.SAID
+
+
+def test_only_what_is_smaller_is_called_shrunk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, output = rehearse(
+        monkeypatch,
+        tmp_path,
+        "train",
+        lambda t: outcome(range(1, 21)),
+        overrides=("training.sequence_length=64",),
+    )
+    sizes = re.findall(r"(\w+) ([\d,]+) → (\d+)[,.]", " ".join(output.split()))
+    names = {name for name, _, _ in sizes}
+    assert {"layers", "width", "steps"} <= names
+    assert "sequence" not in names
 
 
 @pytest.mark.parametrize("last", [math.nan, 8.01])
