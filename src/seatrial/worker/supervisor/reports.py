@@ -16,7 +16,7 @@ from seatrial.worker.supervisor.agent import Failure
 from seatrial.worker.supervisor.beats import Beat
 from seatrial.worker.supervisor.codes import SupervisorCode
 from seatrial.worker.supervisor.last_words import LAST_WORDS, Told
-from seatrial.worker.supervisor.watch import Silence
+from seatrial.worker.supervisor.watch import MARGIN, Silence
 
 
 class Reports:
@@ -63,7 +63,7 @@ class Reports:
             SupervisorCode.SILENT,
             Severity.WARNING,
             f"{who}ranks {ranks} have told nothing for {silence.seconds:.1f} s in {first.phase} "
-            f"after step {first.step}; {silence.limit:.1f} s would be usual at most.",
+            f"after step {first.step}; more than {silence.limit - MARGIN:.1f} s is unusual.",
             f"Their stacks and what else is known go to {where}.",
             first.step,
             round(silence.seconds, 3),

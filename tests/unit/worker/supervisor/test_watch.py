@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is too silent, and who only saves."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from seatrial.worker.supervisor.beats import Beat, Phase
 from seatrial.worker.supervisor.budget import RestartsInARow
 from seatrial.worker.supervisor.patience import EARLY_STEPS, Patience
+from seatrial.worker.supervisor.reports import Reports
 from seatrial.worker.supervisor.watch import Silence, Watch
 
 BEAT = Beat(10, 0, 0, Phase.STEPS, 0, 0, 0.0, 0.0)
@@ -137,3 +140,14 @@ def test_a_run_that_never_begins_ends_after_its_restarts() -> None:
     assert budget.spend()
     budget.began(0)
     assert not budget.spend()
+
+
+def test_a_silence_is_told_of_as_longer_than_what_is_usual(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = silence(learned(1.0), 9.3, replace(BEAT, step=100))
+    assert found is not None
+    Reports(None, 0).silent(found, [], tmp_path)
+    told = re.search(r"nothing for ([\d.]+) s .* more than ([\d.]+) s", capsys.readouterr().err)
+    assert told is not None
+    assert float(told[1]) > float(told[2])
