@@ -58,10 +58,10 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short faults faults-short voyage: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+engine engine-short faults faults-short voyage tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
-engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about 40 minutes)
+engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine
 
 .PHONY: engine-short
@@ -80,6 +80,15 @@ foundry: $(ENV) foundry-env ## Run the tests that train with LLM Foundry on a CP
 .PHONY: voyage
 voyage: $(ENV) worker-env ## Walk one run from text to exported weights on this host, with the real engine
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_voyage.py
+
+.PHONY: tutorial
+tutorial: $(ENV) worker-env ## Walk through the tutorial and compare its pages; ARGS=--write writes them
+	$(PYTHON) -m scripts.tutorial.walk $(ARGS)
+
+.PHONY: tutorial-pictures
+tutorial-pictures: $(ENV) worker-env ## Record a step of every layout with the real engine, and draw the tutorial's pictures
+	$(PYTHON) -m scripts.tutorial.record $(ARGS)
+	$(PYTHON) -m scripts.tutorial.draw
 
 .PHONY: store-servers
 store-servers: ## Install the servers that stand in for object stores (needs npm and Go)

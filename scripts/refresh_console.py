@@ -63,7 +63,7 @@ def refreshed(text: str, directory: Path) -> str:
         if kind in LEFT_ALONE:
             return match[0]
         if info.startswith("{code-block}"):
-            _write_file(block, directory)
+            write_file(block, directory)
         if kind == "manifest":
             return f"```{info}\n{excerpt(value).text}```"
         if kind == "run":
@@ -74,14 +74,14 @@ def refreshed(text: str, directory: Path) -> str:
             return match[0]
         scene = value if kind == "stand-in cluster" else ""
         parts = [
-            f"$ {typed}\n{_run(command, directory, scene)}" for typed, command in _commands(block)
+            f"$ {typed}\n{_run(command, directory, scene)}" for typed, command in commands_of(block)
         ]
         return f"```console\n{''.join(parts)}```"
 
     return BLOCK.sub(refresh, text)
 
 
-def _write_file(block: str, directory: Path) -> None:
+def write_file(block: str, directory: Path) -> None:
     """A block with a caption is a file that the page asks its reader to write."""
     caption = CAPTION.search(block)
     if caption:
@@ -103,7 +103,7 @@ def _edit(file: Path, block: str) -> None:
     file.write_text(applied(file.read_text(encoding="utf-8"), changes), encoding="utf-8")
 
 
-def _commands(block: str) -> Iterator[tuple[str, str]]:
+def commands_of(block: str) -> Iterator[tuple[str, str]]:
     """Each command of a console block as it is typed, and in one line."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
@@ -112,7 +112,7 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
         yield "\n".join(typed), " ".join(line.removesuffix("\\").strip() for line in typed)
 
 
-def _environment(directory: Path) -> dict[str, str]:
+def environment_of(directory: Path) -> dict[str, str]:
     """Nothing of the user's own: no catalog, no colours, a width of 100 columns."""
     return {
         "PATH": os.environ["PATH"],
@@ -130,7 +130,7 @@ def _run_shell(block: str, directory: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"set -euo pipefail\n{function}{block}"],
         cwd=directory,
-        env=_environment(directory),
+        env=environment_of(directory),
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -148,7 +148,7 @@ def _run(command: str, directory: Path, scene: str = "") -> str:
         directory: Where it is run.
         scene: What is going on in a stand-in for a cluster; empty without one.
     """
-    variables = _environment(directory)
+    variables = environment_of(directory)
     words = shlex.split(command)
     while match := ASSIGNMENT.match(words[0]):
         variables[match[1]] = match[2]

@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Walk through the tutorial as its reader does: write its files, run its commands, in its order.
+
+    python -m scripts.tutorial.walk [--write]
+
+Takes minutes, and the worker's environment (SEATRIAL_WORKER_PYTHON). Prints what a page shows and
+its commands no longer print; with `--write` such pages are written anew. The pages speak of
+/tmp/tutorial; the walk takes place in a directory of its own, which is removed at the end.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.page_blocks import BLOCK, ROOT, marker_before
+from scripts.refresh_console import commands_of, environment_of, write_file
+from scripts.tutorial.comparing import difference, without_progress
+
+DIRECTORY = ROOT / "docs/tutorial"
+DATA_PAGE = DIRECTORY / "data.md"
+INDEX = DIRECTORY / "index.md"
+PAGES = tuple(
+    DIRECTORY / f"{name}.md"
+    for name in ("data", "parallelism", "training", "checkpoints", "export")
+)
+"""The chapters, in their order."""
+QUICK = "tests/unit/docs/test_tutorial.py"
+"""The test that runs what needs no engine."""
+WALKERS = (QUICK, "tests/engine/test_tutorial.py")
+"""The tests that walk; the marker of a block that is run here names one of them."""
+PLACE = "/tmp/tutorial"  # noqa: S108  (what the reader is told)
+RUN = "dinghy"
+WORKER = "SEATRIAL_WORKER_PYTHON"
+LIMIT = 1800
+"""Seconds that a command may take; most take some."""
+TIMES = re.compile(r"(<!-- times -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@dataclass
+class Walk:
+    """A walk through pages in a directory."""
+
+    directory: Path
+    """Where the reader works."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each page took."""
+    _variables: dict[str, str] = field(default_factory=dict)
+    """What the reader has set."""
+
+    def through(self, page: Path, walkers: tuple[str, ...] = WALKERS) -> str:
+        """The page with what its commands printed; only those that these walkers run."""
+        text = page.read_text(encoding="utf-8")
+        # The first chapter needs no engine, and is walked through where there is none.
+        has_engine = page != DATA_PAGE and walkers == WALKERS
+        self._variables = {WORKER: os.environ[WORKER]} if has_engine else {}
+        began = time.monotonic()
+
+        def walk(match: re.Match[str]) -> str:
+            marker = marker_before(text[: match.start()])
+            info = match["info"].strip()
+            if info.startswith("{code-block}"):
+                write_file(self._here(match["text"]), self.directory)
+            if info != "console" or marker is None or marker.value not in walkers:
+                return match[0]
+            parts = [f"$ {typed}\n{self._run(typed)}" for typed, _ in commands_of(match["text"])]
+            return f"```console\n{''.join(parts)}```"
+
+        walked = BLOCK.sub(walk, text)
+        self.seconds[page.stem] = time.monotonic() - began
+        return walked
+
+    def write_files(self, page: Path) -> None:
+        """Only the files that a page asks its reader to write."""
+        for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            if match["info"].strip().startswith("{code-block}"):
+                write_file(self._here(match["text"]), self.directory)
+
+    def _here(self, text: str) -> str:
+        """A text of the pages with the walk's own directory."""
+        return text.replace(PLACE, str(self.directory))
+
+    def _run(self, typed: str) -> str:
+        """What a command prints, standard error included."""
+        functions = (
+            f'seatrial() {{ "{sys.executable}" -m seatrial "$@"; }}\n'
+            f'python() {{ "{sys.executable}" "$@"; }}\n'
+        )
+        # Processes that are killed leave temporary files, which go with the walk's directory.
+        temporary = self.directory / ".tmp"
+        temporary.mkdir(exist_ok=True)
+        printed = subprocess.run(
+            ["bash", "-c", functions + self._here(typed)],
+            cwd=self.directory,
+            env=environment_of(self.directory) | self._variables | {"TMPDIR": str(temporary)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            check=False,
+            timeout=LIMIT,
+        ).stdout
+        return without_progress(printed).replace(str(self.directory), PLACE)
+
+    def end(self) -> None:
+        """Leave no run behind, wherever the walk has ended."""
+        self._run(f"seatrial stop {RUN}")
+
+
+@contextmanager
+def walking() -> Iterator[Walk]:
+    """A walk in a new directory whose path is as long as that of the pages."""
+    # A name of eight letters, so that lines break where they do for the reader.
+    walk = Walk(Path(tempfile.mkdtemp(prefix="", dir=Path(PLACE).parent)))
+    try:
+        yield walk
+    finally:
+        walk.end()
+        shutil.rmtree(walk.directory, ignore_errors=True)
+
+
+def times_table(seconds: dict[str, float]) -> str:
+    """How long the chapters took, as a table."""
+    rows = [f"| [{name}]({name}.md) | {taken / 60:.1f} min |" for name, taken in seconds.items()]
+    whole = f"| all | {sum(seconds.values()) / 60:.1f} min |"
+    return "\n".join(["| chapter | its commands took |", "| --- | --- |", *rows, whole]) + "\n"
+
+
+def main() -> None:
+    """Walk through all chapters, and say or write down what differs."""
+    is_writing, found = "--write" in sys.argv[1:], 0
+    with walking() as walk:
+        for page in PAGES:
+            shown, printed = page.read_text(encoding="utf-8"), walk.through(page)
+            told = difference(shown, printed)
+            found += bool(told)
+            print(f"{page.name}: {walk.seconds[page.stem]:.0f} s\n{told}", flush=True)
+            if is_writing and told:
+                page.write_text(printed, encoding="utf-8")
+    if is_writing:
+        table = times_table(walk.seconds)
+        text = INDEX.read_text(encoding="utf-8")
+        INDEX.write_text(TIMES.sub(lambda match: match[1] + table + match[2], text), "utf-8")
+    elif found:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tutorial's pages are walked through and compared as they should be."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.page_blocks import blocks_of
+from scripts.tutorial.comparing import difference, is_same, without_progress
+from scripts.tutorial.walk import INDEX, PAGES, TIMES, WALKERS, times_table
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("took 12 s", "took 3.4 s"),
+        ("loss 7.60 → 4.31", "loss 7.61 → 4.40"),
+        ("412,311 tokens", "412,900 tokens"),
+        ("plan sha256:2627abbe6e41", "plan sha256:0000abbe6e41"),
+        ("saved 2 min ago", "saved 31 s ago"),
+        ("| the for statement", "| a while loop of another kind\n|\n| and more"),
+        ("one line that\n  was broken", "one line\n  that was broken"),
+        ("6e-07 from the engine's", "8e-07 from the engine's"),
+        ("lengths   16 ▕▂█▆▃▏ 4,096", "lengths   16 ▕▂██▃▏ 4,096"),
+        ("a        5 s", "a  104 s"),
+        ("goodput 43 % of 4 min", "goodput 61 % of 95 s"),
+        ("time  training 43 % · starting 27 %", "time  training 61 % · waiting 12 % · saving 1 %"),
+    ],
+)
+def test_what_differs_from_run_to_run_is_the_same(shown: str, printed: str) -> None:
+    assert is_same(shown, printed)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("resumed at 10", "resumed at 11"),
+        ("loss 7.60 → 4.31", "loss 7.60 → 5.31"),
+        ("losses equal bit for bit", "3 of 10 steps differ"),
+        ("412,311 tokens", "312,311 tokens"),
+        ("kept", "kept kept"),
+        ("2 files", "3 files"),
+        ("node 0  ▕0│1▏", "node 0  ▕1│0▏"),
+    ],
+)
+def test_what_must_not_differ_is_noticed(shown: str, printed: str) -> None:
+    assert not is_same(shown, printed)
+    assert difference(shown, printed)
+
+
+def test_progress_is_no_part_of_what_is_shown() -> None:
+    said = (
+        "  listing the inputs",
+        "  preparing; corpus 0%, 0 B/s",
+        "  kill: resumed, step 12 of 20",
+    )
+    printed = "\n".join((*said, "done  ", "", ""))
+    assert without_progress(printed) == "done\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_chapter_is_walked(page: Path) -> None:
+    typed = [block for block in blocks_of(page) if block.language == "console"]
+    assert typed
+    assert [
+        block.place for block in typed if not block.marker or block.marker.value not in WALKERS
+    ] == []
+
+
+def test_the_index_has_a_place_for_the_times() -> None:
+    assert TIMES.search(INDEX.read_text(encoding="utf-8"))
+    assert "| all | 2.5 min |" in times_table({"data": 60.0, "export": 90.0})
