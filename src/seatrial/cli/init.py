@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial init`: a new run.yaml."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from seatrial.cli.output import say, say_text
 from seatrial.errors import FindingsError, UnreadableError
 from seatrial.findings import Finding, Where
 from seatrial.naming import as_dns_label
-from seatrial.recipes.starter import Starter, Wishes, starter
+from seatrial.recipes.starter import Starter, Wishes, starter, usual
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -39,7 +40,11 @@ def _number(given: str | int) -> int:
 
 Output = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")]
 Model = Annotated[
-    str, typer.Option(autocompletion=_complete(Kind.MODELS), help="Preset of the catalog.")
+    str | None,
+    typer.Option(
+        autocompletion=_complete(Kind.MODELS),
+        help="Preset of the catalog; stories-260k on this host by default, else gpt3-125m.",
+    ),
 ]
 Profile = Annotated[
     str, typer.Option(autocompletion=_complete(Kind.PROFILES), help="Kind of cluster.")
@@ -57,7 +62,7 @@ Processes = Annotated[
         "--processes-per-node",
         parser=_number,
         metavar="N",
-        help="Processes; one per GPU by default.",
+        help="Processes; one per GPU by default, 2 without GPUs.",
     ),
 ]
 Data = Annotated[
@@ -66,7 +71,9 @@ Data = Annotated[
 Tokenizer = Annotated[
     str | None, typer.Option(help="hf://NAME or a file; the preset's by default.")
 ]
-Tokens = Annotated[str, typer.Option(help="Length of the run.")]
+Tokens = Annotated[
+    str | None, typer.Option(help="Length of the run; 300k on this host by default, else 10B.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the run; made from the model by default.")]
 Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask for each value on the terminal.")
@@ -76,14 +83,14 @@ Interactive = Annotated[
 @app.command()
 def command(
     output: Output = Path("run.yaml"),
-    model: Model = "gpt3-125m",
+    model: Model = None,
     profile: Profile = "local",
     node_type: NodeType = None,
     nodes: Nodes = 1,
     processes: Processes = None,
     data: Data = None,
     tokenizer: Tokenizer = None,
-    tokens: Tokens = "10B",
+    tokens: Tokens = None,
     name: Name = None,
     interactive: Interactive = False,
     force: Force = False,
@@ -91,6 +98,7 @@ def command(
     """Write a short run.yaml; layout, batch and saves are left to the planner."""
     refuse_existing(output, force=force)
     catalog = default_catalog()
+    model = usual(catalog.profile(profile)).model if model is None else model
     wishes = Wishes(
         name=as_dns_label(model) if name is None else name,
         model=model,
@@ -101,6 +109,7 @@ def command(
         data=data,
         tokenizer=tokenizer,
         tokens=tokens,
+        volume=_volume(output),
     )
     if interactive:
         wishes = interview(wishes, catalog)
@@ -109,6 +118,12 @@ def command(
     machines = f"{wishes.nodes:,} × {new.node_type} ({wishes.profile})"
     say_text(f"Wrote {output}: {wishes.model} on {machines}.", rest="  ")
     say(f"next  seatrial plan {output}")
+
+
+def _volume(output: Path) -> str | None:
+    """A directory beside the file; nothing where no spec could name it."""
+    directory = str(output.absolute().parent / "volume")
+    return directory if re.fullmatch(r"[\w./+@%~-]+", directory) else None
 
 
 def _made(wishes: Wishes, catalog: Catalog) -> Starter:

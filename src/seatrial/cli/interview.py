@@ -13,7 +13,7 @@ from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.cli.output import say_text
 from seatrial.errors import FindingsError, NotInCatalogError, UsageError
 from seatrial.naming import as_dns_label
-from seatrial.recipes.starter import Wishes, starter
+from seatrial.recipes.starter import PROCESSES_WITHOUT_GPUS, Wishes, starter, usual
 
 FLAGS = {
     "name": "--name",
@@ -79,8 +79,8 @@ class _Interview:
         nodes = _ask("Nodes", str(self.wishes.nodes), whole_number)
         self.wishes = replace(self.wishes, nodes=nodes)
         if not self.catalog.node_type(node_type).gpus:
-            usual = str(self.wishes.processes_per_node or 2)
-            processes = _ask("Processes on each node", usual, whole_number)
+            default = str(self.wishes.processes_per_node or PROCESSES_WITHOUT_GPUS)
+            processes = _ask("Processes on each node", default, whole_number)
             self.wishes = replace(self.wishes, processes_per_node=processes)
 
     def data(self) -> None:
@@ -93,7 +93,9 @@ class _Interview:
 
     def run(self) -> None:
         """The length and the name."""
-        self.ask_field("Tokens to train on", "tokens", "training.tokens", self.wishes.tokens)
+        profile = self.catalog.profile(self.wishes.profile)
+        tokens = usual(profile).tokens if self.wishes.tokens is None else self.wishes.tokens
+        self.ask_field("Tokens to train on", "tokens", "training.tokens", tokens)
         self.ask_field("Name of the run", "name", "name", self.wishes.name)
 
     def ask_name(self, question: str, default: str, kind: Kind, names: list[str]) -> str:

@@ -21,6 +21,10 @@ from seatrial.spec.run import API_VERSION
 _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./:@+%~-]*[\w/]|\w", re.ASCII)
 _READ_OTHERWISE = re.compile(r"(true|false|null|[-+.]?[0-9][0-9.xoe+-]*)", re.IGNORECASE)
 _BUCKETS = ("s3://", "abfs://", "abfss://", "gs://", "gcs://", "az://")
+PROCESSES_WITHOUT_GPUS = 2
+"""Processes on a machine without GPUs: the fewest that show what several do."""
+SEQUENCES_WITHOUT_GPUS = 8
+"""Sequences of a step for each process without a GPU."""
 _GATED = "licence to be accepted"
 """How the note of a preset says that its tokenizer cannot be had without an account."""
 
@@ -45,8 +49,10 @@ class Wishes:
     """Address of the raw text; mock data when absent."""
     tokenizer: str | None = None
     """The tokenizer; the preset's own when absent."""
-    tokens: str = "10B"
-    """Length of the run."""
+    tokens: str | None = None
+    """Length of the run; what is usual for the profile when absent."""
+    volume: str | None = None
+    """Where a run on this host keeps its files; the spec's default when absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,23 @@ class Starter:
     """Machine type that was chosen."""
 
 
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What a new run is like unless its maker says otherwise."""
+
+    model: str
+    """Preset of the catalog."""
+    tokens: str
+    """Length of the run."""
+
+
+def usual(profile: Profile) -> Usual:
+    """What is usual: on one host, what a laptop can train in a minute or two."""
+    if Operator.TORCHRUN in profile.operators:
+        return Usual("stories-260k", "300k")
+    return Usual("gpt3-125m", "10B")
+
+
 def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     """A spec that validates; raises FindingsError when wishes forbid it.
 
@@ -69,21 +92,21 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     profile = catalog.profile(wishes.profile)
     node_name = wishes.node_type or profile.default_node_type
     node = catalog.node_type(node_name)
-    per_node = wishes.processes_per_node or node.gpus or 1
-    tokenizer = wishes.tokenizer
-    if tokenizer is None:
-        tokenizer = preset.tokenizer or None
+    per_node = wishes.processes_per_node or node.gpus or PROCESSES_WITHOUT_GPUS
+    tokens = usual(profile).tokens if wishes.tokens is None else wishes.tokens
+    tokenizer = (preset.tokenizer or None) if wishes.tokenizer is None else wishes.tokenizer
     lines = [
         *_head(wishes, preset),
         *_data(wishes.data, tokenizer),
         "training:",
-        f"  tokens: {_count(wishes.tokens)}    # or steps, or samples",
-        "  global_batch_size: auto    # sequences a step",
+        f"  tokens: {_count(tokens)}    # or steps, or samples",
+        f"  global_batch_size: {_batch(node.gpus, wishes.nodes * per_node)}",
         "",
         "# auto: seatrial plan chooses, and says why. What you write in its place is kept.",
         "parallelism: {tp_size: auto, pp_size: auto, recompute: auto}",
         "",
         *_cluster(wishes, node_name, node.gpus, per_node),
+        *_volume(wishes.volume, profile),
         *_access(wishes, preset, profile),
     ]
     if preset.engine == EngineName.LLM_FOUNDRY:
@@ -174,6 +197,20 @@ def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[s
     if per_node != gpus:
         lines.append(f"  processes_per_node: {per_node}")
     return lines
+
+
+def _batch(gpus: int, processes: int) -> str:
+    """The batch: the planner's, or a small one where processors would work on it for minutes."""
+    if gpus:
+        return "auto    # sequences a step"
+    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences a step; few, without GPUs"
+
+
+def _volume(directory: str | None, profile: Profile) -> list[str]:
+    """Where data and checkpoints go on this host."""
+    if directory is None or Operator.TORCHRUN not in profile.operators:
+        return []
+    return [f"  storage: {{mount: {_scalar(directory)}}}    # data, checkpoints"]
 
 
 def _access(wishes: Wishes, preset: ModelPreset, profile: Profile) -> list[str]:

@@ -66,7 +66,7 @@ def test_validate_takes_several_files_and_standard_input(spec_file: Path) -> Non
 
 
 def test_one_process_is_not_called_processes(tmp_path: Path) -> None:
-    seatrial("init", cwd=tmp_path)
+    seatrial("init", "--processes-per-node", "1", cwd=tmp_path)
     seatrial("plan", "run.yaml", cwd=tmp_path)
     assert "= 1 process, " in seatrial("validate", "run.yaml", cwd=tmp_path).stdout
 

@@ -64,7 +64,7 @@ class Terminal:
 
 def test_wrong_answers_are_refused_and_asked_for_again(tmp_path: Path) -> None:
     terminal = Terminal("init", "-i", cwd=tmp_path)
-    assert "Model (? lists them) [gpt3-125m]" in terminal.read()
+    assert "Model (? lists them) [stories-260k]" in terminal.read()
     assert "llama3-8b" in terminal.answer("?")
     assert "There is no model 'nonsense'" in terminal.answer("nonsense")
     terminal.answer("llama3-8b")

@@ -15,7 +15,7 @@ from seatrial.findings import Finding
 from seatrial.planning.resolve import resolve, waits_for_planner
 from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES, open_fields
 from seatrial.planning.search.planner import plan_run
-from seatrial.recipes.starter import Wishes, starter
+from seatrial.recipes.starter import Wishes, starter, usual
 from seatrial.spec.loader import loads
 
 WISHES = Wishes(name="new", model="gpt3-125m", profile="local")
@@ -111,3 +111,21 @@ def test_access_is_proposed_where_it_will_be_needed(
     loaded = loads(wanted, "run.yaml")
     assert loaded.spec.cluster.service_account == ("training" if account else None)
     assert len(loaded.spec.cluster.secrets) == secret
+
+
+def test_on_one_host_it_is_something_that_a_laptop_can_train(catalog: Catalog) -> None:
+    profile = catalog.profile("local")
+    wishes = Wishes("x", usual(profile).model, "local", volume="/home/me/volume")
+    spec = loads(starter(wishes, catalog).text, "run.yaml").spec
+    assert spec.cluster.storage.mount == "/home/me/volume"
+    plan = plan_run(loads(starter(wishes, catalog).text, "run.yaml"), catalog).plan
+    computed = 6 * plan.model.parameters * plan.length.tokens
+    # Some minutes at 10 GFLOP/s, which two cores do.
+    assert computed / 1e10 < 300
+
+
+def test_in_a_cluster_nothing_is_said_of_a_volume_and_the_batch_is_open(catalog: Catalog) -> None:
+    text = starter(Wishes("x", "gpt3-125m", "eks", volume="/home/me/volume"), catalog).text
+    assert "mount" not in text
+    assert "tokens: 10B " in text
+    assert "global_batch_size: auto " in text
