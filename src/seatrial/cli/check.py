@@ -25,6 +25,7 @@ from seatrial.cli.output import (
     say,
     say_error,
     say_findings,
+    say_following,
     say_json,
     say_text,
 )
@@ -254,7 +255,7 @@ def _say(
     elif has_errors(verdict.findings):
         say("next  mend that, then the same command again")
     elif not unasked:
-        say(f"next  seatrial rehearse {file}")
+        say_following(f"seatrial rehearse {file}")
 
 
 def _data(

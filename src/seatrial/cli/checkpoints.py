@@ -36,6 +36,7 @@ from seatrial.cli.output import (
     say,
     say_error,
     say_findings,
+    say_following,
     say_json,
     say_text,
 )
@@ -135,7 +136,7 @@ def verify(
     data = {str(k): [f.to_dict() for f in v] for k, v in answers.items()}
     _end(every, as_json, data, failed=all(one.record is None for one in wanted))
     if not as_json:
-        say(f"next  seatrial checkpoints export {where} --to DIR")
+        say_following(f"seatrial checkpoints export {where} --to DIR")
 
 
 @app.command()

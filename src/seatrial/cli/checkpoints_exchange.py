@@ -12,7 +12,7 @@ from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, place_of
 from seatrial.cli.checkpoints_progress import shown
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.in_pods import On, Place, Volume
-from seatrial.cli.output import counted, say, say_json
+from seatrial.cli.output import counted, say, say_following, say_json
 from seatrial.cli.parameters import Json, Overrides
 from seatrial.client import refuse_secret
 from seatrial.engines.registry import ENGINES
@@ -99,7 +99,7 @@ def _say_export(told: dict[str, Any], to: Path) -> None:
     name = told["tokenizer"].partition(" ")[2] or "none: the run had no real one"
     said = "saved beside the weights" if told["tokenizer_saved"] else name
     say(f"tokenizer   {said}")
-    say(f'next  AutoModelForCausalLM.from_pretrained("{to}")')
+    say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
 
 
 def import_weights(

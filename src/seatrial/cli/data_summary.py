@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.cli import tables
 from seatrial.cli.data_progress import format_core_time, format_rate, format_seconds
-from seatrial.cli.output import counted, say, say_text
+from seatrial.cli.output import counted, say, say_following, say_text
 from seatrial.findings import has_errors
 from seatrial.units import format_bytes, format_count
 
@@ -128,7 +128,7 @@ def say_outcome(name: str, outcome: "Outcome", cache: str, spec: str) -> None:
     if has_errors(outcome.findings):
         say_text("mend what is said above, then run this again; the data are whole", "next      ")
     else:
-        say(f"next      seatrial rehearse {spec}")
+        say_following(f"seatrial rehearse {spec}", "next      ")
 
 
 def say_frozen(frozen: "FrozenList", spec: str, overrides: Sequence[str], to: str | None) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.checkpoints_place import is_spec
-from seatrial.cli.output import say, say_error, say_json, say_text
+from seatrial.cli.output import say, say_error, say_following, say_json, say_text
 from seatrial.client import connect, load_plan
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
@@ -61,7 +61,7 @@ def prepare_in_pods(
     where = made.get("address") or plan.data_location
     tokens = f", {made['tokens']:,} tokens" if isinstance(made.get("tokens"), int) else ""
     say_text(f"Prepared {plan.spec.name} in {namespace}: {where}{tokens}.", rest="  ")
-    say(f"next  seatrial launch {file}")
+    say_following(f"seatrial launch {file}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Volume:
         site = connect(namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error)
         code = read_inside(site, plan, catalog, words, _say_but_next, reading)
         if following and code == 0 and not options.get("--json"):
-            say(f"next  {following}")
+            say_following(following)
         raise typer.Exit(code)
 
 

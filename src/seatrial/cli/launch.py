@@ -11,7 +11,15 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig, Yes, flags_to
-from seatrial.cli.output import counted, say, say_error, say_findings, say_json, say_text
+from seatrial.cli.output import (
+    counted,
+    say,
+    say_error,
+    say_findings,
+    say_following,
+    say_json,
+    say_text,
+)
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import launch
 from seatrial.runs.differences import Difference
@@ -64,12 +72,11 @@ def command(
     _conclude(done)
     if done.kind == KIND:
         # A run on this host is found from the directory of its spec.
-        say(
-            f"next  seatrial status {done.run if file.parent == Path() else shlex.quote(str(file))}"
-        )
+        name = done.run if file.parent == Path() else shlex.quote(str(file))
+        say_following(f"seatrial status {name}")
     else:
         flags = flags_to(done.run, done.namespace, kubeconfig, context)
-        say(f"next  seatrial status {done.run}{flags}")
+        say_following(f"seatrial status {done.run}{flags}")
 
 
 def _ask(changes: list[Difference]) -> bool:

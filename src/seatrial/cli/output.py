@@ -36,6 +36,8 @@ _PLAIN = {
     **dict(zip("░▁▂▃▄▅▆▇█", "..:-=+*%#", strict=True)),
 }
 """What stands in for a character that a stream's encoding does not have."""
+WITHIN_WALK = "SEATRIAL_WITHIN_WALK"
+"""Set by `seatrial run` for the commands that it calls."""
 _WIDEST_TEXT = 120
 """Longer lines are hard to read, however wide the terminal is."""
 _CONTROLS = re.compile(
@@ -153,6 +155,17 @@ def say_error(text: str) -> None:
     # There is nowhere to complain that complaining failed.
     with suppress(OSError):
         print(harmless(text), file=sys.stderr)  # noqa: T201
+
+
+def is_within_walk() -> bool:
+    """Whether this command is a step of `seatrial run`, which goes on by itself."""
+    return bool(os.environ.get(WITHIN_WALK))
+
+
+def say_following(command: str, label: str = "next  ") -> None:
+    """Name the command that follows, unless it is called without the reader's doing."""
+    if not is_within_walk():
+        say(f"{label}{command}")
 
 
 def say_next(command: str) -> None:

@@ -71,7 +71,7 @@ class Page:
     kept: str
     """Where the plan is kept, in words."""
     command: str
-    """The next command."""
+    """The next command; nothing where it is called without the reader's doing."""
     findings: tuple[Finding, ...] = ()
     """What speaks against the plan."""
     limits: Limits | None = None
@@ -147,7 +147,8 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
     yield "kept", page.kept
     if page.warned:
         yield "check", page.warned
-    yield "next", page.command
+    if page.command:
+        yield "next", page.command
 
 
 def _memory(chosen: Priced, *, pictures: bool) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import columns, say, say_error, say_json, say_text
+from seatrial.cli.output import columns, say, say_error, say_following, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import load_plan
 from seatrial.engines.registry import ENGINES
@@ -89,8 +89,10 @@ def command(
         say_json(report.to_dict())
     else:
         _conclude(plan, found, target)
-        then = f"seatrial launch {file}" if report.ok else f"seatrial diagnose {target.parent}"
-        say(f"next    {then}")
+        if report.ok:
+            say_following(f"seatrial launch {file}", "next    ")
+        else:
+            say(f"next    seatrial diagnose {target.parent}")
     if not report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
 

@@ -10,7 +10,7 @@ import typer
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
 from seatrial.cli.files import write_new
 from seatrial.cli.history_options import history_of
-from seatrial.cli.output import say, say_json
+from seatrial.cli.output import say, say_following, say_json
 from seatrial.cli.page.chapter import Chapter, read_chapter
 from seatrial.cli.page.page import MARK, plotting_library, report_page
 from seatrial.cli.parameters import Json
@@ -73,7 +73,7 @@ def command(
     for run in failed:
         say(f"next      seatrial diagnose {run}")
     if not failed:
-        say(f"next      open {target} in a browser")
+        say_following(f"open {target} in a browser", "next      ")
 
 
 def _chapters(histories: list[RunHistory], runs: list[str]) -> list[Chapter]:

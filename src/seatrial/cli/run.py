@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial run`: the whole way of a run, step by step; it goes on where it stopped."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import say, say_error, say_text
+from seatrial.cli.output import WITHIN_WALK, say, say_error, say_text
 from seatrial.cli.parameters import Overrides, SpecFile
 from seatrial.cli.voyage import KEPT, Logbook, Step, steps
+from seatrial.cli.voyage_needs import require_all
 from seatrial.client import load_plan
 from seatrial.errors import UsageError
 
@@ -42,19 +44,19 @@ def command(
     given = tuple(overrides or ())
     loaded, plan = load_plan(file, given, default_catalog(), tell=say_error)
     way = steps(file, given, plan)
+    names = [step.name for step in way]
     for wanted in filter(None, (begin, until)):
-        if wanted not in [step.name for step in way]:
-            raise UsageError(
-                f"there is no step {wanted}. The steps: {', '.join(s.name for s in way)}."
-            )
+        if wanted not in names:
+            raise UsageError(f"there is no step {wanted}. The steps: {', '.join(names)}.")
     kept = file.parent / ".seatrial" / plan.spec.name / KEPT
     book = Logbook(kept, loaded.spec.model_dump(mode="json"))
-    if begin and not show:
-        names = tuple(step.name for step in way)
-        book.forget_from(names[names.index(begin) :])
     if show:
         _show(way, book)
         return
+    if begin:
+        book.forget_from(tuple(names[names.index(begin) :]))
+    last = names.index(until) if until else len(way) - 1
+    require_all([step for step in way[: last + 1] if not book.has(step.name)], plan)
     for number, step in enumerate(way, 1):
         if not book.has(step.name):
             _do(step, f"{number} of {len(way)}", file, given)
@@ -79,7 +81,11 @@ def _show(way: tuple[Step, ...], book: Logbook) -> None:
 def _do(step: Step, place: str, file: Path, overrides: tuple[str, ...]) -> None:
     """One step, as if its command were called; its end ends the walk where it is not good."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
-    done = subprocess.run([sys.executable, "-m", "seatrial", *step.words], check=False)  # noqa: S603  (our own words, no shell)
+    done = subprocess.run(  # noqa: S603  (our own words, no shell)
+        [sys.executable, "-m", "seatrial", *step.words],
+        env=os.environ | {WITHIN_WALK: "1"},
+        check=False,
+    )
     if done.returncode == 0:
         return
     again = shlex.join(["seatrial", "run", str(file), *overrides])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig, Meant, Namespace, Run, meant
-from seatrial.cli.output import say, say_json, say_text
+from seatrial.cli.output import is_within_walk, say, say_json, say_text
 from seatrial.cli.parameters import Json
 from seatrial.findings import Finding
 from seatrial.runs.ledger import AttemptRecord
@@ -70,7 +70,8 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
     earlier = [a for a in found.attempts if a.number != found.attempt or found.is_over]
     for record in reversed(earlier[-SHOWN_ATTEMPTS:]):
         say_text(_attempt(record, now), "  ", "    ")
-    say(f"next  {_next(found, flags)}")
+    if not (found.succeeded and is_within_walk()):
+        say(f"next  {_next(found, flags)}")
 
 
 def _attempt(record: AttemptRecord, now: datetime) -> str:

@@ -34,10 +34,10 @@ class Step:
 def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...]:
     """The steps of a run, in order; those that do not concern it are left out."""
     given = (str(file), *overrides)
-    is_here = plan.machines.operator is Operator.TORCHRUN
-    place = "here" if is_here else "in its cluster"
-    on = () if is_here else ("--on", "kubernetes")
-    look = "--data" if is_here else "--cluster"
+    here = is_here(plan)
+    place = "here" if here else "in its cluster"
+    on = () if here else ("--on", "kubernetes")
+    look = "--data" if here else "--cluster"
     found = [
         Step("rules", "every rule that needs nothing but the spec", ("check", *given)),
         Step("data", f"the corpus becomes tokens, {place}", ("data", "prepare", *given, *on)),
@@ -47,7 +47,7 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...
         Step("launch", f"the run itself, {place}", ("launch", *given)),
         Step("wait", "until it is over", ("wait", str(file))),
         Step("verify", "its checkpoints, every byte", ("checkpoints", "verify", *given, *on)),
-        Step("export", "the weights, for transformers", (*_export(given, plan, is_here), *on)),
+        Step("export", "the weights, for transformers", (*_export(given, plan, here), *on)),
         Step("report", "what it was like, on one page", ("report", str(file))),
     ]
     left_out = set() if _is_raw(plan) else {"data"}
@@ -55,9 +55,14 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...
     return tuple(step for step in found if step.name not in left_out)
 
 
-def _export(given: tuple[str, ...], plan: Plan, is_here: bool) -> tuple[str, ...]:
+def is_here(plan: Plan) -> bool:
+    """Whether the run takes place on this host, not in a cluster."""
+    return plan.machines.operator is Operator.TORCHRUN
+
+
+def _export(given: tuple[str, ...], plan: Plan, here: bool) -> tuple[str, ...]:
     name, volume = plan.spec.name, plan.spec.cluster.storage.mount.rstrip("/")
-    to = f"{name}-weights" if is_here else f"{volume}/{name}/weights"
+    to = f"{name}-weights" if here else f"{volume}/{name}/weights"
     return ("checkpoints", "export", *given, "--to", to)
 
 

@@ -78,7 +78,8 @@ def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> No
 
 def test_a_step_that_needs_somebody_stops_it(spec_file: Path) -> None:
     too_large = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
-    wrong = seatrial("run", "run.yaml", *too_large, cwd=spec_file.parent, code=1)
+    until = ("--until", "rules")
+    wrong = seatrial("run", "run.yaml", *too_large, *until, cwd=spec_file.parent, code=1)
     assert "ST-PLAN-011" in wrong.stdout
     assert "Stopped at 1 of" in wrong.stderr
     assert f"go on with: seatrial run run.yaml {' '.join(too_large)}" in wrong.stderr
@@ -87,3 +88,26 @@ def test_a_step_that_needs_somebody_stops_it(spec_file: Path) -> None:
 def test_an_unknown_step_is_answered_with_those_there_are(spec_file: Path) -> None:
     wrong = seatrial("run", "run.yaml", "--from", "sail", cwd=spec_file.parent, code=2)
     assert "there is no step sail. The steps: rules, " in wrong.stderr
+
+
+def test_steps_do_not_name_what_follows_them(spec_file: Path) -> None:
+    alone = seatrial("check", "run.yaml", cwd=spec_file.parent)
+    within = seatrial("run", "run.yaml", "--until", "plan", cwd=spec_file.parent)
+    assert "next  seatrial rehearse run.yaml" in alone.stdout
+    assert " rules, " in within.stdout
+    assert "\nlayout " in within.stdout
+    said = [line for line in within.stdout.splitlines() if line.startswith("next")]
+    assert said == ["next  seatrial run run.yaml"]
+
+
+def test_what_later_steps_need_is_asked_for_before_the_first(spec_file: Path) -> None:
+    none = "/nowhere/python"
+    here = ("cluster={profile: local, processes_per_node: 8}", "parallelism.tp_size=4")
+    told = seatrial(
+        "run", "run.yaml", *here, cwd=spec_file.parent, code=3, SEATRIAL_WORKER_PYTHON=none
+    )
+    assert "── 1 of" not in told.stderr
+    assert "rehearse, launch, export: SEATRIAL_WORKER_PYTHON is /nowhere/python" in told.stderr
+    # The steps before them can be done.
+    way = ("run", "run.yaml", *here, "--until", "plan")
+    seatrial(*way, cwd=spec_file.parent, SEATRIAL_WORKER_PYTHON=none)
