@@ -58,7 +58,7 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short faults faults-short voyage tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+engine engine-short faults faults-short voyage quickstart tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
@@ -80,6 +80,10 @@ foundry: $(ENV) foundry-env ## Run the tests that train with LLM Foundry on a CP
 .PHONY: voyage
 voyage: $(ENV) worker-env ## Walk one run from text to exported weights on this host, with the real engine
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_voyage.py
+
+.PHONY: quickstart
+quickstart: $(ENV) worker-env ## Walk through the quickstart and compare its page; ARGS=--write writes it
+	$(PYTHON) -m scripts.walk_quickstart $(ARGS)
 
 .PHONY: tutorial
 tutorial: $(ENV) worker-env ## Walk through the tutorial and compare its pages; ARGS=--write writes them

@@ -6,7 +6,7 @@
 
 Theirs is counted from docs/coming-from/*.toml, ours from the section "The flow here" of the page
 beside it. Prints the table, writes it into docs/coming-from/index.md, and the tables of commands,
-values and defects into the pages.
+values and defects into the pages. What the quickstart asks for is counted too.
 """
 
 import re
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.page_blocks import ROOT, Proof, blocks_of
-from scripts.refresh_console import edits_of
+from scripts.refresh_console import commands_of, edits_of
 
 DIRECTORY = ROOT / "docs/coming-from"
+QUICKSTART = ROOT / "docs/getting-started/quickstart.md"
 MOST_COMMANDS = 4
 MOST_VALUES = 8
 GROUPS = frozenset(("data", "recipes", "checkpoints", "catalog"))
@@ -132,6 +133,24 @@ def values_of(command: str) -> list[str]:
     return [word for word in rest if not word.startswith("-") and not word.endswith(".yaml")]
 
 
+def quickstart_commands() -> list[str]:
+    """The commands of Seatrial that the quickstart asks its reader to type."""
+    return [
+        command
+        for block in blocks_of(QUICKSTART)
+        if block.language == "console"
+        for _, command in commands_of(block.text)
+        if command.startswith("seatrial ")
+    ]
+
+
+def quickstart_words() -> str:
+    """What the quickstart asks for, in words."""
+    commands = quickstart_commands()
+    values = sum(len(values_of(command)) for command in commands)
+    return f"{values} values in {len(commands)} commands"
+
+
 def documents() -> list[Document]:
     """All of them, by name."""
     return [
@@ -197,7 +216,7 @@ def _defects_table(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _put(text: str, name: str, made: str) -> str:
+def put(text: str, name: str, made: str) -> str:
     """The text with what is made between the marks of that name."""
     pattern = re.compile(rf"(<!-- {name} -->)(\n?).*?(<!-- end -->)", re.DOTALL)
     if not pattern.search(text):
@@ -209,13 +228,17 @@ def written() -> dict[Path, str]:
     """Every page as it should be."""
     found = documents()
     index = DIRECTORY / "index.md"
-    pages = {index: _put(index.read_text(encoding="utf-8"), "flow", flow_table(found))}
+    first = QUICKSTART.read_text(encoding="utf-8")
+    pages = {
+        index: put(index.read_text(encoding="utf-8"), "flow", flow_table(found)),
+        QUICKSTART: put(first, "counted", quickstart_words()),
+    }
     for each in found:
         text = each.page.read_text(encoding="utf-8")
-        text = _put(text, "path", each.facts["path"])
-        text = _put(text, "commands", _commands_table(each))
-        text = _put(text, "values", _values_table(each))
-        pages[each.page] = _put(text, "defects", _defects_table(each))
+        text = put(text, "path", each.facts["path"])
+        text = put(text, "commands", _commands_table(each))
+        text = put(text, "values", _values_table(each))
+        pages[each.page] = put(text, "defects", _defects_table(each))
     return pages
 
 
@@ -233,6 +256,7 @@ def main() -> None:
             for cost in (theirs, ours)
         ]
         print(f"{each.name:20}{words[0]:>36}{words[1]:>38}")
+    print(f"{'quickstart':20}{quickstart_words():>74}")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ VARYING = (
     (r"\d[\d.,]*e[-+]\d+", "TINY"),
     # Where a run was when its reader pressed a key, and how fast.
     (r"after step \d+", "after STEP"),
+    # Which rank a drill kills, and when, is drawn by lot.
+    (r"rank \d+ killed in step \d+", "KILL"),
     (r"elapsed time per iteration \(ms\): [\d.]+", "TIME"),
     (r"grad norm: [\d.]+", "NORM"),
     (r"▕[^▏]*[▁-█][^▏]*▏|[█░]{4,}", "BAR"),

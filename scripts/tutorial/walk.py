@@ -35,7 +35,7 @@ PAGES = tuple(
 """The chapters, in their order."""
 QUICK = "tests/unit/docs/test_tutorial.py"
 """The test that runs what needs no engine."""
-WALKERS = (QUICK, "tests/engine/test_tutorial.py")
+WALKERS = (QUICK, "tests/engine/test_tutorial.py", "tests/engine/test_quickstart.py")
 """The tests that walk; the marker of a block that is run here names one of them."""
 PLACE = "/tmp/tutorial"  # noqa: S108  (what the reader is told)
 RUN = "dinghy"
@@ -45,24 +45,38 @@ LIMIT = 1800
 TIMES = re.compile(r"(<!-- times -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+def _worker() -> dict[str, str]:
+    """The variable that names the engine's Python, where it is set."""
+    return {name: os.environ[name] for name in (WORKER,) if name in os.environ}
+
+
 @dataclass
 class Walk:
     """A walk through pages in a directory."""
 
     directory: Path
     """Where the reader works."""
+    place: str = PLACE
+    """How the pages call that directory."""
+    run: str = RUN
+    """The run that a walk may leave behind."""
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each page took."""
-    _variables: dict[str, str] = field(default_factory=dict)
+    _variables: dict[str, str] = field(default_factory=_worker)
     """What the reader has set."""
 
     def through(self, page: Path, walkers: tuple[str, ...] = WALKERS) -> str:
         """The page with what its commands printed; only those that these walkers run."""
-        text = page.read_text(encoding="utf-8")
         # The first chapter needs no engine, and is walked through where there is none.
         has_engine = page != DATA_PAGE and walkers == WALKERS
-        self._variables = {WORKER: os.environ[WORKER]} if has_engine else {}
+        self._variables = _worker() if has_engine else {}
         began = time.monotonic()
+        walked = self.through_text(page.read_text(encoding="utf-8"), walkers)
+        self.seconds[page.stem] = time.monotonic() - began
+        return walked
+
+    def through_text(self, text: str, walkers: tuple[str, ...] = WALKERS) -> str:
+        """The text of a page with what its commands printed."""
 
         def walk(match: re.Match[str]) -> str:
             marker = marker_before(text[: match.start()])
@@ -74,9 +88,7 @@ class Walk:
             parts = [f"$ {typed}\n{self._run(typed)}" for typed, _ in commands_of(match["text"])]
             return f"```console\n{''.join(parts)}```"
 
-        walked = BLOCK.sub(walk, text)
-        self.seconds[page.stem] = time.monotonic() - began
-        return walked
+        return BLOCK.sub(walk, text)
 
     def write_files(self, page: Path) -> None:
         """Only the files that a page asks its reader to write."""
@@ -86,7 +98,7 @@ class Walk:
 
     def _here(self, text: str) -> str:
         """A text of the pages with the walk's own directory."""
-        return text.replace(PLACE, str(self.directory))
+        return text.replace(self.place, str(self.directory))
 
     def _run(self, typed: str) -> str:
         """What a command prints, standard error included."""
@@ -108,18 +120,18 @@ class Walk:
             check=False,
             timeout=LIMIT,
         ).stdout
-        return without_progress(printed).replace(str(self.directory), PLACE)
+        return without_progress(printed).replace(str(self.directory), self.place)
 
     def end(self) -> None:
         """Leave no run behind, wherever the walk has ended."""
-        self._run(f"seatrial stop {RUN}")
+        self._run(f"seatrial stop {self.run}")
 
 
 @contextmanager
-def walking() -> Iterator[Walk]:
+def walking(place: str = PLACE, run: str = RUN) -> Iterator[Walk]:
     """A walk in a new directory whose path is as long as that of the pages."""
     # A name of eight letters, so that lines break where they do for the reader.
-    walk = Walk(Path(tempfile.mkdtemp(prefix="", dir=Path(PLACE).parent)))
+    walk = Walk(Path(tempfile.mkdtemp(prefix="", dir=Path(place).parent)), place, run)
     try:
         yield walk
     finally:

@@ -13,6 +13,7 @@ from scripts.count_flow import (
     MOST_VALUES,
     Document,
     documents,
+    quickstart_commands,
     values_of,
     written,
 )
@@ -118,3 +119,9 @@ def test_every_defect_has_a_code_or_a_reason(document: Document) -> None:
 )
 def test_values_of_a_command_are_counted(command: str, values: list[str]) -> None:
     assert values_of(command) == values
+
+
+def test_the_quickstart_asks_for_few_commands_and_values() -> None:
+    commands = quickstart_commands()
+    assert 1 < len(commands) <= MOST_COMMANDS
+    assert sum(len(values_of(command)) for command in commands) <= MOST_VALUES

@@ -26,6 +26,7 @@ from scripts.tutorial.walk import INDEX, PAGES, TIMES, WALKERS, times_table
         ("a        5 s", "a  104 s"),
         ("goodput 43 % of 4 min", "goodput 61 % of 95 s"),
         ("time  training 43 % · starting 27 %", "time  training 61 % · waiting 12 % · saving 1 %"),
+        ("rank 0 killed in step 18, resumed", "rank 1 killed in step 12, resumed"),
     ],
 )
 def test_what_differs_from_run_to_run_is_the_same(shown: str, printed: str) -> None:
