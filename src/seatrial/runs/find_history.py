@@ -16,8 +16,10 @@ from seatrial.naming import is_dns_label
 from seatrial.runs.codes import RunCode
 from seatrial.runs.history import AttemptHistory, RankLog, RunHistory, attempts_of
 from seatrial.runs.history_files import (
+    EVENT_LOG,
     directory_history,
     file_history,
+    is_to_come,
     local_history,
     newest_rehearsal,
 )
@@ -71,7 +73,7 @@ def find_history(run: str, places: Places) -> RunHistory:
         return _of_spec(path, places)
     if path.is_dir() and not (is_dns_label(run) and run in local_runs(places.directory)):
         return directory_history(path, places.catalog)
-    if path.is_file():
+    if path.is_file() or (places.live and is_to_come(path)):
         return file_history(path)
     if not is_dns_label(run):
         raise UsageError(f"{run!r} is no file, no directory and no name of a run.")
@@ -190,10 +192,12 @@ def cluster_history(
         if known is None:
             raise ValueError("the volume is read by the plan")
         home = f"{known.plan.spec.cluster.storage.mount.rstrip('/')}/{run}"
-        words = ("watch", home, "--json", *(() if follow else ("--once",)))
-        return read_inside(site, known.plan, catalog, words, say)
+        # Followed, the event log need not be there yet.
+        words = (f"{home}/{EVENT_LOG}", "--json") if follow else (home, "--json", "--once")
+        return read_inside(site, known.plan, catalog, ("watch", *words), say)
 
-    source = PodSource(lines) if known is None else VolumeSource(inside)
+    live = Remembered(lambda: not status(site, run).is_over, site.clock)
+    source = PodSource(lines) if known is None else VolumeSource(inside, live)
 
     def look() -> tuple[AttemptHistory, ...]:
         records = site.ledgers.read(run).attempts
@@ -209,7 +213,7 @@ def cluster_history(
         Remembered(look, site.clock),
         known.plan if known else None,
         known.forecast if known else None,
-        Remembered(lambda: not status(site, run).is_over, site.clock),
+        live,
         site.sleep,
     )
 

@@ -76,17 +76,29 @@ def _log(path: Path) -> RankLog:
     return RankLog(str(path), lambda: file_lines(path))
 
 
+def is_to_come(path: Path) -> bool:
+    """Whether a path can be the event log of a run that has written nothing yet.
+
+    The run makes its own directory, too.
+    """
+    return path.name == EVENT_LOG and path.absolute().parents[1].is_dir()
+
+
 def file_history(path: Path) -> RunHistory:
-    """One file: an event log, or what an engine printed."""
+    """One file: an event log, which may be to come, or what an engine printed."""
     try:
         with path.open("rb") as stream:
             refuse_no_text(str(path), stream.read(BEGINNING))
+    except FileNotFoundError:
+        pass
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     attempt = AttemptHistory(1, FileSource(path), logs=_beside(path), name=path.name)
-    return RunHistory(
-        _stem(path), str(path), lambda: (attempt,), is_live=lambda: _grows([path]), only_words=True
-    )
+
+    def is_live() -> bool:
+        return not path.exists() or _grows([path])
+
+    return RunHistory(_stem(path), str(path), lambda: (attempt,), is_live=is_live, only_words=True)
 
 
 def _beside(events: Path) -> tuple[RankLog, ...]:

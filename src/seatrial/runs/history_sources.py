@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where events are read from: files that may grow, a pipe, the logs of pods, a run's volume."""
 
+import itertools
+import json
 import os
 import queue
 import threading
@@ -14,12 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from seatrial.errors import SeatrialError, UsageError
-from seatrial.monitoring.event_log import Event, decoded
+from seatrial.monitoring.event_log import Event, EventKind, decoded
 from seatrial.monitoring.logs.reading import ByteStream, LogReader, read_stream, whole_lines
 from seatrial.runs.logs import RankLine
 
 PAUSE_SECONDS = 0.25
 """How often a file that may grow is looked at."""
+READER_PAUSES = (5.0, 60.0)
+"""How long it is waited before another reader is started: the first time, and at most."""
 _CHUNK = 2**20
 
 Sleep = Callable[[float], None]
@@ -145,12 +149,43 @@ class VolumeSource:
 
     read: Callable[[bool, Callable[[str], None]], int]
     """Runs the reader and gives back its exit code; told whether to follow, and whom to tell."""
+    is_live: Callable[[], bool]
+    """Whether the run goes on."""
+    sleep: Sleep = time.sleep
+    """Waits."""
     trouble: list[str] = field(default_factory=list)
-    """What the reader said that is no event, the last words first."""
+    """What the reader said that is no event."""
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events as the reader prints them."""
-        yield from _pumped(lambda: self._read(follow=follow))
+        """The events as the reader prints them.
+
+        Followed, another reader takes over from one that has ended while the run goes on. When the
+        run is over, the reader may not even have started: what it has not told is read once more.
+        """
+        told, newest, pause = 0, None, READER_PAUSES[0]
+        while follow:
+            seen, before = 0, told
+            for event in _pumped(lambda: self._read(follow=True)):
+                if event is None and not self.is_live():
+                    break
+                # Each reader begins with the first event.
+                seen += event is not None
+                if event is None or seen > told:
+                    told, newest = max(told, seen), event or newest
+                    yield event
+            if not self.is_live():
+                break
+            pause = READER_PAUSES[0] if told > before else min(2 * pause, READER_PAUSES[1])
+            yield from self._waiting(pause)
+        if newest is None or newest.kind is not EventKind.EXIT:
+            yield from itertools.islice(self._read(follow=False), told, None)
+
+    def _waiting(self, seconds: float) -> Iterator[None]:
+        """Nothing, for a while; not longer than the run goes on."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.is_live():
+            yield None
+            self.sleep(PAUSE_SECONDS)
 
     def _read(self, *, follow: bool) -> Iterator[Event]:
         arrived: queue.Queue[str | int | SeatrialError] = queue.Queue(100_000)
@@ -168,13 +203,21 @@ class VolumeSource:
                 raise item
             if isinstance(item, int):
                 if item and self.trouble:
-                    raise UsageError(f"the run's volume cannot be read: {self.trouble[-1]}")
+                    raise UsageError(f"the run's volume cannot be read: {_reason(self.trouble)}")
                 return
             event = decoded(item)
             if event is not None:
                 yield event
             elif item.strip():
                 self.trouble[:] = [*self.trouble[-20:], item]
+
+
+def _reason(said: list[str]) -> str:
+    """Why a command has failed, by what it printed: its own error, or the last line."""
+    try:
+        return str(json.loads("\n".join(said))["error"])
+    except (ValueError, KeyError, TypeError):
+        return said[-1]
 
 
 def _pumped(

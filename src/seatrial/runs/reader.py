@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on a run's volume from inside the cluster; what they print is streamed back."""
 
+import atexit
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
 from seatrial.catalog.catalog import Catalog
@@ -46,6 +48,9 @@ def read_inside(
     objects.apply(site.api, spec_config(scene))
     made = reader_pod(scene, words, uuid4().hex[:8], reading)
     name = made["metadata"]["name"]
+    remove = partial(objects.delete, site.api, POD, site.namespace, name)
+    # Whoever follows does so in a thread, which the end of the command leaves no time to tidy up.
+    atexit.register(remove)
     try:
         # The name is new: one that is there was made by a try whose answer was lost.
         with suppress(ConflictError):
@@ -57,7 +62,8 @@ def read_inside(
             say(line.text)
         return _exit_code(site, name)
     finally:
-        objects.delete(site.api, POD, site.namespace, name)
+        atexit.unregister(remove)
+        remove()
 
 
 def _started(site: Site, name: str, patience: float) -> Json:

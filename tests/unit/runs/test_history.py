@@ -17,7 +17,7 @@ from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import ExitCode, FindingsError, SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
-from seatrial.runs import history_sources
+from seatrial.runs import history_files, history_sources
 from seatrial.runs.find_history import Places, find_history
 from seatrial.runs.history import (
     AttemptHistory,
@@ -299,3 +299,22 @@ def test_without_a_cluster_its_error_comes_first_and_counts(tmp_path: Path) -> N
     first, second = raised.value.findings
     assert first.code == ClusterCode.CONFIG
     assert "no run and no rehearsal nobody" in second.rule
+
+
+def test_an_event_log_that_is_to_come_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_files, "STALE_SECONDS", 0.0)
+    log = tmp_path / "run" / "events.jsonl"
+    with pytest.raises(UsageError, match="is no file"):
+        find_history(str(log), places(tmp_path))
+    history = find_history(str(log), places(tmp_path, live=True))
+
+    def begin() -> None:
+        log.parent.mkdir()
+        write_steps(log, 1, 3, NOON)
+
+    late = threading.Timer(1.0, begin)
+    late.start()
+    assert shape(history, follow=True) == ["begin 1", "1", "2", "3", "over 1"]
+    late.join()

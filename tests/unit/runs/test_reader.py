@@ -18,9 +18,11 @@ from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 
 
-def read(server: FakeTransport, status: dict[str, Any]) -> tuple[int, list[str]]:
+def read(
+    server: FakeTransport, status: dict[str, Any], heard: list[str] | None = None
+) -> tuple[int, list[str]]:
     """Run a command in a pod that comes to a status."""
-    time, said = FakeTime(), []  # type: ignore[var-annotated]
+    time, said = FakeTime(), heard if heard is not None else []
 
     def comes_up() -> None:
         for (plural, _, name), item in list(server.objects.items()):
@@ -67,6 +69,25 @@ def test_a_pod_that_does_not_start_is_explained_and_removed() -> None:
     with pytest.raises(FindingsError, match="x:1 cannot be pulled"):
         read(server, {"phase": "Pending", "containerStatuses": waits})
     assert not [key for key in server.objects if key[0] == "pods"]
+
+
+def test_a_pod_that_is_followed_goes_when_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    monkeypatch.setattr("atexit.register", kept.append)
+    monkeypatch.setattr("atexit.unregister", kept.remove)
+    server, during = FakeTransport(), []
+    ended = [{"name": "read", "state": {"terminated": {"exitCode": 0}}}]
+
+    class Said(list[str]):
+        def append(self, line: str) -> None:
+            # As the end of the command would, in the midst of what the pod prints.
+            during.append(len(kept))
+            kept[0]()
+            assert not [key for key in server.objects if key[0] == "pods"]
+            super().append(line)
+
+    read(server, {"phase": "Running", "containerStatuses": ended}, Said())
+    assert (during, kept) == ([1], [])
 
 
 def pod_of(reading: Reading, *overrides: str) -> dict[str, Any]:
