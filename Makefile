@@ -58,7 +58,7 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short faults faults-short voyage quickstart tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+engine engine-short faults faults-short voyage voyage-short quickstart tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
@@ -78,7 +78,12 @@ foundry: $(ENV) foundry-env ## Run the tests that train with LLM Foundry on a CP
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/foundry
 
 .PHONY: voyage
-voyage: $(ENV) worker-env ## Walk one run from text to exported weights on this host, with the real engine
+voyage: $(ENV) worker-env foundry-env cluster-programs ## Walk runs from text to report, on this host and in a cluster (needs root)
+	$(PYTHON) -m pytest -m 'engine or cluster' -s $(ARGS) tests/engine/test_voyage.py \
+		tests/cluster/pods/test_voyage.py
+
+.PHONY: voyage-short
+voyage-short: $(ENV) worker-env ## Walk the one on this host, to exported weights
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_voyage.py
 
 .PHONY: quickstart

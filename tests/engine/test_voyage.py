@@ -5,18 +5,15 @@
 It is stopped on the way where it needs somebody, and goes on from there.
 """
 
-import json
 import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from tests.unit.dataprep.little_corpus import documents, tokenizer_json
+from tests.voyage import Clock, write_corpus
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -73,11 +70,7 @@ def walk(directory: Path, *more: str, code: int = 0) -> subprocess.CompletedProc
 
 
 def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    text = "".join(json.dumps(one) + "\n" for one in documents(7, 1500))
-    (tmp_path / "corpus" / "a.jsonl.zst").write_bytes(zstandard.compress(text.encode()))
-    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
-    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+    write_corpus(tmp_path, 1500)
     spec = tmp_path / "run.yaml"
 
     # A batch that cannot be split stops it before the first step.
@@ -86,14 +79,13 @@ def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
     assert "7 sequences cannot be split" in wrong.stderr
     spec.write_text(SPEC.format(batch=8, mount=tmp_path / "volume"))
 
-    began, shares = time.monotonic(), {}
+    clock = Clock()
     for step in STEPS:
-        start = time.monotonic()
-        done = walk(tmp_path, "--until", step)
+        with clock.step(step):
+            done = walk(tmp_path, "--until", step)
         assert done.stderr.count("\n── ") == 1, done.stderr
-        shares[step] = time.monotonic() - start
-    last = walk(tmp_path)
-    shares["report"] = time.monotonic() - began - sum(shares.values())
+    with clock.step("report"):
+        last = walk(tmp_path)
     assert "first-trip has come all the way: 10 steps." in last.stdout
     assert re.search(r"<html", (tmp_path / "first-trip-report.html").read_text()[:500])
 
@@ -106,8 +98,5 @@ def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
     )
     assert said.returncode == 0, said.stderr
     assert said.stdout.startswith("the ship leaves")
-    whole = sum(shares.values())
-    print(f"\nthe whole way in {whole:.0f} s")
-    for step, seconds in shares.items():
-        print(f"  {step:<9} {seconds:5.0f} s  {seconds / whole:4.0%}")
+    print(f"\n{clock.table('on this host')}")
     print(f"  the model writes: {said.stdout.strip()}")

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""One run in a real cluster from compressed text to verified checkpoints, weights and a report.
+
+`seatrial run` walks it; a pod is killed while data are prepared, and one while it trains. The
+volume is a directory of this machine, so that the weights which a pod has exported are compared
+with the checkpoint here: by the logits of both.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.client import load_plan
+from seatrial.engines.registry import ENGINES
+from seatrial.rehearsal.weights_process import LOGITS_BAR, compare_logits
+from tests.cluster import images
+from tests.cluster.cluster import Cluster
+from tests.cluster.scene import OPERATORS, Scene, until
+from tests.cluster.toy_run import CLAIM, FOUNDRY, MEGATRON, Toy, engine_pythons, starts
+from tests.voyage import Clock, write_corpus
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+RUN = "voyage"
+STEPS = 400
+SAVE_EVERY = 20
+KILL_AT = 45
+"""The step after which the training pod is killed."""
+SPEC = """\
+apiVersion: seatrial.dev/v1alpha1
+name: {run}
+engine: {{name: {toy.engine}}}
+model:
+  dimensions:
+    family: {toy.family}
+    layers: 2
+    hidden_size: 64
+    heads: 4
+    vocab_size: 512
+    max_positions: 128
+data:
+  sources: [{{from: /data/corpus}}]
+  tokenizer: /data/tokenizer.json
+training:
+  steps: {steps}
+  sequence_length: 128
+  micro_batch_size: 2
+  global_batch_size: 8
+  precision: fp32
+parallelism: {{tp_size: auto, pp_size: auto}}
+cluster:
+  profile: test-cluster
+  operator: {operator}
+  namespace: {namespace}
+  processes_per_node: 2
+  image: {toy.image}
+  storage: {{claim: {claim}}}
+  preparation: {{pods: 1, cpus: 1, memory: 1Gi, image: {data_image}}}
+checkpoints: {{every_steps: {every}}}
+monitoring: {{log_every_steps: 1, tensorboard: false}}
+"""
+
+
+class Voyage:
+    """A walk through the steps of a run, with a clock."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Write the spec, and the corpus onto the volume."""
+        self.scene = scene
+        self.clock = Clock()
+        self.spec = scene.seatrial.home / "run.yaml"
+        self.spec.write_text(
+            SPEC.format(
+                run=RUN,
+                toy=scene.toy,
+                operator=scene.operator,
+                namespace=scene.namespace,
+                claim=CLAIM,
+                data_image=images.DATA,
+                steps=STEPS,
+                every=SAVE_EVERY,
+            )
+        )
+        write_corpus(scene.volume, 20_000)
+
+    def walk(self, *more: str) -> str:
+        """Go on to a step, or to the end; what was printed."""
+        return self.ended(self.started(*more))
+
+    def started(self, *more: str) -> "subprocess.Popen[str]":
+        """The walk, while it goes on."""
+        return self.scene.seatrial.started("run", self.spec, *more)
+
+    def ended(self, process: "subprocess.Popen[str]") -> str:
+        """What a command printed that must end well."""
+        out, err = process.communicate(timeout=1500)
+        assert process.returncode == 0, out + err
+        assert "Traceback" not in out + err
+        return out + err
+
+
+@pytest.mark.parametrize(
+    ("toy", "operator"),
+    [(toy, operator) for toy in (MEGATRON, FOUNDRY) for operator in OPERATORS],
+    ids=lambda given: str(given) if isinstance(given, str) else str(given.engine),
+)
+def test_a_run_comes_all_the_way_in_a_cluster(
+    cluster: Cluster, toy: Toy, operator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(cluster, operator, tmp_path, toy, prefix=RUN, observer=True)
+    voyage = Voyage(scene)
+    clock, seatrial = voyage.clock, scene.seatrial
+    with clock.step("rules"):
+        voyage.walk("--until", "rules")
+    with clock.step("data"):
+        walking = voyage.started("--until", "data")
+        task = scene.kill_a_task(RUN, walking)
+        voyage.ended(walking)
+    assert task, "it was over before a pod of a task could be killed"
+    for step in ("plan", "check", "rehearse", "launch"):
+        with clock.step(step):
+            voyage.walk("--until", step)
+    with clock.step("wait"):
+        watching = seatrial.started("watch", voyage.spec)
+        until(lambda: scene.newest_step(RUN) >= KILL_AT, "training")
+        pod = next(
+            name for name in scene.pods() if name.startswith((f"{RUN}-master", f"{RUN}-node"))
+        )
+        scene.kill_pod(pod)
+        assert scene.newest_step(RUN) < STEPS - SAVE_EVERY, "it was over before the pod was killed"
+        voyage.walk("--until", "wait")
+        watched = voyage.ended(watching)
+    assert f"{STEPS}" in watched
+    resumed = starts(scene.volume, RUN)[1:]
+    assert resumed
+    assert min(resumed) >= KILL_AT - SAVE_EVERY
+    with clock.step("verify"):
+        assert f"step {STEPS}" in voyage.walk("--until", "verify")
+    with clock.step("export"):
+        assert f"step {STEPS}" in voyage.walk("--until", "export")
+    with clock.step("report"):
+        assert f"{RUN} has come all the way" in voyage.walk()
+    assert "<html" in (tmp_path / f"{RUN}-report.html").read_text()[:500]
+
+    for name, value in engine_pythons().items():
+        monkeypatch.setenv(name, value)
+    gated = f"  logits of the export: {gate(voyage):.1e} from the engine's"
+    killed = f"  killed: {task} with data, {pod} after step {KILL_AT}, resumed at {resumed}"
+    print("\n".join(["", clock.table(f"{toy.engine} as {operator}"), killed, gated]))  # noqa: T201
+    cluster.delete_namespace(scene.namespace)
+
+
+def gate(voyage: Voyage) -> float:
+    """The largest difference of a logit between the engine and the export, which is within 1e-4."""
+    place = voyage.scene.volume / RUN
+    _, plan = load_plan(voyage.spec, (), Catalog([voyage.scene.seatrial.home / "catalog"]))
+    engine = ENGINES[voyage.scene.toy.engine]
+    told = json.loads((place / "weights" / "seatrial-export.json").read_text())
+    arguments = engine.pod_arguments(plan, on_cpu=True, scratch="")
+    checkpoint = place / "checkpoints" / engine.checkpoint_name(told["step"])
+    found = compare_logits(checkpoint, place / "weights", arguments, engine=engine)
+    assert found.largest <= LOGITS_BAR
+    return found.largest
