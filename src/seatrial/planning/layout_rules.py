@@ -358,10 +358,11 @@ def check_batch(
 def _or_nodes(total: int, step: int, nodes: int) -> str:
     """The numbers of nodes around this one over which the batch can be split, in words.
 
-    Where there are some on both sides, it is the number of nodes that divides badly.
+    Where there are some on both sides, it is the number of nodes that divides badly; of a power of
+    two it is rather the batch.
     """
     of_node = step // nodes
-    if step % nodes or total % of_node:
+    if nodes.bit_count() == 1 or step % nodes or total % of_node:
         return ""
     fewer = next((n for n in range(nodes - 1, 0, -1) if total % (of_node * n) == 0), None)
     more = next((n for n in range(nodes + 1, 2 * nodes) if total % (of_node * n) == 0), None)
