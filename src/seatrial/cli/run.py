@@ -14,7 +14,7 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import WITHIN_WALK, say, say_error, say_text
 from seatrial.cli.parameters import Overrides, SpecFile
-from seatrial.cli.voyage import KEPT, Logbook, Step, steps
+from seatrial.cli.voyage import KEPT, Logbook, Step, steps, where
 from seatrial.cli.voyage_needs import require_all
 from seatrial.client import load_plan
 from seatrial.errors import UsageError
@@ -66,7 +66,7 @@ def command(
             say(f"next  {shlex.join(['seatrial', 'run', str(file), *given])}")
             return
     say(f"{plan.spec.name} has come all the way: {len(way)} steps. Again: --from STEP.")
-    say(f"next  seatrial checkpoints list {file}")
+    say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *where(plan)])}")
 
 
 def _show(way: tuple[Step, ...], book: Logbook) -> None:

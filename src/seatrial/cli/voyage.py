@@ -36,7 +36,7 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...
     given = (str(file), *overrides)
     here = is_here(plan)
     place = "here" if here else "in its cluster"
-    on = () if here else ("--on", "kubernetes")
+    on = where(plan)
     look = "--data" if here else "--cluster"
     found = [
         Step("rules", "every rule that needs nothing but the spec", ("check", *given)),
@@ -58,6 +58,11 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...
 def is_here(plan: Plan) -> bool:
     """Whether the run takes place on this host, not in a cluster."""
     return plan.machines.operator is Operator.TORCHRUN
+
+
+def where(plan: Plan) -> tuple[str, ...]:
+    """The words by which a command goes to the volume of a run; none where that is here."""
+    return () if is_here(plan) else ("--on", "kubernetes")
 
 
 def _export(given: tuple[str, ...], plan: Plan, here: bool) -> tuple[str, ...]:
