@@ -3,7 +3,8 @@
 """100 SIGKILLs while tokens are cut into MDS: what is there afterwards is bit for bit the same.
 
 Every case is a process of its own that cuts a prepared source, and is killed at a call that
-writes, or at any moment; then another one goes on. Run in pieces: SEATRIAL_FAULT_SEEDS=0:25 make
+writes, or at any moment; then another one goes on. In every third case samples of another cut are
+there already and are removed first. Run in pieces: SEATRIAL_FAULT_SEEDS=0:25 make
 faults ARGS='-k mds'; every case is appended to build/fault-results.jsonl.
 """
 
@@ -32,8 +33,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 KILLS = 100
 SUITE = "mds kills"
 WANTED = replace(CUT, length=64, directory="mds-64")
+OTHER = replace(WANTED, shares=(50.0, 50.0, 0.0))
+"""Another cut in the same place, whose shards have the same size."""
 CALLS = ("replace", "link", "fsync")
 """The calls of `os` by which files come to be."""
+REMOVAL = "unlink"
+"""The one by which they go."""
 SIZES = (45_001, 20_000, 7)
 """Tokens of the source's files, so that samples reach over their ends."""
 
@@ -44,7 +49,7 @@ def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mds_shard, "SIZE_LIMIT", 16384)
 
 
-def in_a_process(action: Callable[[], None]) -> int:
+def in_a_process(action: Callable[[], object]) -> int:
     """Begin an action in a process of its own; its number."""
     child = os.fork()
     if not child:
@@ -52,7 +57,7 @@ def in_a_process(action: Callable[[], None]) -> int:
     return child
 
 
-def _end(action: Callable[[], None]) -> NoReturn:
+def _end(action: Callable[[], object]) -> NoReturn:
     code = 1
     try:
         action()
@@ -93,8 +98,11 @@ def killed_and_resumed(
     """Kill a conversion as the seed says, let another go on, and compare."""
     draw, store = random.Random(seed), LocalStore(root)  # noqa: S311
     prepared(root, SIZES)
-    function = draw.choice(CALLS) if seed % 2 else ""
+    recut = not seed % 3
+    function = draw.choice((*CALLS, REMOVAL) if recut else CALLS) if seed % 2 else ""
     for _ in range(100):
+        if recut:
+            cut(store, made, OTHER)
         if function:
             number, counter = draw.randint(1, 15), root.with_suffix(".count")
 
@@ -115,4 +123,5 @@ def killed_and_resumed(
         store.delete([file.path for file in store.list(WANTED.directory)])
     killed = code == -signal.SIGKILL
     finished = ended(in_a_process(lambda: cut(store, made, WANTED))) == 0
-    return function or "any moment", killed and finished and contents(root) == wanted
+    how = f"{function or 'any moment'}{', another cut there' if recut else ''}"
+    return how, killed and finished and contents(root) == wanted

@@ -116,7 +116,8 @@ def _bad(record: "DatasetRecord", address: str) -> str:
 def say_outcome(name: str, outcome: "Outcome", cache: str, spec: str) -> None:
     """What a preparation came to."""
     if not outcome.is_new:
-        say_text(f"{name} is prepared already; nothing was done.", rest="  ")
+        done = f"samples were cut into {', '.join(outcome.cut)}" if outcome.cut else ""
+        say_text(f"{name} is prepared already; {done or 'nothing was done'}.", rest="  ")
     say_record(name, outcome.record, outcome.address)
     if outcome.is_new:
         say_text(_work(outcome), "work      ")

@@ -72,7 +72,9 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     """What the run should know of them: splits that are too short, data read more than once."""
     is_new: bool = True
-    """False when the data set was there already and nothing was done."""
+    """False when the data set was there already and no text was read."""
+    cut: tuple[str, ...] = ()
+    """Directories below the address into which this start has written samples."""
     tasks: int = 0
     """Tasks that this start has done."""
     seconds: float = 0.0
@@ -170,9 +172,10 @@ class _Work:
         self._refuse_other(record)
         refuse_bad_sources(record, self.tasks.settings.largest_bad_share)
         findings = self._blend(record)
-        self._cut(record)
+        cut_now = self._cut(record)
         remove_work(self.store, record)
-        return Outcome(record, self.store.address, self.plan.data_location, findings, is_new=False)
+        place = self.plan.data_location
+        return Outcome(record, self.store.address, place, findings, is_new=False, cut=cut_now)
 
     def _refuse_other(self, record: DatasetRecord | None) -> None:
         """Refuse a data set that is there and is not the one that is wanted."""
@@ -197,14 +200,15 @@ class _Work:
                     raise
                 forget(self.store, self.tasks, [records.pop(task) for task in error.tasks])
         findings = self._blend(record)
-        self._cut(record)
+        cut_now = self._cut(record)
         self._refuse_lost_claim()
         self.store.sync()
         if not self.store.create(RECORD_FILE, record.to_json()):
             # A rival was first. If it has prepared the same, that is as good.
             self._refuse_other(finished_record(self.store))
         remove_work(self.store, record)
-        outcome = Outcome(record, self.store.address, self.plan.data_location, findings)
+        place = self.plan.data_location
+        outcome = Outcome(record, self.store.address, place, findings, cut=cut_now)
         own = [part for part in records.values() if before.get(part.task) != part.attempt]
         outcome.tasks, outcome.again = len(own), again
         outcome.cpu_seconds = sum(part.cpu_seconds for part in own)
@@ -315,15 +319,14 @@ class _Work:
             raise damaged or FindingsError(findings)
         return record
 
-    def _cut(self, record: DatasetRecord) -> None:
-        """Cut what was prepared into samples, for an engine that wants them so."""
+    def _cut(self, record: DatasetRecord) -> tuple[str, ...]:
+        """Cut what was prepared into samples, for an engine that wants them so; what was new."""
         if ENGINES[self.plan.spec.engine.name].data_format is not DataFormat.MDS:
-            return
+            return ()
         cuts = wanted_cuts(self.plan)
         for wanted in cuts:
             require_samples(record, wanted, evaluates=has_evaluation(self.plan))
-        for wanted in cuts:
-            cut(self.store, record, wanted)
+        return tuple(each.directory for each in cuts if cut(self.store, record, each))
 
     def _blend(self, record: DatasetRecord) -> list[Finding]:
         """Write the blend of this plan, unless it is there, and give what is to be known of it."""

@@ -392,7 +392,7 @@ FOUNDRY = (
 
 def test_an_engine_of_mds_gets_its_samples_too(spec: Path, tmp_path: Path) -> None:
     outcome = run(spec, None, *FOUNDRY)
-    place = tmp_path / "out" / "mds-64"
+    place = tmp_path / "out" / "mds-64-90-10-0"
     assert sorted(path.name for path in place.iterdir()) == ["s0", "s1", "s2"]
     for source in ("s0", "s1", "s2"):
         tokens = sum(file.tokens for file in outcome.record.files if file.source == source)
@@ -402,30 +402,44 @@ def test_an_engine_of_mds_gets_its_samples_too(spec: Path, tmp_path: Path) -> No
             found += sum(shard["samples"] for shard in index["shards"])
         assert found == tokens // 64
     before = contents(tmp_path / "out")
-    assert not run(spec, None, *FOUNDRY).is_new
+    again = run(spec, None, *FOUNDRY)
+    assert (again.is_new, again.cut) == (False, ())
     assert contents(tmp_path / "out") == before
 
 
-def test_samples_of_another_length_are_cut_from_the_same_data(spec: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        ("training.sequence_length=32", "mds-32-90-10-0"),
+        ("data.split=[0.5, 0.5, 0]", "mds-64-0.5-0.5-0"),
+    ],
+)
+def test_another_cut_of_the_same_data_is_written_beside(
+    spec: Path, tmp_path: Path, other: str, name: str
+) -> None:
     run(spec, None, *FOUNDRY)
-    assert not run(spec, None, *FOUNDRY, "training.sequence_length=32").is_new
-    assert {path.name for path in (tmp_path / "out").glob("mds-*")} == {"mds-32", "mds-64"}
+    mds = tmp_path / "out" / "mds-64-90-10-0"
+    before = {path: path.stat().st_mtime_ns for path in mds.rglob("*")}
+    outcome = run(spec, None, *FOUNDRY, other)
+    assert (outcome.is_new, outcome.cut) == (False, tuple(f"{name}/s{n}" for n in range(3)))
+    assert {path: path.stat().st_mtime_ns for path in mds.rglob("*")} == before
+    assert {path.name for path in mds.parent.glob("mds-*")} == {mds.name, name}
 
 
 def test_verifying_reads_samples_too(spec: Path, tmp_path: Path) -> None:
     run(spec, None, *FOUNDRY)
     assert verify_at(str(tmp_path / "out")) == []
-    shard = tmp_path / "out" / "mds-64" / "s1" / "train" / "shard.00000.mds"
+    shard = tmp_path / "out" / "mds-64-90-10-0" / "s1" / "train" / "shard.00000.mds"
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
     shard.write_bytes(data)
     (found,) = verify_at(str(tmp_path / "out"))
-    assert found.where.file == "mds-64/s1/train/shard.00000.mds"
+    assert found.where.file == "mds-64-90-10-0/s1/train/shard.00000.mds"
 
 
 def test_samples_that_were_removed_are_made_again(spec: Path, tmp_path: Path) -> None:
     run(spec, None, *FOUNDRY)
     before = contents(tmp_path / "out")
-    (tmp_path / "out" / "mds-64" / "s1" / "train" / "shard.00000.mds").unlink()
+    (tmp_path / "out" / "mds-64-90-10-0" / "s1" / "train" / "shard.00000.mds").unlink()
     run(spec, None, *FOUNDRY)
     assert contents(tmp_path / "out") == before

@@ -239,7 +239,7 @@ def test_texts_that_look_like_something_else_are_quoted() -> None:
 def test_a_pod_copies_data_to_its_own_disk() -> None:
     plan = plan_of()
     told = ENGINE.pod_arguments(plan, on_cpu=False, scratch="/scratch")
-    place = f"{plan.data_location}/mds-2048"
+    place = f"{plan.data_location}/mds-2048-98-2-0"
     assert told["train_loader.dataset.remote"] == place
     assert told["train_loader.dataset.local"] == "/scratch/data"
     here = ENGINE.pod_arguments(plan, on_cpu=False, scratch="")

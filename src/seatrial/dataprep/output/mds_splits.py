@@ -67,8 +67,9 @@ class Cut:
         return {"train": (0, first), "val": (first, second - first)}
 
 
-def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = None) -> None:
-    """Make the splits of a source, unless they are there."""
+def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = None) -> bool:
+    """Make the splits of a source, unless they are there; whether anything was written."""
+    wrote = False
     # Shards that a killed start has left half written lie beside the others.
     store.sweep(wanted.directory)
     _begin(store, record, wanted)
@@ -85,12 +86,15 @@ def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = No
                 tokens = _tokens(store, files, begin, shape.samples_of(shard) * wanted.length)
                 with store.open_writer(path) as stream:
                     stream.write(encoded_shard(tokens, wanted.length))
+                wrote = True
             if made is not None:
                 made(shape.shard_bytes(shard))
         index = encoded_index(shape)
         if there.get(f"{place}/{INDEX_FILE}") != len(index):
             with store.open_writer(f"{place}/{INDEX_FILE}") as stream:
                 stream.write(index)
+            wrote = True
+    return wrote
 
 
 def _begin(store: Store, record: DatasetRecord, wanted: Cut) -> None:
@@ -101,7 +105,11 @@ def _begin(store: Store, record: DatasetRecord, wanted: Cut) -> None:
     if store.create(path, made_of):
         return
     if store.read(path) != made_of:
-        store.delete([file.path for file in store.list(wanted.directory)])
+        # What says of which tokens the shards are goes last: a removal that is killed would leave
+        # some that the next start takes for its own.
+        there = (file.path for file in store.list(wanted.directory))
+        store.delete([other for other in there if other != path])
+        store.delete([path])
         store.create(path, made_of)
 
 

@@ -78,8 +78,13 @@ def source_place(plan: Plan, source: DataSource) -> str:
 
 
 def mds_directory(plan: Plan, source: str) -> str:
-    """Where the samples of a source are below the data's place; those of a length of their own."""
-    whole = f"mds-{plan.model.sequence_length}"
+    """Where the samples of a source are below the data's place.
+
+    The name tells how they were cut, so that another length or split is written beside samples
+    that a run may be reading, never over them.
+    """
+    split = (str(share).removesuffix(".0") for share in plan.spec.data.split)
+    whole = f"mds-{plan.model.sequence_length}-{'-'.join(split)}"
     return whole if len(plan.spec.data.sources or ()) == 1 else f"{whole}/{source}"
 
 

@@ -4,6 +4,7 @@
 
 import json
 import struct
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,6 +151,32 @@ def test_shards_of_other_tokens_are_replaced(tmp_path: Path) -> None:
     record = prepared(tmp_path, salt=1000)
     cut(LocalStore(tmp_path), record, CUT)
     assert read_back(tmp_path, "train")[0] == list(range(1000, 1008))
+    assert check_cut(LocalStore(tmp_path), record, CUT) == []
+
+
+class DyingRemoval(LocalStore):
+    """A store that is killed once it has removed so many files."""
+
+    def __init__(self, root: Path, left: int) -> None:
+        super().__init__(root)
+        self.left = left
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if not self.left:
+                raise KeyboardInterrupt
+            super().delete([path])
+            self.left -= 1
+
+
+@pytest.mark.usefixtures("_small_shards")
+@pytest.mark.parametrize("removed", range(9))
+def test_a_removal_that_is_killed_leaves_nothing_that_counts(tmp_path: Path, removed: int) -> None:
+    cut(LocalStore(tmp_path), prepared(tmp_path), CUT)
+    record = prepared(tmp_path, salt=1000)
+    with pytest.raises(KeyboardInterrupt):
+        cut(DyingRemoval(tmp_path, removed), record, CUT)
+    cut(LocalStore(tmp_path), record, CUT)
     assert check_cut(LocalStore(tmp_path), record, CUT) == []
 
 
