@@ -21,7 +21,8 @@ def write_corpus(directory: Path, texts: int, files: int = 1) -> None:
         file = directory / "corpus" / f"{number}.jsonl.zst"
         file.write_bytes(zstandard.compress(text.encode()))
     (directory / "tokenizer.json").write_text(tokenizer_json())
-    (directory / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+    settings = {"eos_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 class Clock:

@@ -29,7 +29,7 @@ class CheckCode(StrEnum):
     NO_END = "ST-TOKENIZER-003"
     """The tokenizer has no token that ends a document, or nothing names it to training."""
     NO_TOKENIZER = "ST-TOKENIZER-004"
-    """The tokenizer is not there."""
+    """The tokenizer is not there, or the engine cannot load it."""
     UNNAMED_TOKENIZER = "ST-TOKENIZER-005"
     """Nothing says which tokenizer the run has."""
     ENDING = "ST-DATA-001"

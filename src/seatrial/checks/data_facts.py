@@ -35,6 +35,8 @@ class TokenizerFacts:
     """The digest of its file; empty when that is not known."""
     unstated_end: str = ""
     """The token that only data preparation takes for the end; empty where training knows one."""
+    names_class: bool = True
+    """Whether what lies beside its file names the class that loads it."""
 
 
 @dataclass(frozen=True, slots=True)

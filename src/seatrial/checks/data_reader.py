@@ -26,7 +26,7 @@ from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, MAGIC
 from seatrial.dataprep.stores.access import store_at
 from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tokenizers.identity import describe
-from seatrial.dataprep.tokenizers.unstated_end import unstated_end
+from seatrial.dataprep.tokenizers.unstated_end import names_class, unstated_end
 from seatrial.errors import SeatrialError
 
 HEADER = struct.Struct("<9sQBQQ")
@@ -63,7 +63,7 @@ class DataReader:
             return Unknown.UNSEEN
         try:
             found, _ = describe(address)
-            unstated = unstated_end(address)
+            unstated, named = unstated_end(address), names_class(address)
         except BadInputError as error:
             if error.findings[0].code == InputCode.END_OF_DOCUMENT:
                 return TokenizerFacts(0, ends_documents=False)
@@ -73,7 +73,7 @@ class DataReader:
             return Unknown.UNREADABLE if Path(address).exists() else Unknown.ABSENT
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
-        return TokenizerFacts(found.vocab_size, True, found.sha256, unstated)
+        return TokenizerFacts(found.vocab_size, True, found.sha256, unstated, named)
 
     def _pair(self, prefix: str) -> PairFacts | Unknown:
         if self._hidden(prefix):

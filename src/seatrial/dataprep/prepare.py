@@ -54,6 +54,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, Severity, Where, has_errors
 from seatrial.planning.plan import Plan
+from seatrial.spec.engine import EngineName
 
 ROUNDS = 3
 """How often tasks are done again because their parts were damaged before they were assembled."""
@@ -339,7 +340,10 @@ class _Work:
         if not is_there:
             with self.store.open_writer(BLEND_FILE) as stream:
                 stream.write(data)
-        return [*blend.findings, *end_findings(self.plan.model.tokenizer)]
+        engine = self.plan.spec.engine.name
+        tokenizer = self.plan.model.tokenizer
+        said = end_findings(tokenizer, wants_class=engine is EngineName.LLM_FOUNDRY)
+        return [*blend.findings, *said]
 
 
 def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:

@@ -7,7 +7,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import UNSEEN, Verdict, check
 from seatrial.checks.codes import CheckCode
-from seatrial.checks.data_facts import Unknown
+from seatrial.checks.data_facts import TokenizerFacts, Unknown
 from seatrial.checks.registry import codes_of
 from seatrial.checks.repairs.repair import Broken, mends
 from seatrial.checks.saved.codes import ResumeCode
@@ -96,6 +96,34 @@ def test_what_the_engine_does_not_take_together(
     said = [f for f in found if "computed again" in f.rule or "CUDA graph" in f.rule]
     assert {f.code for f in said} <= {CheckCode.OPTION_AGAINST}
     assert [f.where.field for f in said] == ([field] if field else [])
+
+
+FOUNDRY = (
+    *("engine.name=llm-foundry", "model={preset: mpt-125m}", "training.sequence_length=2048"),
+    "parallelism={tp_size: 1, pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none}",
+)
+LOADED = "data.tokenizer=/data/tokenizer.json"
+
+
+def foundry_errors(catalog: Catalog, data: Described, *overrides: str) -> list[tuple[str, str]]:
+    found = verdict((*FOUNDRY, *INSTALLED, *overrides), data, catalog).findings
+    return [(f.code, f.where.field) for f in found if f.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize("location", ["s3://bucket/checkpoints", "az://container/checkpoints"])
+def test_no_engine_keeps_checkpoints_in_a_bucket(location: str, catalog: Catalog) -> None:
+    given = f"checkpoints.location={location}"
+    found = foundry_errors(catalog, healthy(), given)
+    assert (CheckCode.NO_DIRECTORY, "checkpoints.location") in found
+    assert foundry_errors(catalog, healthy(), "checkpoints.location=/data/checkpoints") == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_llm_foundry_wants_a_tokenizers_class(named: bool, catalog: Catalog) -> None:
+    facts = TokenizerFacts(50_257, ends_documents=True, names_class=named)
+    data = Described({PREFIX: pair()}, {"/data/tokenizer.json": facts})
+    found = foundry_errors(catalog, data, LOADED)
+    assert found == ([] if named else [(CheckCode.NO_TOKENIZER, "data.tokenizer")])
 
 
 NO_BIN = Described({PREFIX: Unknown.NO_BIN})

@@ -168,6 +168,11 @@ REST = "pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none"
         ("training.precision=fp8", "training.precision"),
         ("training.deterministic=true", "training.deterministic"),
         ("checkpoints.asynchronous=true", "checkpoints.asynchronous"),
+        ("initial_weights={checkpoint: 's3://bucket/ba500'}", "initial_weights.checkpoint"),
+        ("data.location=abfs://container@account/data", "data.location"),
+        ("data.sources=[{prepared: 'az://container/mds'}]", "data.sources[0].prepared"),
+        ("data.tokenizer=/data/tokenizers/gpt2.json", "data.tokenizer"),
+        ("data.tokenizer=/data/sp.model", "data.tokenizer"),
         (
             "training.learning_rate={style: wsd, anneal: {fraction: 0.1}}",
             "training.learning_rate.style",
@@ -186,6 +191,32 @@ def test_what_it_cannot_do_is_said_at_the_field(override: str, field: str) -> No
     found = ENGINE.plan_problems(plan_of(override, "training.sequence_length=128"))
     assert field in {problem.field for problem in found}
     assert all(problem.code is EngineCode.UNSUPPORTED for problem in found)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "data.location=s3://bucket/data",
+        "data.sources=[{prepared: 'gs://bucket/mds'}]",
+        "initial_weights={checkpoint: /data/other/ba500}",
+        "data.tokenizer=/data/tokenizer.json",
+    ],
+)
+def test_what_it_can_do_is_not_refused(override: str) -> None:
+    assert ENGINE.plan_problems(plan_of(override)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "passed_on"),
+    [
+        ("/data/tokenizer.json", "/data"),
+        ("tokenizer.json", "."),
+        ("/data/tokenizer", "/data/tokenizer"),
+        ("hf://gpt2@main", "gpt2"),
+    ],
+)
+def test_the_loader_gets_the_directory_of_a_tokenizer(given: str, passed_on: str) -> None:
+    assert engine_settings(plan_of(f"data.tokenizer={given}"))["tokenizer.name"] == passed_on
 
 
 @pytest.mark.parametrize(

@@ -49,16 +49,24 @@ def no_identity(situation: Situation) -> Iterator[Checked]:
 
 
 def no_directory(situation: Situation) -> Iterator[Checked]:
-    """Checkpoints to an address of an object store, which the engine takes for a path."""
+    """Checkpoints to an address of an object store, which no engine keeps them in as it should."""
     location = situation.spec.checkpoints.location or ""
-    if "://" not in location or situation.spec.engine.name is not EngineName.MEGATRON:
+    if "://" not in location:
         return
+    rule = (
+        f"the engine writes files, and would make a directory called {location.split('/')[0]} in "
+        "the container, which ends with the pod."
+    )
+    if situation.spec.engine.name is EngineName.LLM_FOUNDRY:
+        rule = (
+            f"a save counts by its record, which is kept on a volume: of {location} nothing would "
+            "be verified, and a restart would load whatever was written last."
+        )
     own = f"{mount_of(situation)}/checkpoints/{situation.spec.name}"
     yield situation.error(
         CheckCode.NO_DIRECTORY,
         "checkpoints.location",
-        f"the engine writes files, and would make a directory called {location.split('/')[0]} in "
-        "the container, which ends with the pod.",
+        rule,
         f"Use {own}; seatrial checkpoints copy brings them to a bucket.",
         location,
         f"checkpoints.location={own}",

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import CorpusFacts, TokenizerFacts, Unknown
 from seatrial.checks.situation import Checked, Situation, of_data
-from seatrial.dataprep.tokenizers.end_wording import fix_of, rule_of
+from seatrial.dataprep.tokenizers.end_wording import NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
 from seatrial.spec.data import SourceFormat
+from seatrial.spec.engine import EngineName
 
 LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
 """What the text of a document is called in published corpora, the most usual first."""
@@ -71,16 +72,26 @@ def no_end(situation: Situation) -> Iterator[Checked]:
 
 
 def no_tokenizer(situation: Situation) -> Iterator[Checked]:
-    """A tokenizer that is not there, or is none."""
+    """A tokenizer that is not there, is none, or is none that the engine can load."""
     name, found = situation.plan.model.tokenizer, _tokenizer(situation)
     if found is Unknown.ABSENT:
         rule, fix = f"there is no tokenizer {name}.", "Check the name or the path."
     elif found is Unknown.UNREADABLE:
         rule = f"{name} is there, and cannot be read as a tokenizer."
         fix = "Use a tokenizer.json as the tokenizers library writes it, or its directory."
+    elif _without_class(situation, found):
+        rule, fix = NO_CLASS, NO_CLASS_FIX
     else:
         return
     yield situation.error(CheckCode.NO_TOKENIZER, "data.tokenizer", rule, fix, name)
+
+
+def _without_class(situation: Situation, facts: TokenizerFacts | Unknown) -> bool:
+    """Whether LLM Foundry could not load a tokenizer, of which the end is known."""
+    foundry = situation.spec.engine.name is EngineName.LLM_FOUNDRY and not situation.spec.data.mock
+    if not foundry or not isinstance(facts, TokenizerFacts):
+        return False
+    return not facts.names_class and not facts.unstated_end
 
 
 def _corpora(situation: Situation) -> Iterator[tuple[int, CorpusFacts | Unknown]]:

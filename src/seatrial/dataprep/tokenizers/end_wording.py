@@ -1,8 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of an end of document that nothing names; without the libraries that read one."""
+"""What is said of a tokenizer that training could not load; without the libraries that read one."""
 
 FILE = "tokenizer.json"
+_CLASS = ' and "tokenizer_class": "PreTrainedTokenizerFast"'
+"""What a loader before transformers 5 needs too, and a later one takes."""
+NO_CLASS = f"nothing beside {FILE} names a class that loads it, and LLM Foundry's loader wants one."
+NO_CLASS_FIX = f'Put a tokenizer_config.json with "eos_token"{_CLASS} beside it.'
 
 
 def rule_of(end: str) -> str:
@@ -15,4 +19,4 @@ def rule_of(end: str) -> str:
 
 def fix_of(end: str) -> str:
     """What to do about it."""
-    return f'Put a tokenizer_config.json with "eos_token": "{end}" beside it.'
+    return f'Put a tokenizer_config.json with "eos_token": "{end}"{_CLASS} beside it.'

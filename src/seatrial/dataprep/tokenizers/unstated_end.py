@@ -1,21 +1,23 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A `tokenizer.json` beside which nothing names the token that ends a document.
+"""A `tokenizer.json` beside which nothing names the token that ends a document, or its class.
 
 Data are prepared all the same where one token alone can be meant. Training does not guess: Hugging
-Face's loader gives a tokenizer without an end, and the engine stops at it with a TypeError.
+Face's loader gives a tokenizer without an end, and the engine stops at it with a TypeError. The
+one of LLM Foundry, transformers 4, wants a class as well.
 """
 
 from pathlib import Path
 
 from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.tasks.task_list import TokenizerKind
-from seatrial.dataprep.tokenizers.end_wording import FILE, fix_of, rule_of
+from seatrial.dataprep.tokenizers.end_wording import FILE, NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
 from seatrial.dataprep.tokenizers.identity import describe, end_text
 from seatrial.dataprep.tokenizers.locations import locate
 from seatrial.findings import Finding, Severity, Where
 
-_OTHERS = ("config.json", "special_tokens_map.json")
+_CONFIG = "config.json"
+_OTHERS = (_CONFIG, "special_tokens_map.json")
 """Files by which the loader may find the end as well: a class of its own, or an older format."""
 
 
@@ -24,13 +26,8 @@ def unstated_end(address: str) -> str:
 
     Of repositories on the Hub nothing is said: they name their class, which may bring the token.
     """
-    if address.startswith("hf://"):
-        return ""
-    path = Path(address).expanduser()
-    folder = path if path.is_dir() else path.parent
-    if (path != folder and path.name != FILE) or not (folder / FILE).is_file():
-        return ""
-    if any((folder / name).is_file() for name in _OTHERS):
+    folder = _folder(address)
+    if folder is None or any((folder / name).is_file() for name in _OTHERS):
         return ""
     settings = locate(address).settings
     if settings.get("eos_token") or settings.get("tokenizer_class"):
@@ -39,11 +36,32 @@ def unstated_end(address: str) -> str:
     return end_text(tokenizer, data) if tokenizer.kind is TokenizerKind.HUGGING_FACE else ""
 
 
-def end_findings(address: str) -> list[Finding]:
+def names_class(address: str) -> bool:
+    """Whether a loader finds the class of a tokenizer by what lies beside it."""
+    folder = _folder(address)
+    if folder is None or (folder / _CONFIG).is_file():
+        return True
+    return bool(locate(address).settings.get("tokenizer_class"))
+
+
+def _folder(address: str) -> Path | None:
+    """The directory of a `tokenizer.json`; none for a tokenizer of another kind or on the Hub."""
+    if address.startswith("hf://"):
+        return None
+    path = Path(address).expanduser()
+    folder = path if path.is_dir() else path.parent
+    named = path == folder or path.name == FILE
+    return folder if named and (folder / FILE).is_file() else None
+
+
+def end_findings(address: str, *, wants_class: bool = False) -> list[Finding]:
     """The warning of a preparation whose data no training could read as they are."""
+    where, severity = Where("data.tokenizer", address), Severity.WARNING
     end = unstated_end(address)
-    if not end:
-        return []
-    where = Where("data.tokenizer", address)
-    code, severity = InputCode.END_OF_DOCUMENT, Severity.WARNING
-    return [Finding(code, severity, where, rule_of(end), address, fix_of(end))]
+    if end:
+        code = InputCode.END_OF_DOCUMENT
+        return [Finding(code, severity, where, rule_of(end), address, fix_of(end))]
+    if wants_class and not names_class(address):
+        code = InputCode.TOKENIZER
+        return [Finding(code, severity, where, NO_CLASS, address, NO_CLASS_FIX)]
+    return []

@@ -50,7 +50,8 @@ def data_settings(plan: Plan, cache: str = "") -> Arguments:
 def tokenizer(plan: Plan) -> str | None:
     """The tokenizer's name on the Hub, or the directory of its file."""
     name = tokenizer_name(plan.model.tokenizer)[0]
-    return name.removesuffix("/tokenizer.json") or None
+    folder, _, file = name.rpartition("/")
+    return (folder or ".") if file == "tokenizer.json" else name or None
 
 
 def _places(plan: Plan, dataset: str, split: str, cache: str) -> Arguments:

@@ -5,10 +5,17 @@
 from collections.abc import Iterator
 
 from seatrial.engines.engine import EngineCode, Problem
+from seatrial.engines.llm_foundry.data_settings import source_place
 from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS
 from seatrial.planning.plan import Plan
 from seatrial.spec.architecture import Family, Norm
 from seatrial.spec.parallelism import Recompute, Sharding
+
+STREAMED = ("s3://", "gs://", "hf://")
+"""What of our addresses the streaming library reads (streaming/base/storage/download.py of 0.12.0).
+
+It reaches Azure as azure:// and azure-dl://, by an account and a key in the environment alone."""
+TOKENIZER_FILES = (".json", ".model", ".tiktoken")
 
 
 def plan_problems(plan: Plan) -> list[Problem]:
@@ -56,6 +63,10 @@ def _beginning(plan: Plan) -> Iterator[Problem]:
         rule = "Hugging Face weights are not brought in for LLM Foundry: it would draw its own."
         fix = "Use initial_weights.checkpoint with a checkpoint of Composer's, or engine.name="
         yield _unsupported("initial_weights.huggingface", rule, f"{fix}megatron.")
+    if weights is not None and weights.checkpoint is not None and "://" in weights.checkpoint:
+        rule = "a checkpoint is verified before LLM Foundry loads it, and one in an object store "
+        fix = "Copy it first (seatrial checkpoints copy), and give its path."
+        yield _unsupported("initial_weights.checkpoint", f"{rule}is not.", fix)
     if plan.spec.continue_from is not None:
         rule = "a run of LLM Foundry does not take up another's optimizer state and step: it would "
         fix = "Use initial_weights.checkpoint for the parent's weights, or engine.name=megatron."
@@ -100,6 +111,27 @@ def _data(plan: Plan) -> Iterator[Problem]:
         if len(sources) > 1 and source.prepared is None and source.name is None:
             rule = "each source becomes a stream of its own, in a directory of that name."
             yield _unsupported(f"data.sources[{number}]", rule, "Add name.")
-    if not plan.model.tokenizer and not plan.spec.data.mock:
+        place = source_place(plan, source)
+        if "://" in place and not place.startswith(STREAMED):
+            field = (
+                "data.location" if source.prepared is None else f"data.sources[{number}].prepared"
+            )
+            rule = f"the streaming library does not read {place}."
+            fix = f"Use a path on the volume, or {' or '.join(STREAMED[:2])}."
+            yield _unsupported(field, rule, fix)
+    if not plan.spec.data.mock:
+        yield from _tokenizer(plan.model.tokenizer)
+
+
+def _tokenizer(given: str) -> Iterator[Problem]:
+    """Hugging Face's loader takes a name of the Hub, or a directory; training passes that on."""
+    if not given:
         rule = "LLM Foundry loads a tokenizer, also for data that are tokens already."
-        yield _unsupported("data.tokenizer", rule, "Write hf://NAME, or the path of its file.")
+        fix = "Write hf://NAME, or the path of its tokenizer.json."
+        yield _unsupported("data.tokenizer", rule, fix)
+    elif given.endswith(TOKENIZER_FILES) and given.rpartition("/")[2] != "tokenizer.json":
+        rule = (
+            f"LLM Foundry loads tokenizers by Hugging Face's loader, which does not take {given}."
+        )
+        fix = "Give a tokenizer.json, with a tokenizer_config.json beside it, or hf://NAME."
+        yield _unsupported("data.tokenizer", rule, fix)
