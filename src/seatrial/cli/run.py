@@ -17,7 +17,7 @@ from seatrial.cli.parameters import Overrides, SpecFile
 from seatrial.cli.voyage import KEPT, Logbook, Step, steps, where
 from seatrial.cli.voyage_needs import require_all
 from seatrial.client import load_plan
-from seatrial.errors import UsageError
+from seatrial.errors import ExitCode, UsageError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -59,14 +59,20 @@ def command(
     require_all([step for step in way[: last + 1] if not book.has(step.name)], plan)
     for number, step in enumerate(way, 1):
         if not book.has(step.name):
-            _do(step, f"{number} of {len(way)}", file, given)
+            try:
+                _do(step, f"{number} of {len(way)}", file, given)
+            except typer.Exit as end:
+                if step.name == "wait" and end.exit_code == ExitCode.RUN_FAILED:
+                    # To wait again for a run that is over would help nobody.
+                    book.forget_from(("launch",))
+                raise
             book.note(step.name)
         if step.name == until:
             say(f"Stopped after {until}, as asked.")
             say(f"next  {shlex.join(['seatrial', 'run', str(file), *given])}")
             return
     say(f"{plan.spec.name} has come all the way: {len(way)} steps. Again: --from STEP.")
-    say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *where(plan)])}")
+    say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *given, *where(plan)])}")
 
 
 def _show(way: tuple[Step, ...], book: Logbook) -> None:

@@ -17,6 +17,8 @@ from seatrial.rehearsal.weights_process import why_not_exported
 from seatrial.spec.cluster import Operator
 
 KEPT = "voyage.json"
+RENAMING = ("name=", "cluster=", "cluster.namespace=")
+"""How overrides begin that make another run of a spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Step:
 
 def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...]:
     """The steps of a run, in order; those that do not concern it are left out."""
-    given = (str(file), *overrides)
+    given, run = (str(file), *overrides), _run(file, overrides, plan)
     here = is_here(plan)
     place = "here" if here else "in its cluster"
     on = where(plan)
@@ -45,14 +47,22 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[Step, ...
         Step("check", f"the rules again, with what lies {place}", ("check", *given, look)),
         Step("rehearse", "a shrunk twin with the real engine, and drills", ("rehearse", *given)),
         Step("launch", f"the run itself, {place}", ("launch", *given)),
-        Step("wait", "until it is over", ("wait", str(file))),
+        Step("wait", "until it is over", ("wait", *run)),
         Step("verify", "its checkpoints, every byte", ("checkpoints", "verify", *given, *on)),
         Step("export", "the weights, for transformers", (*_export(given, plan, here), *on)),
-        Step("report", "what it was like, on one page", ("report", str(file))),
+        Step("report", "what it was like, on one page", ("report", *run)),
     ]
     left_out = set() if _is_raw(plan) else {"data"}
     left_out |= set() if _is_exported(plan) else {"export"}
     return tuple(step for step in found if step.name not in left_out)
+
+
+def _run(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
+    """How the run is called where no overrides are taken: by its spec, unless they rename it."""
+    if not any(word.startswith(RENAMING) for word in overrides):
+        return (str(file),)
+    cluster = () if is_here(plan) else ("--namespace", plan.spec.cluster.namespace)
+    return (plan.spec.name, *cluster)
 
 
 def is_here(plan: Plan) -> bool:

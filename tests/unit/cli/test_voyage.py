@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a run, and going on where it stopped."""
 
+import subprocess
 from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.cli.run import app
 from seatrial.cli.voyage import KEPT, Logbook, steps
+from seatrial.errors import ExitCode
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
@@ -111,3 +118,35 @@ def test_what_later_steps_need_is_asked_for_before_the_first(spec_file: Path) ->
     # The steps before them can be done.
     way = ("run", "run.yaml", *here, "--until", "plan")
     seatrial(*way, cwd=spec_file.parent, SEATRIAL_WORKER_PYTHON=none)
+
+
+def test_a_run_that_has_failed_is_launched_again(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def ends(words: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        called.append(words[3])
+        failed = words[3] == "wait" and called.count("wait") == 1
+        return subprocess.CompletedProcess(words, ExitCode.RUN_FAILED if failed else 0)
+
+    monkeypatch.setattr("subprocess.run", ends)
+    monkeypatch.setattr("seatrial.cli.run.require_all", lambda *_: None)
+    first = CliRunner().invoke(app, [str(spec_file)])
+    assert first.exit_code == ExitCode.RUN_FAILED
+    assert called[-2:] == ["launch", "wait"]
+    called.clear()
+    called.append("wait")
+    assert CliRunner().invoke(app, [str(spec_file)]).exit_code == 0
+    assert called[1:3] == ["launch", "wait"]
+
+
+def test_a_renamed_run_is_waited_for_by_its_name() -> None:
+    given = ("name=second", "cluster.namespace=other")
+    plan = resolved(*given)
+    way = {step.name: step.words for step in steps(Path("run.yaml"), given, plan)}
+    assert way["wait"] == ("wait", "second", "--namespace", "other")
+    assert way["report"] == ("report", "second", "--namespace", "other")
+    longer = ("training.steps=2000",)
+    way = {step.name: step.words for step in steps(Path("run.yaml"), longer, resolved(*longer))}
+    assert way["wait"] == ("wait", "run.yaml")
