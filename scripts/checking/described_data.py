@@ -11,6 +11,7 @@ from seatrial.checks.data_facts import (
     CorpusFacts,
     PairFacts,
     Pointer,
+    SplitFacts,
     TokenizerFacts,
     Unknown,
 )
@@ -65,6 +66,10 @@ class DescribedData:
             found["largest_id"],
             found["ends_documents"],
         )
+
+    def split(self, directory: str) -> SplitFacts | Unknown:
+        """Nothing: no broken run that is described has data in MDS."""
+        return Unknown.UNSEEN
 
     def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
         """The raw text at an address."""

@@ -51,7 +51,7 @@ class CheckCode(StrEnum):
     FEWER_FILES = "ST-DATA-009"
     """The corpus has fewer files than are to be taken."""
     NO_SAMPLES = "ST-DATA-010"
-    """A split that the run reads is too short for a single sample."""
+    """A split that the run reads has not a single sample of the run's length."""
     NO_CORPUS = "ST-DATA-011"
     """The corpus is not there."""
     SAME_SOURCE = "ST-DATA-012"

@@ -82,6 +82,20 @@ class PairFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitFacts:
+    """A split in MDS."""
+
+    samples: int
+    """Samples of all shards, as the index counts them."""
+    length: int | None = None
+    """Tokens of a sample; None when that was not read."""
+    absent: str = ""
+    """The first shard that the index names and that is not there."""
+    other_size: str = ""
+    """The first shard that is longer or shorter than the index says."""
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusFacts:
     """Raw text."""
 
@@ -106,6 +120,10 @@ class DataProbe(Protocol):
 
     def pair(self, prefix: str) -> PairFacts | Unknown:
         """The prepared pair of a prefix."""
+        ...
+
+    def split(self, directory: str) -> SplitFacts | Unknown:
+        """The split in MDS in a directory."""
         ...
 
     def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:

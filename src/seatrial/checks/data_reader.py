@@ -14,7 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from seatrial.checks.corpus_sample import sample_of
-from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
+from seatrial.checks.data_facts import (
+    CorpusFacts,
+    PairFacts,
+    Pointer,
+    SplitFacts,
+    TokenizerFacts,
+    Unknown,
+)
+from seatrial.checks.split_reader import split_at
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.inputs.hub import list_hub
 from seatrial.dataprep.inputs.local import list_local
@@ -51,6 +59,7 @@ class DataReader:
         self._own, self._mount = tokenizer, mount.rstrip("/")
         self.tokenizer = cache(self._tokenizer)
         self.pair = cache(self._pair)
+        self.split = cache(self._split)
         self.corpus = cache(self._corpus)
 
     def _hidden(self, path: str) -> bool:
@@ -151,6 +160,9 @@ class DataReader:
         if not last:
             return None, None
         return largest, None if end is None else all(token == end for token in last)
+
+    def _split(self, directory: str) -> SplitFacts | Unknown:
+        return Unknown.UNSEEN if self._hidden(directory) else split_at(directory)
 
     def _corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
         if self._hidden(address):

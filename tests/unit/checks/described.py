@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass, field
 
-from seatrial.checks.data_facts import CorpusFacts, PairFacts, TokenizerFacts, Unknown
+from seatrial.checks.data_facts import CorpusFacts, PairFacts, SplitFacts, TokenizerFacts, Unknown
 
 PREFIX = "/data/prepared/web_text_document"
 OTHER = "/data/prepared/wiki_text_document"
@@ -37,12 +37,16 @@ class Described:
         default_factory=lambda: {GPT2: TokenizerFacts(50_257, ends_documents=True)}
     )
     corpora: dict[tuple[str, str | None], CorpusFacts] = field(default_factory=dict)
+    splits: dict[str, SplitFacts | Unknown] = field(default_factory=dict)
 
     def tokenizer(self, address: str) -> TokenizerFacts | Unknown:
         return self.tokenizers.get(address, Unknown.ABSENT)
 
     def pair(self, prefix: str) -> PairFacts | Unknown:
         return self.pairs.get(prefix, Unknown.ABSENT)
+
+    def split(self, directory: str) -> SplitFacts | Unknown:
+        return self.splits.get(directory, Unknown.ABSENT)
 
     def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
         return self.corpora.get((address, pattern), Unknown.ABSENT)

@@ -12,10 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
+from seatrial.checks.data_facts import (
+    CorpusFacts,
+    PairFacts,
+    Pointer,
+    SplitFacts,
+    TokenizerFacts,
+    Unknown,
+)
 from seatrial.checks.data_reader import DataReader
+from seatrial.dataprep.output.mds_splits import Cut, cut
+from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tokenizers.unstated_end import end_findings
 from seatrial.findings import Severity
+from tests.unit.dataprep.output.test_mds import prepared
 
 TOKENIZER = {
     "version": "1.0",
@@ -201,3 +211,50 @@ def test_half_a_pair_an_old_index_and_no_tokenizer(tmp_path: Path, tokenizer: st
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
     assert reader.tokenizer(str(bad)) is Unknown.UNREADABLE
+
+
+def mds(root: Path, length: int = 8) -> Path:
+    """A split that preparation has cut."""
+    cut(LocalStore(root), prepared(root), Cut("mds", "corpus", length, (80.0, 20.0, 0.0)))
+    return root / "mds" / "train"
+
+
+@pytest.mark.parametrize("length", [8, 70])
+def test_a_split_in_mds(tmp_path: Path, length: int) -> None:
+    train = mds(tmp_path, length)
+    samples = round(137 // length * 0.8)
+    reader = DataReader("")
+    assert reader.split(str(train)) == SplitFacts(samples, length)
+    assert reader.split(str(tmp_path / "nowhere")) is Unknown.ABSENT
+    assert reader.split(str(tmp_path)) is Unknown.ABSENT
+
+
+def test_long_samples_write_their_length_in_two_bytes(tmp_path: Path) -> None:
+    root = tmp_path / "long"
+    cut(LocalStore(root), prepared(root, (900,)), Cut("mds", "corpus", 300, (1.0, 0.0, 0.0)))
+    assert DataReader("").split(str(root / "mds" / "train")) == SplitFacts(3, 300)
+
+
+def test_what_is_wrong_with_a_split(tmp_path: Path) -> None:
+    train = mds(tmp_path)
+    shard, index = train / "shard.00000.mds", train / "index.json"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert DataReader("").split(str(train)) == SplitFacts(14, other_size=shard.name)
+    shard.unlink()
+    assert DataReader("").split(str(train)) == SplitFacts(14, absent=shard.name)
+    index.write_text("[]")
+    assert DataReader("").split(str(train)) is Unknown.UNREADABLE
+
+
+def test_of_samples_that_others_wrote_nothing_wrong_is_said(tmp_path: Path) -> None:
+    """Packed shards, and tokens as bytes, are what LLM Foundry reads too."""
+    train = mds(tmp_path)
+    index = json.loads((train / "index.json").read_text())
+    shard = index["shards"][0]
+    (train / "shard.00000.mds").rename(train / "shard.00000.mds.zstd")
+    size = (train / "shard.00000.mds.zstd").stat().st_size
+    shard["zip_data"] = {"basename": "shard.00000.mds.zstd", "bytes": size, "hashes": {}}
+    shard["raw_data"]["bytes"] *= 2
+    shard["column_encodings"] = ["bytes"]
+    (train / "index.json").write_text(json.dumps(index))
+    assert DataReader("").split(str(train)) == SplitFacts(14)

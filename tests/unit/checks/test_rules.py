@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule fires where it should, is silent where it should be, and its change mends the run."""
 
+from dataclasses import replace
+
 import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import UNSEEN, Verdict, check
 from seatrial.checks.codes import CheckCode
-from seatrial.checks.data_facts import TokenizerFacts, Unknown
+from seatrial.checks.data_facts import SplitFacts, TokenizerFacts, Unknown
 from seatrial.checks.registry import codes_of
 from seatrial.checks.repairs.repair import Broken, mends
 from seatrial.checks.saved.codes import ResumeCode
@@ -105,6 +107,15 @@ FOUNDRY = (
 LOADED = "data.tokenizer=/data/tokenizer.json"
 
 
+TRAIN, VAL = f"{PREFIX}/train", f"{PREFIX}/val"
+
+
+def in_splits(**changed: SplitFacts | Unknown) -> Described:
+    """Data in MDS, of which a split is changed."""
+    splits: dict[str, SplitFacts | Unknown] = dict.fromkeys((TRAIN, VAL), SplitFacts(9, 2048))
+    return Described(splits=splits | {f"{PREFIX}/{name}": facts for name, facts in changed.items()})
+
+
 def foundry_errors(catalog: Catalog, data: Described, *overrides: str) -> list[tuple[str, str]]:
     found = verdict((*FOUNDRY, *INSTALLED, *overrides), data, catalog).findings
     return [(f.code, f.where.field) for f in found if f.severity is Severity.ERROR]
@@ -113,17 +124,50 @@ def foundry_errors(catalog: Catalog, data: Described, *overrides: str) -> list[t
 @pytest.mark.parametrize("location", ["s3://bucket/checkpoints", "az://container/checkpoints"])
 def test_no_engine_keeps_checkpoints_in_a_bucket(location: str, catalog: Catalog) -> None:
     given = f"checkpoints.location={location}"
-    found = foundry_errors(catalog, healthy(), given)
+    found = foundry_errors(catalog, in_splits(), given)
     assert (CheckCode.NO_DIRECTORY, "checkpoints.location") in found
-    assert foundry_errors(catalog, healthy(), "checkpoints.location=/data/checkpoints") == []
+    assert foundry_errors(catalog, in_splits(), "checkpoints.location=/data/checkpoints") == []
 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_llm_foundry_wants_a_tokenizers_class(named: bool, catalog: Catalog) -> None:
     facts = TokenizerFacts(50_257, ends_documents=True, names_class=named)
-    data = Described({PREFIX: pair()}, {"/data/tokenizer.json": facts})
+    data = replace(in_splits(), tokenizers={"/data/tokenizer.json": facts})
     found = foundry_errors(catalog, data, LOADED)
     assert found == ([] if named else [(CheckCode.NO_TOKENIZER, "data.tokenizer")])
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        (Unknown.ABSENT, DatasetCode.ABSENT, f"there is no {VAL}/index.json."),
+        (Unknown.UNREADABLE, DatasetCode.HEADER, f"{VAL}/index.json is no index of MDS."),
+        (SplitFacts(9, 2048, "shard.1"), DatasetCode.ABSENT, f"there is no {VAL}/shard.1, which"),
+        (SplitFacts(9, 2048, "", "shard.1"), DatasetCode.SIZE, f"{VAL}/shard.1 has another size"),
+        (
+            SplitFacts(9, 1024),
+            CheckCode.NO_SAMPLES,
+            "have 1,024 tokens, and sequences of the run 2,0",
+        ),
+        (SplitFacts(0), CheckCode.NO_SAMPLES, f"{VAL} has no sample."),
+        (SplitFacts(9), None, ""),
+    ],
+)
+def test_samples_are_there_and_of_the_runs_length(
+    facts: SplitFacts | Unknown, code: str | None, words: str, catalog: Catalog
+) -> None:
+    found = verdict((*FOUNDRY, *INSTALLED), in_splits(val=facts), catalog).findings
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    assert [finding.code for finding in errors] == ([code] if code else [])
+    assert all(words in finding.rule for finding in errors)
+    # What a run does not read may be absent.
+    assert foundry_errors(catalog, in_splits(val=facts), "training.evaluation.batches=0") == []
+
+
+def test_samples_that_cannot_be_seen_are_named(catalog: Catalog) -> None:
+    found = verdict(FOUNDRY, in_splits(train=Unknown.UNSEEN), catalog).findings
+    (finding,) = [finding for finding in found if finding.code == CheckCode.UNSEEN]
+    assert TRAIN in finding.rule
 
 
 NO_BIN = Described({PREFIX: Unknown.NO_BIN})

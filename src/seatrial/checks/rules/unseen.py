@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import Unknown
-from seatrial.checks.rules import blend, prepared, sources, texts
+from seatrial.checks.rules import blend, prepared, sources, splits, texts
 from seatrial.checks.situation import Checked, Scope, Situation, of_data
 
 
@@ -38,6 +38,14 @@ def pairs(situation: Situation) -> Iterator[Thing]:
             yield Thing(field_name, prefix, unseen)
 
 
+def samples(situation: Situation) -> Iterator[Thing]:
+    """The splits in MDS."""
+    for field_name, directory in splits.named(situation):
+        if situation.data is not None:
+            unseen = situation.data.split(directory) is Unknown.UNSEEN
+            yield Thing(field_name, directory, unseen)
+
+
 def corpora(situation: Situation) -> Iterator[Thing]:
     """The raw text."""
     for number, source in enumerate(situation.spec.data.sources or ()):
@@ -50,6 +58,7 @@ _TOKENIZER_CODES = (CheckCode.LARGE_TOKENIZER, CheckCode.NO_END, CheckCode.NO_TO
 _LOOKED: dict[Callable[[Situation], Iterator[Thing]], tuple[str, ...]] = {
     tokenizers: _TOKENIZER_CODES,
     pairs: tuple(code for rule in (*prepared.RULES, *blend.RULES) for code in rule.codes),
+    samples: tuple(code for rule in splits.RULES for code in rule.codes),
     corpora: tuple(
         code
         for rule in (*texts.RULES, *sources.RULES)
