@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Protocol
 
 from seatrial.monitoring.event_log import Event, EventKind
-from seatrial.monitoring.goodput import Attempt
 from seatrial.monitoring.prediction import Forecast
 from seatrial.planning.plan import Plan
 from seatrial.runs.ledger import AttemptRecord, Outcome
@@ -192,11 +191,6 @@ class RunHistory:
         known = self.look()
         same = next((attempt for attempt in known if attempt.number == now.number), now)
         return same, deque(attempt for attempt in known if attempt.number > now.number)
-
-    def goodput_attempts(self) -> Iterator[Attempt]:
-        """The attempts as the account of time takes them."""
-        for attempt in self.attempts:
-            yield Attempt(attempt.events(), attempt.submitted, attempt.ended)
 
 
 @dataclass(slots=True)

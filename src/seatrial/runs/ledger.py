@@ -5,7 +5,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -127,19 +127,3 @@ class Ledger:
 
 class AttemptTakenError(Exception):
     """Another call has begun an attempt of this number."""
-
-
-class LedgerStore(Protocol):
-    """Where ledgers are kept; nothing that was written is lost by two writing at once."""
-
-    def read(self, run: str) -> Ledger:
-        """The ledger of a run; empty when there is none."""
-
-    def add(self, run: str, record: AttemptRecord) -> None:
-        """Begin an attempt; raises AttemptTakenError when its number is taken by another call."""
-
-    def end(self, run: str, number: int, end: End) -> None:
-        """Note the end of an attempt, unless one is noted."""
-
-    def forget(self, run: str) -> None:
-        """Delete the ledger of a run."""

@@ -134,7 +134,7 @@ def test_a_run_comes_all_the_way_in_a_cluster(
         assert scene.newest_step(RUN) < STEPS - SAVE_EVERY, "it was over before the pod was killed"
         voyage.walk("--until", "wait")
         watched = voyage.ended(watching)
-    assert f"{STEPS}" in watched
+    assert f"step {STEPS} of {STEPS}" in watched
     resumed = starts(scene.volume, RUN)[1:]
     assert resumed
     assert min(resumed) >= KILL_AT - SAVE_EVERY

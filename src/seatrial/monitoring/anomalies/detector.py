@@ -68,20 +68,6 @@ class Detector(Protocol):
         """Take in an event."""
 
 
-class LineDetector(Detector, Protocol):
-    """Watches what the processes print as well."""
-
-    def observe_line(self, line: str) -> Seen:
-        """Take in a line."""
-
-
-class TimeDetector(Detector, Protocol):
-    """Watches for what does not happen as well."""
-
-    def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> Seen:
-        """It is now so late (seconds since 1970, by the clock of the events)."""
-
-
 class Phase(StrEnum):
     """Which end of an episode a notice is of."""
 

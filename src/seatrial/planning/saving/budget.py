@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checkpoint budget of a run: size, write time, interval, time lost, capacity, cost."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seatrial.catalog.storage import StorageTier
@@ -138,10 +137,3 @@ def save_seconds(
     """
     room = volume if volume is not None else volume_bytes(size * (keep_last + 1), tier)
     return write_seconds(size, *writers, file_system_bandwidth(tier, room))
-
-
-def budgets(
-    run: SavedRun, checkpoints: CheckpointsSpec, tiers: Mapping[str, StorageTier]
-) -> dict[str, SaveBudget]:
-    """The budget on each of several tiers, on the smallest volume of each that holds it all."""
-    return {name: save_budget(run, checkpoints, tier) for name, tier in tiers.items()}

@@ -32,11 +32,6 @@ def checkpoint_bytes(parameters: int, precision: Precision = Precision.BF16) -> 
     return parameters * (WEIGHT_BYTES + MASTER_BYTES + MOMENT_BYTES)
 
 
-def export_bytes(parameters: int) -> int:
-    """What the weights alone take, in 16 bits: an export."""
-    return parameters * WEIGHT_BYTES
-
-
 def file_system_bandwidth(tier: StorageTier, capacity: int) -> float | None:
     """What a volume of so many bytes writes at most, bytes/s; None where nobody publishes it."""
     ceiling = tier.max_gb_s * GB if tier.max_gb_s else None

@@ -7,7 +7,6 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.saving.writing import (
     checkpoint_bytes,
-    export_bytes,
     file_system_bandwidth,
     node_bandwidth,
     write_seconds,
@@ -61,7 +60,6 @@ def test_published_sizes_are_14_bytes_a_parameter(parameters: float, published: 
 def test_a_model_in_fp32_is_its_own_master_copy() -> None:
     assert checkpoint_bytes(1000, Precision.FP32) == 12_000
     assert checkpoint_bytes(1000, Precision.FP16) == 14_000
-    assert export_bytes(1000) == 2_000
 
 
 def test_the_slower_of_nodes_and_file_system_decides() -> None:
