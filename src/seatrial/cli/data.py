@@ -220,7 +220,9 @@ def inspect(
     if on is Place.KUBERNETES:
         asked = {"--file": file, "--document": document, "--bytes": byte_range}
         Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: ["data", "inspect", plan.data_location], {**asked, "--json": as_json}
+            lambda plan: ["data", "inspect", plan.data_location],
+            {**asked, "--json": as_json},
+            following=_inspect_next(where) if document is None and byte_range is None else "",
         )
     require_data_extra()
     from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.client
@@ -251,6 +253,10 @@ def inspect(
     say()
     say(inspection.document(0).preview())
     say(f"\nnext      seatrial data inspect {where} --document 0")
+
+
+def _inspect_next(where: str) -> str:
+    return f"seatrial data inspect {where} --document 0 --on kubernetes"
 
 
 def _range(text: str) -> tuple[int, int]:

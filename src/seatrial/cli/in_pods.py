@@ -95,7 +95,8 @@ class Volume:
         words = [*line(plan), *_words(options)]
         namespace = plan.spec.cluster.namespace
         site = connect(namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error)
-        code = read_inside(site, plan, catalog, words, _say_but_next, reading)
+        heard = _ButNext() if following else say
+        code = read_inside(site, plan, catalog, words, heard, reading)
         if following and code == 0 and not options.get("--json"):
             say_following(following)
         raise typer.Exit(code)
@@ -107,6 +108,17 @@ def _words(options: Mapping[str, object]) -> list[str]:
     return [name if value is True else f"{name}={value}" for name, value in given.items()]
 
 
-def _say_but_next(text: str) -> None:
-    if not text.startswith(NEXT):
-        say(text)
+class _ButNext:
+    """Says every line but the last, where that tells what comes next."""
+
+    def __init__(self) -> None:
+        """Hold nothing back yet."""
+        self._held: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        """Say a line, or hold it back until another has come."""
+        for held in self._held:
+            say(held)
+        self._held = [line] if line.startswith(NEXT) else []
+        if not self._held:
+            say(line)

@@ -24,6 +24,8 @@ PAUSE_SECONDS = 0.25
 """How often a file that may grow is looked at."""
 READER_PAUSES = (5.0, 60.0)
 """How long it is waited before another reader is started: the first time, and at most."""
+KILLED = 128
+"""From this exit code on a process has ended by a signal."""
 _CHUNK = 2**20
 
 Sleep = Callable[[float], None]
@@ -189,6 +191,7 @@ class VolumeSource:
 
     def _read(self, *, follow: bool) -> Iterator[Event]:
         arrived: queue.Queue[str | int | SeatrialError] = queue.Queue(100_000)
+        self.trouble.clear()
 
         def pump() -> None:
             try:
@@ -202,7 +205,8 @@ class VolumeSource:
             if isinstance(item, SeatrialError):
                 raise item
             if isinstance(item, int):
-                if item and self.trouble:
+                # One that was killed has said nothing of the volume; another can take over.
+                if item and item < KILLED and self.trouble:
                     raise UsageError(f"the run's volume cannot be read: {_reason(self.trouble)}")
                 return
             event = decoded(item)

@@ -20,7 +20,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
     """A server on which every pod prints two lines and ends well."""
     found, time = FakeTransport(), FakeTime()
     ended = [{"name": "read", "state": {"terminated": {"exitCode": 0}}}]
-    printed = [b"2026-11-15T03:12:00Z step 20 is whole", b"2026-11-15T03:12:01Z next  a pod's own"]
+    lines = (b"next  stands in a text too", b"step 20 is whole", b"next  a pod's own")
+    printed = [b"2026-11-15T03:12:00Z " + line for line in lines]
 
     def comes_up() -> None:
         for (plural, namespace, name), item in list(found.objects.items()):
@@ -81,6 +82,7 @@ def test_checkpoints_of_a_run_are_seen_where_they_are(
     assert in_pod(server) == ["checkpoints", command, "/data/slim-7b/checkpoints", *inside]
     # What the pod proposes next would name its own places.
     assert said.splitlines() == [
+        "next  stands in a text too",
         "step 20 is whole",
         f"next  seatrial {following.format(file=spec_file)}",
     ]

@@ -76,6 +76,20 @@ def test_another_reader_takes_over_from_one_that_has_ended(monkeypatch: pytest.M
     assert len(asked) == len(LINES) + 1
 
 
+def test_another_reader_takes_over_from_one_that_was_killed() -> None:
+    codes = [137, 0]
+
+    def killed(follow: bool, say: Callable[[str], None]) -> int:
+        say("a stray word")
+        for line in LINES[:2] if len(codes) == 2 else LINES:
+            say(line)
+        return codes.pop(0)
+
+    source = VolumeSource(killed, lambda: False)
+    assert [event for event in source.events(follow=True) if event is not None] == [*STEPS, EXIT]
+    assert not codes
+
+
 def test_why_a_volume_cannot_be_read_is_said_in_the_words_of_the_pod() -> None:
     def fails(follow: bool, say: Callable[[str], None]) -> int:
         for line in json.dumps({"error": "there is no log", "findings": []}, indent=2).splitlines():
