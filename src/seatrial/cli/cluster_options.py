@@ -121,9 +121,13 @@ def meant(run: str, namespace: str, kubeconfig: str, context: str) -> Meant:
     on_cluster = bool(namespace or kubeconfig or context)
     if run.endswith((".yaml", ".yml")) or Path(run).is_file():
         spec, directory = load_spec(run), Path(run).parent
-        here = None
-        if not on_cluster and _is_for_this_host(spec):
+        here, on_host = None, _is_for_this_host(spec)
+        if not on_cluster and on_host is not False:
             here = local_runs(directory).get(spec.name)
+            if here is None and on_host:
+                raise UsageError(
+                    f"{spec.name} was never launched on this host. Launch it: seatrial launch {run}"
+                )
         namespace = namespace or spec.cluster.namespace
         return Meant(spec.name, here, namespace, kubeconfig, context)
     if not is_dns_label(run):
@@ -132,13 +136,15 @@ def meant(run: str, namespace: str, kubeconfig: str, context: str) -> Meant:
     return Meant(run, here, namespace, kubeconfig, context)
 
 
-def _is_for_this_host(spec: RunSpec) -> bool:
-    """Whether the profile of a spec, shipped or the user's own, starts torchrun on this host."""
+def _is_for_this_host(spec: RunSpec) -> bool | None:
+    """Whether the profile of a spec, shipped or the user's own, starts torchrun on this host.
+
+    None where nobody knows the profile any more: what is there decides then.
+    """
     chosen = spec.cluster.operator
     if chosen is not Operator.AUTO:
         return chosen is Operator.TORCHRUN
     try:
         return Operator.TORCHRUN in default_catalog().profile(spec.cluster.profile).operators
     except NotInCatalogError:
-        # Nobody knows any more; what is there decides.
-        return True
+        return None

@@ -294,3 +294,15 @@ def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, text: str) -> None:
 def test_a_kubeconfig_that_is_absent_is_told(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="there is no such file"):
         configuration_of(Target(str(tmp_path / "absent")))
+
+
+def test_a_run_of_this_host_that_was_never_launched_asks_no_cluster(
+    server: FakeTransport, spec_file: Path
+) -> None:
+    text = spec_file.read_text().replace(
+        "profile: eks, node_type: p4d.24xlarge, nodes: 2", "profile: local"
+    )
+    spec_file.write_text(text)
+    with pytest.raises(UsageError, match="was never launched on this host"):
+        ran("status", spec_file)
+    assert not server.calls
