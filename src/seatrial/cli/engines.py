@@ -79,7 +79,7 @@ def install(
 def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Print what a run tells its engine, in the engine's own form.
 
-    Flags for Megatron; for LLM Foundry a YAML file that `composer llmfoundry train` takes.
+    Flags for Megatron; for LLM Foundry a YAML file that `composer -c llmfoundry train` takes.
     """
     planned = plan(file, overrides or ())
     engine = ENGINES[planned.spec.engine.name]

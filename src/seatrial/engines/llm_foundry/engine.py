@@ -107,7 +107,7 @@ class LlmFoundryEngine:
         return settings_words(arguments)
 
     def text(self, arguments: Arguments) -> str:
-        """A file for `composer llmfoundry train`."""
+        """A file for `composer -c llmfoundry train`."""
         return settings_yaml(arguments)
 
     def no_rehearsal(self, plan: Plan) -> str:

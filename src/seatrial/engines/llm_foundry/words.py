@@ -16,6 +16,10 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*|[0-9]+(ba|gb)")
 _TAKEN = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 """What a parser of YAML takes for something else than a text."""
 
+OURS = "worker."
+"""What the names of settings begin with that the worker takes for itself."""
+MADE_UP = "# The data and the tokenizer are made up by Seatrial's worker before it trains."
+
 
 def settings_words(arguments: Arguments) -> list[str]:
     """`model.d_model=768` for each setting, in order."""
@@ -23,8 +27,13 @@ def settings_words(arguments: Arguments) -> list[str]:
 
 
 def settings_yaml(arguments: Arguments) -> str:
-    """The settings as a file for `composer llmfoundry train FILE`."""
-    return "\n".join(_lines(_nested(arguments), "")) + "\n"
+    """The settings as a file for `composer -c llmfoundry train FILE`.
+
+    What is told to our worker is left out, for LLM Foundry refuses a section that it does not know.
+    """
+    theirs = {name: value for name, value in arguments.items() if not name.startswith(OURS)}
+    made_up = [MADE_UP] if len(theirs) < len(arguments) else []
+    return "\n".join([*made_up, *_lines(_nested(theirs), "")]) + "\n"
 
 
 def _nested(arguments: Arguments) -> dict[str, Any]:
