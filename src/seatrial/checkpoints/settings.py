@@ -69,10 +69,13 @@ def _model(values: Values) -> ModelShape:
     grouped = values.get("model.attn_config.kv_n_heads")
     learned = not (values.get("model.attn_config.alibi") or values.get("model.attn_config.rope"))
     bias = not values.get("model.no_bias")
+    inner = values.get("model.ffn_config.ffn_hidden_size")
     return ModelShape(
         layers=_number(values, "model.n_layers"),
         hidden_size=hidden,
-        ffn_hidden_size=round(hidden * float(values.get("model.expansion_ratio") or 4)),
+        ffn_hidden_size=int(
+            inner or round(hidden * float(values.get("model.expansion_ratio") or 4))
+        ),
         heads=heads,
         kv_heads=int(grouped or heads),
         head_dim=hidden // max(1, heads),

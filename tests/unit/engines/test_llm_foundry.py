@@ -8,6 +8,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.settings import setup_from_settings
+from seatrial.checkpoints.setup import Versions
 from seatrial.engines.engine import EngineCode, Resharding, Trial
 from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
 from seatrial.engines.llm_foundry.settings import engine_settings
@@ -135,6 +137,7 @@ DIMENSIONS = "layers: 2, hidden_size: 64, heads: 4, vocab_size: 1000, max_positi
         ("activation: swiglu", {"model.ffn_config.ffn_type": "mptglu"}),
         ("tied_embeddings: false", {"model.tie_word_embeddings": False}),
         ("ffn_hidden_size: 96", {"model.expansion_ratio": 1.5}),
+        ("qkv_bias: true", {"model.no_bias": None}),
     ],
 )
 def test_a_custom_model_is_built_by_its_dimensions(more: str, wanted: dict[str, Any]) -> None:
@@ -143,6 +146,57 @@ def test_a_custom_model_is_built_by_its_dimensions(more: str, wanted: dict[str, 
     settings = engine_settings(plan)
     assert ENGINE.plan_problems(plan) == []
     assert {key: settings.get(key) for key in wanted} == wanted
+
+
+def test_a_size_that_no_ratio_gives_is_said_itself() -> None:
+    """LLM Foundry cuts 704 × (1920 / 704) to 1919."""
+    sizes = "layers: 2, hidden_size: 704, heads: 4, vocab_size: 1000, max_positions: 128"
+    more = "family: mpt, ffn_hidden_size: 1920"
+    settings = engine_settings(
+        plan_of(f"model={{dimensions: {{{sizes}, {more}}}}}", "training.sequence_length=128")
+    )
+    assert settings["model.ffn_config.ffn_hidden_size"] == 1920
+    assert "model.expansion_ratio" not in settings
+    found = setup_from_settings(settings, Versions("0", "engine", "torch"), 1)
+    assert found.model.ffn_hidden_size == 1920
+
+
+LLAMA = (
+    f"model={{dimensions: {{family: llama, {DIMENSIONS}{{more}}}}}}",
+    *("data.tokenizer=hf://meta-llama/Llama-2-7b-hf", "training.sequence_length=128"),
+)
+
+
+def llama(more: str = "") -> tuple[str, ...]:
+    """A Llama of own dimensions."""
+    return tuple(word.replace("{more}", f", {more}" if more else "") for word in LLAMA)
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ("norm: layernorm", "model.dimensions.norm"),
+        ("activation: gelu", "model.dimensions.activation"),
+        ("linear_bias: true", "model.dimensions.linear_bias"),
+        ("positions: learned", "model.dimensions.positions"),
+        ("", None),
+        ("qkv_bias: true", None),
+    ],
+)
+def test_what_the_hubs_code_would_not_hear_of_is_refused(more: str, field: str | None) -> None:
+    found = ENGINE.plan_problems(plan_of(*llama(more)))
+    assert [problem.field for problem in found] == ([field] if field else [])
+
+
+def test_a_llama_of_own_dimensions_has_all_that_the_spec_says() -> None:
+    words = ("training.attention_dropout=0.1", "training.init_std=0.01")
+    settings = engine_settings(plan_of(*llama("head_dim: 32"), *words))
+    wanted = {"head_dim": 32, "attention_dropout": 0.1, "initializer_range": 0.01}
+    assert {name: settings[f"model.config_overrides.{name}"] for name in wanted} == wanted
+    plain = engine_settings(plan_of(*llama()))
+    assert not any(f"model.config_overrides.{name}" in plain for name in wanted)
+    (problem,) = ENGINE.plan_problems(plan_of(*llama(), "training.hidden_dropout=0.1"))
+    assert problem.field == "training.hidden_dropout"
 
 
 def test_a_llama_goes_through_hugging_faces_code() -> None:
@@ -180,6 +234,11 @@ REST = "pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none"
         (
             f"model={{dimensions: {{family: mpt, {DIMENSIONS}, linear_bias: false}}}}",
             "model.dimensions.norm",
+        ),
+        (
+            "model={dimensions: {family: mpt, linear_bias: false, norm: layernorm-no-bias, "
+            f"qkv_bias: true, {DIMENSIONS}}}}}",
+            "model.dimensions.qkv_bias",
         ),
         (
             f"model={{dimensions: {{family: mpt, {DIMENSIONS}, qk_norm: true}}}}",
@@ -257,6 +316,14 @@ def test_words_and_file_say_the_same() -> None:
         for section in name.split("."):
             inside = inside[section]
         assert read.load(value) == inside, name
+
+
+def test_a_file_holds_nothing_that_is_told_to_the_worker() -> None:
+    told = ENGINE.arguments(plan_of("data={mock: true}"))
+    assert any(name.startswith("worker.") for name in told)
+    text = ENGINE.text(told)
+    assert text.startswith("# The data and the tokenizer are made up by Seatrial's worker")
+    assert "worker" not in YAML(typ="safe").load(text)
 
 
 def test_numbers_have_a_point_for_old_parsers() -> None:

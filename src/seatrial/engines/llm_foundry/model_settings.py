@@ -32,13 +32,12 @@ def model_settings(plan: Plan) -> Arguments:
 def _mpt(plan: Plan) -> Arguments:
     """MPT by its dimensions; what is MPT's default anyway is left out."""
     model = plan.model.architecture
-    ratio = model.ffn_hidden_size / model.hidden_size
     grouped = model.kv_heads < model.heads
     return {
         "model.d_model": model.hidden_size,
         "model.n_heads": model.heads,
         "model.n_layers": model.layers,
-        "model.expansion_ratio": int(ratio) if ratio.is_integer() else ratio,
+        **_inner_size(model),
         "model.max_seq_len": model.max_positions,
         "model.vocab_size": plan.model.padded_vocab_size,
         "model.attn_config.attn_impl": "flash",
@@ -63,6 +62,17 @@ def _positions(model: Architecture) -> Arguments:
         theta = int(model.rope_theta)
         return {"model.attn_config.rope": True, "model.attn_config.rope_theta": theta}
     return {}
+
+
+def _inner_size(model: Architecture) -> Arguments:
+    """The size inside a feed-forward block: as a ratio, where that gives it exactly.
+
+    LLM Foundry refuses a ratio whose product is no integer, and rounding makes one of 1920 / 704.
+    """
+    ratio = model.ffn_hidden_size / model.hidden_size
+    if ratio * model.hidden_size != model.ffn_hidden_size:
+        return {"model.ffn_config.ffn_hidden_size": model.ffn_hidden_size}
+    return {"model.expansion_ratio": int(ratio) if ratio.is_integer() else ratio}
 
 
 def _feed_forward(model: Architecture) -> Arguments:
@@ -97,7 +107,12 @@ def _hugging_face(plan: Plan) -> Arguments:
         "max_position_embeddings": model.max_positions,
         "rope_theta": model.rope_theta,
         "tie_word_embeddings": model.tied_embeddings,
+        "attention_dropout": plan.spec.training.attention_dropout or None,
     }
+    if "init_std" in plan.spec.training.model_fields_set:
+        dimensions["initializer_range"] = plan.spec.training.init_std
+    if model.heads * model.head_dim != model.hidden_size:
+        dimensions["head_dim"] = model.head_dim
     return {
         "model.pretrained_model_name_or_path": tokenizer_name(plan.model.tokenizer)[0],
         "model.pretrained": False,

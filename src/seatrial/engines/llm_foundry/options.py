@@ -14,6 +14,7 @@ MODELLED = {
     "model.n_heads": "model.dimensions.heads",
     "model.n_layers": "model.dimensions.layers",
     "model.expansion_ratio": "model.dimensions.ffn_hidden_size",
+    "model.ffn_config.ffn_hidden_size": "model.dimensions.ffn_hidden_size",
     "model.max_seq_len": "model.dimensions.max_positions",
     "model.vocab_size": "model.dimensions.vocab_size",
     "model.no_bias": "model.dimensions.linear_bias",

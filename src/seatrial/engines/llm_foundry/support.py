@@ -8,13 +8,20 @@ from seatrial.engines.engine import EngineCode, Problem
 from seatrial.engines.llm_foundry.data_settings import source_place
 from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS
 from seatrial.planning.plan import Plan
-from seatrial.spec.architecture import Family, Norm
+from seatrial.spec.architecture import Activation, Family, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 
 STREAMED = ("s3://", "gs://", "hf://")
 """What of our addresses the streaming library reads (streaming/base/storage/download.py of 0.12.0).
 
 It reaches Azure as azure:// and azure-dl://, by an account and a key in the environment alone."""
+LLAMAS = {
+    "norm": Norm.RMSNORM,
+    "activation": Activation.SWIGLU,
+    "linear_bias": False,
+    "positions": Positions.ROPE,
+}
+"""What all models of the family have, whichever repository they come from."""
 TOKENIZER_FILES = (".json", ".model", ".tiktoken")
 
 
@@ -41,8 +48,14 @@ def _model(plan: Plan) -> Iterator[Problem]:
     if model.moe is not None:
         rule = "a mixture of experts needs MegaBlocks in LLM Foundry, which is not installed."
         yield _unsupported(field, rule, "Use engine.name=megatron.")
+    if model.family is Family.LLAMA:
+        yield from _not_llamas(plan)
     if model.family is not Family.MPT:
         return
+    if model.qkv_bias and not model.linear_bias:
+        rule = "MPT has biases in all linear layers, or in none."
+        fix = "Use false, or linear_bias true, or engine.name=megatron."
+        yield _unsupported("model.dimensions.qkv_bias", rule, fix)
     if model.qk_norm:
         rule = "MPT normalises queries and keys over all heads, not per head."
         yield _unsupported("model.dimensions.qk_norm", rule, "Use false, or engine.name=megatron.")
@@ -55,6 +68,24 @@ def _model(plan: Plan) -> Iterator[Problem]:
         rule = "MPT has biases in linear layers and norms alike, or in neither."
         fix = "Use norm layernorm with linear_bias true, or layernorm-no-bias with false."
         yield _unsupported("model.dimensions.norm", rule, fix)
+
+
+def _not_llamas(plan: Plan) -> Iterator[Problem]:
+    """What hf_causal_lm leaves to the repository's own code, where that has it otherwise.
+
+    A preset is what its repository is. What some of these models have and others have not, biases
+    and norms of queries and keys, is seen by the number of parameters: `check --engine`.
+    """
+    if plan.spec.training.hidden_dropout:
+        rule = "the models of hf_causal_lm have no dropout but that of attention."
+        fix = "Use 0, or engine.name=megatron."
+        yield _unsupported("training.hidden_dropout", rule, fix)
+    model = plan.model.architecture
+    for name, own in LLAMAS.items() if plan.spec.model.preset is None else ():
+        if getattr(model, name) != own:
+            rule = "hf_causal_lm takes this from the repository's own code, and would not hear of "
+            fix = f"Use {str(own).lower()}, or engine.name=megatron."
+            yield _unsupported(f"model.dimensions.{name}", f"{rule}it.", fix)
 
 
 def _beginning(plan: Plan) -> Iterator[Problem]:
