@@ -127,6 +127,6 @@ class CheckCode(StrEnum):
     ENGINES_OWN = "ST-OPTION-003"
     """A variable is set that the engine sets itself, and compares."""
     REFUSED = "ST-ENGINE-010"
-    """The engine's own validation refuses the arguments of the run."""
+    """The engine refuses the arguments of the run, or makes another model of them than the plan."""
     UNJUDGED = "ST-ENGINE-011"
     """The engine's own validation cannot be done on this host."""

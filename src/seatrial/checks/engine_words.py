@@ -3,6 +3,7 @@
 """What the engine's own validation says, as a finding at the field that it speaks of."""
 
 import re
+from collections.abc import Iterator, Mapping
 
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.situation import Checked, Situation
@@ -37,6 +38,24 @@ def refusal(situation: Situation, reason: str) -> Checked:
             "Change what it speaks of; every argument: seatrial rehearse --arguments-only --json.",
         )
     )
+
+
+def miscounted(situation: Situation, counts: Mapping[int, int]) -> Iterator[Checked]:
+    """The finding for a model that is another one in the engine, by the parameters of a stage."""
+    own = situation.plan.stage_parameters
+    title = ENGINES[situation.spec.engine.name].title
+    wrong = [stage for stage, number in counts.items() if number != own[stage]]
+    for stage in wrong[:1]:
+        field_name = "model.preset" if situation.spec.model.preset else "model.dimensions"
+        where = f" in stage {stage}" if len(own) > 1 else ""
+        rule = (
+            f"{title} makes a model of {counts[stage]:,} parameters{where} of this, and the plan "
+        )
+        rule += f"has {own[stage]:,}: one of them has a part that the other has not."
+        fix = "Look for a dimension or an option that the engine does not know, or that only it "
+        yield situation.error(
+            CheckCode.REFUSED, field_name, rule, f"{fix}knows.", str(counts[stage])
+        )
 
 
 def unjudged(situation: Situation, reason: str) -> Checked:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking the engine itself, for `seatrial check --engine`."""
 
-from seatrial.checks.engine_words import refusal, unjudged
+from seatrial.checks.engine_words import miscounted, refusal, unjudged
 from seatrial.checks.situation import Checked, Situation
 from seatrial.engines.registry import ENGINES
 from seatrial.rehearsal.drills import VERDICT_TIMEOUT
@@ -40,4 +40,7 @@ def asked(situation: Situation) -> tuple[Checked, ...]:
     )
     if answer["accepted"] is None:
         return (unjudged(situation, str(answer["reason"])),)
-    return () if answer["accepted"] else (refusal(situation, str(answer["reason"])),)
+    if not answer["accepted"]:
+        return (refusal(situation, str(answer["reason"])),)
+    counts = {int(stage): number for stage, number in answer["parameters"].items()}
+    return tuple(miscounted(situation, counts))

@@ -7,7 +7,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.checks.codes import CheckCode
-from seatrial.checks.engine_words import refusal, unjudged
+from seatrial.checks.engine_words import miscounted, refusal, unjudged
 from seatrial.findings import Severity
 from tests.unit.checks.examples import BASE
 
@@ -37,3 +37,13 @@ def test_what_cannot_be_judged_here_is_a_note(catalog: Catalog) -> None:
     assert situation is not None
     found = unjudged(situation, "no GPU").finding
     assert (found.severity, found.where.field) == (Severity.NOTE, "engine.name")
+
+
+def test_a_model_that_is_another_one_in_the_engine(catalog: Catalog) -> None:
+    situation = check(BASE, "run.yaml", catalog).situation
+    assert situation is not None
+    (own,) = situation.plan.stage_parameters
+    assert list(miscounted(situation, {0: own})) == []
+    (found,) = miscounted(situation, {0: own - 64})
+    assert found.finding.where.field == "model.preset"
+    assert f"{own - 64:,} parameters of this, and the plan has {own:,}" in found.finding.rule
