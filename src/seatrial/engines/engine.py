@@ -32,7 +32,7 @@ class EngineCode(StrEnum):
     OPTION_VALUE = "ST-ENGINE-003"
     """The option does not take such a value."""
     UNCHECKED_OPTION = "ST-ENGINE-004"
-    """Options of this engine cannot be checked yet."""
+    """Only the engine knows whether it has such an option; it is passed on as it is."""
     DERIVED_OPTION = "ST-ENGINE-005"
     """The option would make what the plan says untrue."""
     UNSUPPORTED = "ST-ENGINE-006"

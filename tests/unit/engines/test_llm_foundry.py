@@ -292,11 +292,31 @@ def test_the_loader_gets_the_directory_of_a_tokenizer(given: str, passed_on: str
         ("fsdp_config.limit_all_gathers", None),
         ("train_loader.dataset.split", None),
         ("dist_timeout", None),
+        ("tp_config.strategy", EngineCode.DERIVED_OPTION),
+        ("train_loader.dataset.streams.more.remote", EngineCode.MODELLED_OPTION),
+        ("model.d_modle", EngineCode.UNKNOWN_OPTION),
+        ("model.attn_config.clip_qvk", EngineCode.UNKNOWN_OPTION),
+        ("model.attn_config.clip_qkv", None),
+        ("optimizer.weight_dcay", EngineCode.UNKNOWN_OPTION),
+        ("train_loader.dataset.predownlaod", EngineCode.UNKNOWN_OPTION),
+        ("train_loader.datasett.shuffle", EngineCode.UNKNOWN_OPTION),
+        ("fsdp_config.something_else", EngineCode.UNKNOWN_OPTION),
+        ("callbacks.hf_checkpointer.save_interval", EngineCode.UNCHECKED_OPTION),
+        ("optimizer.outlier_threshold", EngineCode.UNCHECKED_OPTION),
+        ("metadata.anything", None),
     ],
 )
 def test_options_are_known(option: str, code: EngineCode | None) -> None:
     found = ENGINE.option_problems({option: 1})
     assert [problem.code for problem in found] == ([code] if code else [])
+
+
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_an_option_does_not_turn_on_fsdp(sharding: str) -> None:
+    given = "engine.options={fsdp_config.verbose: true}"
+    found = ENGINE.plan_problems(plan_of(f"parallelism.sharding={sharding}", given))
+    wanted = ["engine.options.fsdp_config.verbose"] if sharding == "none" else []
+    assert [problem.field for problem in found] == wanted
 
 
 def test_every_setting_of_a_plan_is_one_that_exists() -> None:

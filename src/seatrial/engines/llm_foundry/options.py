@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 
 from seatrial.engines.engine import EngineCode, Problem
+from seatrial.engines.llm_foundry.names import FREE, NAMES, WHOLE
 from seatrial.naming import nearest
 from seatrial.spec.engine import OptionValue
 
@@ -117,18 +118,6 @@ KNOWN = SECTIONS | {
 }
 """The fields of `TrainConfig` (llmfoundry/utils/config_utils.py of LLM Foundry 0.22.0)."""
 
-FSDP = frozenset(
-    {"activation_checkpointing", "activation_checkpointing_reentrant", "activation_cpu_offload"}
-    | {"auto_wrap", "te_checkpoint_wrapper", "te_shard_fp8_weight", "backward_prefetch"}
-    | {"backward_prefetch_limit", "cpu_offload", "data_parallel_shard_degree"}
-    | {"data_parallel_replicate_degree", "forward_prefetch", "forward_prefetch_limit"}
-    | {"ignored_modules", "keep_low_precision_grads", "limit_all_gathers"}
-    | {"load_monolith_rank0_only", "load_planner", "mixed_precision", "process_group"}
-    | {"save_planner", "sharded_ckpt_prefix_dir", "sharding_strategy", "state_dict_type"}
-    | {"sync_module_states", "use_orig_params", "verbose"}
-)
-"""The fields of `FSDPConfig` (composer/utils/parallelism.py of Composer 0.32.1)."""
-
 
 def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
     """What is wrong with settings that a spec passes through."""
@@ -139,11 +128,12 @@ def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
 def _problem(name: str) -> Problem | None:
     """What is wrong with one setting, if anything."""
     field, section = f"engine.options.{name}", name.partition(".")[0]
-    if name in MODELLED:
-        rule = f"{name} is what {MODELLED[name]} says."
-        return Problem(EngineCode.MODELLED_OPTION, field, rule, f"Set {MODELLED[name]} instead.")
-    if name in DERIVED:
-        rule = f"{name} would contradict the plan: {DERIVED[name]}."
+    taken = _taken(name)
+    if taken in MODELLED:
+        rule = f"{name} is what {MODELLED[taken]} says."
+        return Problem(EngineCode.MODELLED_OPTION, field, rule, f"Set {MODELLED[taken]} instead.")
+    if taken in DERIVED:
+        rule = f"{name} would contradict the plan: {DERIVED[taken]}."
         return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove it.")
     if section not in KNOWN:
         return _unknown(field, name, nearest(section, KNOWN))
@@ -155,10 +145,37 @@ def _problem(name: str) -> Problem | None:
         rule = f"{section} is a section of LLM Foundry's settings, not a value."
         fix = f"Name what is below it: {section}.NAME."
         return Problem(EngineCode.OPTION_VALUE, field, rule, fix)
-    if section == "fsdp_config" and below not in FSDP:
-        match = nearest(below, FSDP)
-        return _unknown(field, name, f"fsdp_config.{match}" if match else None)
-    return None
+    return _below(field, name) if below and section not in FREE else None
+
+
+def _taken(name: str) -> str:
+    """The setting, or the one that it is a part of, which the plan makes; empty for none."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        whole = ".".join(parts[:end])
+        # Of a section that the plan fills, settings that it leaves alone are free.
+        if whole in DERIVED or (whole in MODELLED and (end > 1 or whole == name)):
+            return whole
+    return ""
+
+
+def _below(field: str, name: str) -> Problem | None:
+    """What is wrong with a setting of a section, by the names that its sources list."""
+    parts = name.split(".")
+    for end in range(1, len(parts)):
+        section, part = ".".join(parts[:end]), parts[end]
+        if section not in NAMES:
+            break
+        if part not in NAMES[section]:
+            match = nearest(part, NAMES[section])
+            if match or section in WHOLE:
+                return _unknown(field, name, f"{section}.{match}" if match else None)
+            break
+    else:
+        return None
+    rule = f"{name} is passed on as it is: only LLM Foundry knows whether it has such a setting."
+    fix = "Compare it with LLM Foundry's own documentation."
+    return Problem(EngineCode.UNCHECKED_OPTION, field, rule, fix)
 
 
 def _unknown(field: str, name: str, match: str | None) -> Problem:

@@ -112,6 +112,11 @@ def _layout(plan: Plan) -> Iterator[Problem]:
     if plan.sharding is Sharding.OPTIMIZER:
         rule = "LLM Foundry shards everything (fsdp) or nothing."
         yield _unsupported("parallelism.sharding", rule, "Use fsdp or none.")
+    unused = [name for name in plan.spec.engine.options if name.startswith("fsdp_config.")]
+    if unused and plan.sharding is Sharding.NONE and plan.recompute is Recompute.NONE:
+        rule = "a run that shards nothing has no FSDP, and any setting of it would turn it on."
+        fix = "Remove it, or use parallelism.sharding=fsdp."
+        yield _unsupported(f"engine.options.{unused[0]}", rule, fix)
     if plan.recompute is Recompute.SELECTIVE:
         rule = "LLM Foundry computes whole layers again, or none."
         yield _unsupported("parallelism.recompute", rule, "Use full or none.")
