@@ -136,10 +136,17 @@ def cuts_at(store: Store) -> list[Cut]:
     found = []
     for file in store.list():
         if file.path.rpartition("/")[2] == MADE_OF:
-            values = json.loads(store.read(file.path))
-            directory = file.path.rpartition("/")[0]
-            shares = tuple(float(share) for share in values["shares"])
-            found.append(Cut(directory, values["source"], values["length"], shares))  # type: ignore[arg-type]
+            try:
+                values = json.loads(store.read(file.path))
+                shares = tuple(float(share) for share in values["shares"])
+                where = file.path.rpartition("/")[0]
+                found.append(Cut(where, values["source"], values["length"], shares))  # type: ignore[arg-type]
+            except (ValueError, KeyError, TypeError) as error:
+                # A kill leaves it empty where the volume has no links, as on BlobFuse.
+                rule, fix = "the file does not say how samples were cut.", "Prepare the data again."
+                place = Where(file=file.path)
+                finding = Finding(DatasetCode.RECORD, Severity.ERROR, place, rule, "", fix)
+                raise FindingsError([finding]) from error
     return found
 
 

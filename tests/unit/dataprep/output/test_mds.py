@@ -16,7 +16,7 @@ import pytest
 from seatrial.dataprep.output import mds_shard
 from seatrial.dataprep.output.dataset import DataFile, DatasetRecord, Segment
 from seatrial.dataprep.output.mds_shard import MdsShape, encoded_index, encoded_shard
-from seatrial.dataprep.output.mds_splits import Cut, check_cut, cut, require_samples
+from seatrial.dataprep.output.mds_splits import Cut, check_cut, cut, cuts_at, require_samples
 from seatrial.dataprep.stores.local import LocalStore
 from seatrial.errors import FindingsError
 
@@ -194,6 +194,17 @@ def test_damage_is_found(tmp_path: Path, harm: str) -> None:
         shard.write_bytes(data)
     (found,) = check_cut(LocalStore(tmp_path), record, CUT)
     assert found.where.file == "mds-8/train/shard.00001.mds"
+
+
+@pytest.mark.parametrize("left", ["", "[]", "{}"])
+def test_a_record_that_a_kill_left_empty_is_named(tmp_path: Path, left: str) -> None:
+    record = prepared(tmp_path)
+    cut(LocalStore(tmp_path), record, CUT)
+    (tmp_path / "mds-8" / "made-of.json").write_text(left)
+    with pytest.raises(FindingsError, match="does not say how samples were cut"):
+        cuts_at(LocalStore(tmp_path))
+    cut(LocalStore(tmp_path), record, CUT)
+    assert cuts_at(LocalStore(tmp_path)) == [CUT]
 
 
 def test_a_split_without_samples_is_refused_when_it_is_read(tmp_path: Path) -> None:
