@@ -63,7 +63,7 @@ class DataSource(SpecModel):
     from_: Address | None = Field(default=None, alias="from", min_length=1)
     """Raw text: a path, `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `az://`, `gs://`."""
     prepared: Address | None = Field(default=None, validate_default=True, min_length=1)
-    """Data that is prepared already: the path of a `.bin`/`.idx` pair without its ending."""
+    """Prepared data: a `.bin`/`.idx` pair without its ending, or a directory with splits in MDS."""
     weight: PositiveFloat | None = None
     """Share of this source in the blend, relative to the others; by size when none has one."""
     files: str | None = None

@@ -167,7 +167,7 @@ class TrainingSpec(SpecModel):
     attention_dropout: BelowOne = 0.0
     """Dropout on attention weights."""
     init_std: PositiveFloat = 0.02
-    """Standard deviation of the initial weights."""
+    """Standard deviation of the initial weights; an MPT has its own scheme when absent."""
     evaluation: Evaluation = DEFAULTS
     """Loss on the validation share."""
     seed: NonNegativeInt = 1234

@@ -74,7 +74,8 @@ def _scheduler(plan: Plan) -> Arguments:
     }
     share = schedule.minimum / schedule.peak
     if style is DecayStyle.INVERSE_SQUARE_ROOT:
-        # With a scale as long as the warm-up the rate goes as one over the root of the steps.
+        # With a scale as long as the warm-up the rate goes as one over the root of the steps, down
+        # to the minimum, which is added here and not a floor as in Megatron.
         scale, least = batches(max(1, warmup)), "scheduler.alpha_f_decay"
         return found | {"scheduler.t_scale": scale, "scheduler.t_cooldown": "0ba", least: share}
     if style is DecayStyle.CONSTANT:
