@@ -5,7 +5,7 @@
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.check import NO_ANSWER, NO_CLUSTER, NO_DATA, NO_ENGINE, Verdict
 from seatrial.checks.fixing import applied
 from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
+from seatrial.checks.rules.sources import absent_here
 from seatrial.checks.situation import Checked
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.files import write_new
@@ -28,6 +29,7 @@ from seatrial.cli.output import (
     say_following,
     say_json,
     say_text,
+    seatrial_words,
 )
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import require_data_extra
@@ -109,19 +111,17 @@ def command(
     repairs = [repair_of(broken, found) for found in verdict.checked]
     if trouble is not None:
         verdict = verdict.unanswered()
+    verdict = verdict if looked.data else _with_paths(verdict)
     verdict = extras.told(_with_engine(verdict, extras, wanted=engine))
     repairs += [()] * (len(verdict.checked) - len(repairs))
     if as_json:
         say_json(_data(verdict, repairs, changes, trouble) | extras.data)
     else:
         _say_changes(file, changes)
-        _say(verdict, repairs, time.monotonic() - began, file, overridden=bool(overrides))
+        _say(verdict, repairs, time.monotonic() - began, file, overrides or ())
     if trouble is not None:
         raise typer.Exit(_told(trouble, as_json=as_json))
-    if extras.missing:
-        # After what is known without them; data for a program have it among them.
-        missing = next(iter(extras.missing.values()))
-        raise typer.Exit(missing.exit_code) if as_json else missing
+    extras.refuse(as_json=as_json)
     if has_errors(verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -187,11 +187,25 @@ class _Extras:
             verdict = verdict.unanswered(reason, f"{reason.partition(':')[0]}: {ABSENT}")
         return verdict
 
+    def refuse(self, *, as_json: bool) -> None:
+        """End the command where something is missing, after what is known without it."""
+        for missing in self.missing.values():
+            # Data for a program have the words among them.
+            raise typer.Exit(missing.exit_code) if as_json else missing
+
     @property
     def data(self) -> dict[str, str]:
         """The first that is missing, for a program."""
         first = next(iter(self.missing.values()), None)
         return {"error": str(first)} if first else {}
+
+
+def _with_paths(verdict: Verdict) -> Verdict:
+    """The verdict with the paths of a run on this host that are not there."""
+    if verdict.situation is None:
+        return verdict
+    absent = absent_here(verdict.situation, lambda path: Path(path).exists())
+    return replace(verdict, checked=(*verdict.checked, *absent))
 
 
 def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
@@ -225,8 +239,7 @@ def _say(
     repairs: list[tuple[str, ...]],
     seconds: float,
     file: Path,
-    *,
-    overridden: bool,
+    overrides: Sequence[str],
 ) -> None:
     """The verdict for a person."""
     mendable = 0
@@ -249,13 +262,13 @@ def _say(
     reasons = ", ".join(verdict.not_run)
     rest = f", {left} not run ({reasons})" if left else ""
     say_text(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.", rest="  ")
-    if mendable and not overridden:
+    if mendable and not overrides:
         what = "the change" if mendable == 1 else f"the {mendable} changes"
         say(f"next  seatrial check {file} --fix   writes {what} into the file")
     elif has_errors(verdict.findings):
         say("next  mend that, then the same command again")
     elif not unasked:
-        say_following(f"seatrial rehearse {file}")
+        say_following(seatrial_words("rehearse", file, *overrides))
 
 
 def _data(

@@ -39,6 +39,7 @@ from seatrial.cli.output import (
     say_following,
     say_json,
     say_text,
+    seatrial_words,
 )
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import plan, refuse_secret
@@ -228,7 +229,7 @@ def resume_verdict(
     if answer.outcome not in (Resume.SAFE, Resume.RESHARDED):
         raise typer.Exit(ExitCode.FINDINGS)
     if not as_json:
-        say(f"next  seatrial launch {file}")
+        say(f"next  {seatrial_words('launch', file, *overrides or ())}")
 
 
 @app.command()

@@ -117,7 +117,16 @@ def command(
     write_new(output, new.text, force=force)
     machines = f"{wishes.nodes:,} × {new.node_type} ({wishes.profile})"
     say_text(f"Wrote {output}: {wishes.model} on {machines}.", rest="  ")
+    if wishes.profile == "local":
+        for path in _not_there(wishes.data, wishes.tokenizer):
+            say_text(f"There is nothing at {path} yet; the run will read it here.", rest="  ")
     say(f"next  seatrial plan {output}")
+
+
+def _not_there(*places: str | None) -> list[str]:
+    """Those that are paths of this host, and not there."""
+    paths = [place for place in places if place and "://" not in place]
+    return [path for path in paths if not Path(path).exists()]
 
 
 def _volume(output: Path) -> str | None:

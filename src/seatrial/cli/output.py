@@ -6,6 +6,7 @@ import codecs
 import json
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Buffer, Iterable, Iterator, Sequence
@@ -160,6 +161,11 @@ def say_error(text: str) -> None:
 def is_within_walk() -> bool:
     """Whether this command is a step of `seatrial run`, which goes on by itself."""
     return bool(os.environ.get(WITHIN_WALK))
+
+
+def seatrial_words(*words: object) -> str:
+    """A command of ours as it is typed; overrides belong to it, or it would mean another run."""
+    return shlex.join(["seatrial", *map(str, words)])
 
 
 def say_following(command: str, label: str = "next  ") -> None:

@@ -13,7 +13,15 @@ from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.registry import RULES
 from seatrial.checks.situation import Scope, Situation
 from seatrial.cli.files import write_new
-from seatrial.cli.output import is_within_walk, say, say_error, say_findings, say_json, say_text
+from seatrial.cli.output import (
+    is_within_walk,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    say_text,
+    seatrial_words,
+)
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.cli.plan_data import page_data
 from seatrial.cli.plan_html import html_page, refuse_other_file
@@ -141,7 +149,7 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         *verdicts(loaded, run),
         *lost_time(loaded, run, budget.saves),
     )
-    following = "" if is_within_walk() else f"seatrial rehearse {file}"
+    following = "" if is_within_walk() else seatrial_words("rehearse", file, *overrides)
     if has_errors(findings):
         following = "mend what is said below, then the same command again"
     return Page(

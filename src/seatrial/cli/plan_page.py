@@ -91,7 +91,9 @@ def say_page(page: Page) -> None:
     say()
     for label, text in page_lines(page):
         first = f"{label:<{LABEL}}"
-        lines = wrapped(_in_pieces(text), width, first) if width else [first + text]
+        # A command stays in one line, to be copied.
+        wraps = width and label != "next"
+        lines = wrapped(_in_pieces(text), width, first) if wraps else [first + text]
         say("\n".join(lines).replace(WHOLE, " "))
 
 

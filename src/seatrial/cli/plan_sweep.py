@@ -90,10 +90,10 @@ def say_variants(variants: Sequence[Variant], headers: Sequence[str]) -> None:
         name("layout"),
         number("micro", rank=3),
         name("recompute", rank=4),
-        number("GiB"),
-        name("fits", rank=2),
+        number("GiB", rank=2),
+        name("fits"),
         number("step"),
-        number("tokens/s/GPU"),
+        number("tokens/s/GPU", rank=5),
         number("time"),
         number("cost", rank=1),
     ]

@@ -14,7 +14,15 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import columns, say, say_error, say_following, say_json, say_text
+from seatrial.cli.output import (
+    columns,
+    say,
+    say_error,
+    say_following,
+    say_json,
+    say_text,
+    seatrial_words,
+)
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import load_plan
 from seatrial.engines.registry import ENGINES
@@ -90,7 +98,7 @@ def command(
     else:
         _conclude(plan, found, target)
         if report.ok:
-            say_following(f"seatrial launch {file}", "next    ")
+            say_following(seatrial_words("launch", file, *overrides or ()), "next    ")
         else:
             say(f"next    seatrial diagnose {target.parent}")
     if not report.ok:
@@ -140,6 +148,8 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
     if found:
         say_text(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.", rest="  ")
         replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
+        if plan.schedule.peak < PEAK_LEARNING_RATE:
+            replaced[_peaks(plan)] = None
         if replaced:
             say_text(f"Replaced: {'; '.join(replaced)}.", rest="  ")
     say_text(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.", rest="  ")
@@ -160,9 +170,14 @@ def _shrunk(plan: Plan, found: list[Twin]) -> str:
         ("steps", plan.length.steps, STEPS),
     ]
     parts = [f"{name} {size:,} → {less}" for name, size, less in sizes if size > less]
-    return ", ".join(
-        [*parts, f"peak learning rate {plan.schedule.peak:g} → {PEAK_LEARNING_RATE:g}"]
-    )
+    if plan.schedule.peak > PEAK_LEARNING_RATE:
+        parts.append(_peaks(plan))
+    return ", ".join(parts) or "nothing"
+
+
+def _peaks(plan: Plan) -> str:
+    """The peak learning rate of the run, and that of every twin."""
+    return f"peak learning rate {plan.schedule.peak:g} → {PEAK_LEARNING_RATE:g}"
 
 
 def _largest(found: list[Twin], name: str) -> int:

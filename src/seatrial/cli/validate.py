@@ -17,6 +17,7 @@ from seatrial.cli.output import (
     say_findings,
     say_json,
     say_text,
+    seatrial_words,
 )
 from seatrial.cli.parameters import Json, SpecFiles
 from seatrial.client import Validation, validate
@@ -65,7 +66,7 @@ def command(arguments: SpecFiles, as_json: Json = False) -> None:
         say_json(data if len(files) > 1 else data[0])
     else:
         for position, outcome in enumerate(outcomes):
-            _say(outcome, first=position == 0)
+            _say(outcome, overrides, first=position == 0)
     code = max(outcome.exit_code for outcome in outcomes)
     if code:
         raise typer.Exit(code)
@@ -87,7 +88,7 @@ def _outcome(file: str, overrides: list[str]) -> Outcome:
     return Outcome(file, result, result.findings, ExitCode.OK)
 
 
-def _say(outcome: Outcome, *, first: bool) -> None:
+def _say(outcome: Outcome, overrides: list[str], *, first: bool) -> None:
     """An outcome for a person."""
     result = outcome.result
     if result is None:
@@ -104,11 +105,12 @@ def _say(outcome: Outcome, *, first: bool) -> None:
     say_text(f"{outcome.file} is valid: {result.spec.name}", rest="  ")
     for label, text in summary(result.plan):
         say_text(text, f"  {label:<9} ")
+    planned = seatrial_words("plan", outcome.file, *overrides)
     if Origin.PLANNER in result.plan.origins.values():
-        say_text(f"filled by the planner; why: seatrial plan {outcome.file}", f"  {'auto':<9} ")
+        say_text(f"filled by the planner; why: {planned}", f"  {'auto':<9} ")
     say_text(NOT_CHECKED, "  not checked  ")
     if outcome.file != "-":
-        say(f"next  seatrial plan {outcome.file}")
+        say(f"next  {planned}")
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

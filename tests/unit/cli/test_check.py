@@ -110,6 +110,19 @@ def test_data_are_looked_at_when_asked_for(tmp_path: Path) -> None:
     assert f"there is no {prefix}.bin" in done.stdout.replace("\n        ", " ")
 
 
+def test_paths_that_are_not_on_this_host_are_told_without_looking_at_data(tmp_path: Path) -> None:
+    places = ("--data", "./corpus", "--tokenizer", "./tokenizer.json")
+    made = seatrial("init", *places, cwd=tmp_path)
+    assert made.stdout.count("There is nothing at ./") == 2
+    found = json.loads(seatrial("check", "run.yaml", "--json", cwd=tmp_path).stdout)["findings"]
+    told = [(each["severity"], each["code"]) for each in found]
+    assert told == [("warning", "ST-DATA-011"), ("warning", "ST-TOKENIZER-004")]
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert "There is nothing" not in seatrial("init", "--force", *places, cwd=tmp_path).stdout
+    assert "Nothing speaks" in seatrial("check", "run.yaml", cwd=tmp_path).stdout
+
+
 def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
     tmp_path: Path,
 ) -> None:

@@ -53,6 +53,7 @@ def test_validate_takes_several_files_and_standard_input(spec_file: Path) -> Non
     assert "run.yaml is valid: slim-7b" in both.stdout
     assert "b=c.yaml is valid: other" in both.stdout
     assert both.stdout.count("4 × p4d.24xlarge") == 2
+    assert both.stdout.endswith("\nnext  seatrial plan b=c.yaml cluster.nodes=4\n")
     mixed = seatrial(
         "validate", "bad.yaml", "absent.yaml", "run.yaml", "--json", cwd=spec_file.parent, code=2
     )
@@ -142,6 +143,8 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
     done = seatrial("init", "--model", "llama3-8b", "--profile", "eks", cwd=tmp_path)
     assert done.stdout.endswith("next  seatrial plan run.yaml\n")
     seatrial("validate", "run.yaml", cwd=tmp_path)
+    machine = ("init", "--profile", "eks", "--node-type", "H100", "--force")
+    assert "Machines with it: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
     again = seatrial("init", cwd=tmp_path, code=2)
     assert "run.yaml exists. Choose another name, or replace it by --force." in again.stderr
     seatrial("init", "--force", cwd=tmp_path)
@@ -254,6 +257,7 @@ def test_the_schema_is_json(tmp_path: Path) -> None:
 
 def test_help_names_every_command_with_its_own_summary(tmp_path: Path) -> None:
     whole = " ".join(seatrial("--help", cwd=tmp_path).stdout.split())
+    assert whole.endswith("Start with: seatrial doctor, seatrial init, seatrial run RUN.YAML")
     for command in ("init", "validate", "plan", "schema", "catalog", "recipes"):
         assert command in whole
         own = seatrial(command, "--help", cwd=tmp_path).stdout

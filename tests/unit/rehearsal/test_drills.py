@@ -135,6 +135,21 @@ def test_only_what_is_smaller_is_called_shrunk(
     assert "sequence" not in names
 
 
+@pytest.mark.parametrize(("peak", "word"), [("3e-3", "Shrunk"), ("1e-3", ""), ("3e-4", "Replaced")])
+def test_a_learning_rate_is_called_shrunk_where_it_is_smaller(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, peak: str, word: str
+) -> None:
+    given = f"training.learning_rate.peak={peak}"
+    _, output = rehearse(
+        monkeypatch, tmp_path, "train", lambda t: outcome(range(1, 21)), overrides=(given,)
+    )
+    said = " ".join(output.split())
+    before, found, _ = said.partition(f"peak learning rate {float(peak):g} → 0.001")
+    assert bool(found) == bool(word)
+    assert not word or re.findall(r"Shrunk|Replaced", before)[-1] == word
+    assert said.endswith(f"run.yaml {given}")
+
+
 @pytest.mark.parametrize("last", [math.nan, 8.01])
 def test_a_reshard_that_differs_ends_with_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, last: float

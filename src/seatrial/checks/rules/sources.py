@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the sources of a blend: named once, and of the format that the spec says."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import CorpusFacts
@@ -27,6 +27,33 @@ def same_source(situation: Situation) -> Iterator[Checked]:
                 key[0],
             )
         seen.setdefault(key, number)
+
+
+def absent_here(situation: Situation, is_there: Callable[[str], bool]) -> Iterator[Checked]:
+    """Raw text and a tokenizer that a run on this host would read, and that it does not have.
+
+    For a check that does not look at data: whether a path is there can be said all the same.
+    Prepared data need them no more.
+    """
+    if situation.in_pods or is_there(situation.plan.data_location):
+        return
+    data = situation.spec.data
+    named = [
+        (CheckCode.NO_CORPUS, f"data.sources[{number}].from", source.from_)
+        for number, source in enumerate(data.sources or ())
+    ]
+    for code, field_name, path in (
+        *named,
+        (CheckCode.NO_TOKENIZER, "data.tokenizer", data.tokenizer),
+    ):
+        if path and "://" not in path and not is_there(path):
+            yield situation.warning(
+                code,
+                field_name,
+                f"there is nothing at {path} on this host, where the run would read it.",
+                "Check the path, or put it there before the data are prepared.",
+                path,
+            )
 
 
 def other_format(situation: Situation) -> Iterator[Checked]:
