@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of a voyage need to be installed: asked for before the first, not at the fifth."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 from seatrial.cli.page.page import plotting_library
 from seatrial.cli.voyage import Step, is_here
@@ -12,6 +13,9 @@ from seatrial.errors import MissingExtraError
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.worker_process import worker_python
 from seatrial.runs.clusters import require_cluster_extra
+
+INSTALLS = re.compile(r"pip install '\.\[([a-z]+)\]'")
+"""How a message says which extra is missing."""
 
 
 def require_all(ahead: Sequence[Step], plan: Plan) -> None:
@@ -27,8 +31,17 @@ def require_all(ahead: Sequence[Step], plan: Plan) -> None:
         raise MissingExtraError(
             "not every step has what it needs, so none was begun.\n"
             + "".join(f"{', '.join(names)}: {what}\n" for what, names in lacking.items())
+            + _at_once(lacking)
             + "--until STEP walks as far as a step."
         )
+
+
+def _at_once(messages: Iterable[str]) -> str:
+    """One command for what several messages ask for, so that nobody has to install thrice."""
+    extras = list(dict.fromkeys(extra for text in messages for extra in INSTALLS.findall(text)))
+    if len(extras) < 2:
+        return ""
+    return f"All at once, in a checkout of Seatrial: pip install '.[{','.join(extras)}]'\n"
 
 
 def _asked(plan: Plan) -> dict[str, Callable[[], object]]:

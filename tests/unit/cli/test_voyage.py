@@ -3,6 +3,7 @@
 """The way of a run, and going on where it stopped."""
 
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.cli import voyage_needs
 from seatrial.cli.run import app
 from seatrial.cli.voyage import KEPT, Logbook, steps
-from seatrial.errors import ExitCode
+from seatrial.errors import ExitCode, MissingExtraError
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
@@ -115,6 +117,7 @@ def test_what_later_steps_need_is_asked_for_before_the_first(spec_file: Path) ->
     )
     assert "── 1 of" not in told.stderr
     assert "rehearse, launch, export: SEATRIAL_WORKER_PYTHON is /nowhere/python" in told.stderr
+    assert "All at once" not in told.stderr
     # The steps before them can be done.
     way = ("run", "run.yaml", *here, "--until", "plan")
     seatrial(*way, cwd=spec_file.parent, SEATRIAL_WORKER_PYTHON=none)
@@ -150,3 +153,18 @@ def test_a_renamed_run_is_waited_for_by_its_name() -> None:
     longer = ("training.steps=2000",)
     way = {step.name: step.words for step in steps(Path("run.yaml"), longer, resolved(*longer))}
     assert way["wait"] == ("wait", "run.yaml")
+
+
+def test_all_missing_extras_are_installed_by_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = ("kubernetes", "plotly")
+    for module in ("seatrial.runs.clusters", "seatrial.cli.page.page"):
+        monkeypatch.setattr(
+            f"{module}.find_spec", lambda name: None if name in absent else find_spec(name)
+        )
+    plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
+    way = [step for step in steps(Path("run.yaml"), (), plan) if step.name != "rehearse"]
+    with pytest.raises(MissingExtraError, match="none was begun") as told:
+        voyage_needs.require_all(way, plan)
+    assert "All at once, in a checkout of Seatrial: pip install '.[cluster,report]'" in str(
+        told.value
+    )
