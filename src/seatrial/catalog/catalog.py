@@ -80,7 +80,10 @@ class Catalog:
             if name in raw.aliases:
                 return candidate
         match = self._nearest(kind, name)
+        having = self._machines_with(name) if kind is Kind.NODE_TYPES else []
         hint = f"Did you mean {match}?" if match else f"See: seatrial catalog list {kind}."
+        if having:
+            hint = f"Machines with it: {', '.join(having)}."
         raise NotInCatalogError(f"There is no {kind.singular} {name!r} in the catalog. {hint}")
 
     def entry(self, kind: Kind, name: str) -> Entry:
@@ -174,6 +177,15 @@ class Catalog:
         """The name or alias that a misspelt one most likely means."""
         entries = self._entries(kind)
         return nearest(name, [*entries, *(a for raw in entries.values() for a in raw.aliases)])
+
+    def _machines_with(self, accelerator: str) -> list[str]:
+        """The node types with such GPUs, for who gives those in place of a machine."""
+        wanted = accelerator.lower()
+        return [
+            name
+            for name, raw in self._entries(Kind.NODE_TYPES).items()
+            if wanted and str(raw.facts.get("accelerator", "")).split("-")[0] == wanted
+        ]
 
     def _entries(self, kind: Kind) -> dict[str, RawEntry]:
         """The merged raw entries of a kind; refused while a file of the user's is never read."""
