@@ -92,8 +92,10 @@ def say_page(page: Page) -> None:
     for label, text in page_lines(page):
         first = f"{label:<{LABEL}}"
         # A command stays in one line, to be copied.
-        wraps = width and label != "next"
-        lines = wrapped(_in_pieces(text), width, first) if wraps else [first + text]
+        if width and label != "next":
+            lines = wrapped(_in_pieces(text), width, first)
+        else:
+            lines = [first + text]
         say("\n".join(lines).replace(WHOLE, " "))
 
 
