@@ -54,3 +54,5 @@ class RunCode(StrEnum):
     """The job is gone, and nobody looked how it ended."""
     SUBMITTING = "ST-RUN-027"
     """The attempt is being submitted: its job is not there yet."""
+    RESUME = "ST-RUN-028"
+    """The run cannot go on from the checkpoint that it has."""

@@ -2,7 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keeps a plan from running on this host: the rules of rendering that are not about pods."""
 
+from pathlib import Path
+
 from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.inventory import State, checkpoints
+from seatrial.checkpoints.place import place_at
+from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.plan import Plan
@@ -10,6 +16,7 @@ from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.codes import RenderCode
 from seatrial.rendering.rules import Place, plan_findings, scene_findings
 from seatrial.rendering.scene import scene_of
+from seatrial.runs.codes import RunCode
 
 _OF_PODS = (
     *(RenderCode.OPERATOR, RenderCode.OPERATOR_VERSION, RenderCode.DAEMON, RenderCode.IMAGE),
@@ -24,12 +31,39 @@ def refuse_unfit_here(plan: Plan, catalog: Catalog, place: Place) -> None:
     found += _of_processes(scene_findings(scene_of(plan, catalog, Attempt()), place))
     if plan.machines.nodes > 1:
         found.append(_several_nodes(plan, place))
+    found += _impossible_resume(plan, place)
     if has_errors(found):
         raise FindingsError(found)
 
 
 def _of_processes(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.code not in _OF_PODS]
+
+
+def _impossible_resume(plan: Plan, place: Place) -> list[Finding]:
+    """The newest checkpoint of the run, where it cannot be loaded into what the spec has become."""
+    if not Path(plan.checkpoint_location).is_dir():
+        return []
+    saved = checkpoints(place_at(plan.checkpoint_location))
+    newest = next((one for one in saved if one.state is State.COMMITTED), None)
+    if newest is None or newest.record is None:
+        return []
+    answer = verdict(newest.record.setup, setup_of(plan))
+    if answer.outcome is not Resume.IMPOSSIBLE:
+        return []
+    why = answer.reasons[0]
+    return [
+        Finding(
+            RunCode.RESUME,
+            Severity.ERROR,
+            place("checkpoints.location"),
+            f"the run cannot go on from its checkpoint of step {newest.step:,}: {why.what} was "
+            f"{why.saved} and is {why.wanted} now.",
+            why.wanted,
+            "Take that back; or give the run another name, with continue_from and, for another "
+            "length or learning rate, reset_schedule: true.",
+        )
+    ]
 
 
 def _several_nodes(plan: Plan, place: Place) -> Finding:

@@ -19,8 +19,10 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.monitoring.processes import state
+from seatrial.planning.plan import Plan
 from seatrial.rehearsal.worker_process import WORKER_PYTHON
 from seatrial.runs.decision import utc
 from seatrial.runs.following import wait
@@ -37,6 +39,7 @@ from seatrial.runs.local_ledger import LocalRun, local_run, local_runs
 from seatrial.runs.logs import Asked
 from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
+from tests.unit.checkpoints.made import make_checkpoint
 
 TORCHRUN = """\
 #!/bin/sh
@@ -65,13 +68,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         stop_here(run)
 
 
-def launched(home: Path, *overrides: str, agree: bool = False) -> Launched:
-    words = (
+def on_host(home: Path, *overrides: str) -> Plan:
+    return resolved(
         f"cluster={{profile: local, processes_per_node: 4, restarts: 1, "
         f"storage: {{mount: {home}/data}}}}",
         *overrides,
     )
-    wanted = Wanted(resolved(*words), Catalog())
+
+
+def launched(home: Path, *overrides: str, agree: bool = False) -> Launched:
+    wanted = Wanted(on_host(home, *overrides), Catalog())
     return launch_here(local_run(home, "slim-7b"), wanted, lambda _: agree)
 
 
@@ -326,3 +332,16 @@ def test_a_record_of_a_newer_seatrial_can_be_read(tmp_path: Path) -> None:
     text = json.loads(run.file(1, "record").read_text())
     run.file(1, "record").write_text(json.dumps(text | {"added_later": 1}))
     assert run.read().attempts == (record,)
+
+
+def test_a_run_that_cannot_go_on_from_its_checkpoint_is_not_launched(home: Path) -> None:
+    plan = on_host(home)
+    make_checkpoint(Path(plan.checkpoint_location), 20, setup=setup_of(plan), size=500)
+    with pytest.raises(FindingsError) as told:
+        launched(home, "training.learning_rate={peak: 1.0e-3}", agree=True)
+    (finding,) = told.value.findings
+    assert finding.code == "ST-RUN-028"
+    assert "its checkpoint of step 20: learning rate was" in finding.rule
+    assert "reset_schedule" in finding.fix
+    assert launched(home).is_new
+    ends(home, 0)
