@@ -12,7 +12,13 @@ import typer
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.data_estimate import say_estimate
 from seatrial.cli.data_progress import shown_progress
-from seatrial.cli.data_summary import record_as_json, say_frozen, say_outcome, say_record
+from seatrial.cli.data_summary import (
+    outcome_as_json,
+    record_as_json,
+    say_frozen,
+    say_outcome,
+    say_record,
+)
 from seatrial.cli.in_pods import On, Place, Volume, prepare_in_pods
 from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
 from seatrial.cli.parameters import Json, Overrides, SpecFile
@@ -109,15 +115,7 @@ def prepare(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     cache = build_index_cache(file, overrides or (), found_at=outcome.address)
     if as_json:
-        data = record_as_json(outcome.record, outcome.address) | {
-            "index_cache": cache,
-            "is_new": outcome.is_new,
-            "tasks": outcome.tasks,
-            "seconds": round(outcome.seconds, 3),
-            "cpu_seconds": round(outcome.cpu_seconds, 3),
-            "findings": [finding.to_dict() for finding in outcome.findings],
-        }
-        say_json(data)
+        say_json(outcome_as_json(outcome, cache))
     else:
         if outcome.findings:
             say_findings(outcome.findings, sys.stdout)

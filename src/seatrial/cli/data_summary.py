@@ -113,6 +113,18 @@ def _bad(record: "DatasetRecord", address: str) -> str:
     return f"{sum(reasons.values()):,} of {counted(lines, 'line')} ({words}){place}{left_out}"
 
 
+def outcome_as_json(outcome: "Outcome", cache: str) -> dict[str, Any]:
+    """What preparing came to, for a program."""
+    return record_as_json(outcome.record, outcome.address) | {
+        "index_cache": cache,
+        "is_new": outcome.is_new,
+        "tasks": outcome.tasks,
+        "seconds": round(outcome.seconds, 3),
+        "cpu_seconds": round(outcome.cpu_seconds, 3),
+        "findings": [finding.to_dict() for finding in outcome.findings],
+    }
+
+
 def say_outcome(name: str, outcome: "Outcome", cache: str, spec: str) -> None:
     """What a preparation came to."""
     if not outcome.is_new:

@@ -26,6 +26,8 @@ from seatrial.version import VERSION
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 COLUMNS = (name("part"), text("state"), text("needed for"))
+ON_THIS_HOST = ("data", "watch", "report", "worker")
+"""The extras with which a run goes all the way on this host."""
 WIDTH = 80
 """The width where no terminal has one: this page is read, not searched."""
 
@@ -57,7 +59,7 @@ def command(as_json: Json = False) -> None:
     rows = [(part.extra, _state(part), part.needed_for) for part in found]
     say_table(COLUMNS, [core, *rows], WIDTH)
     say()
-    for part in extras:
+    for part in found:
         _say_missing(part)
     for where in dict.fromkeys(part.where for part in extras if part.where):
         _say(f"The worker's environment is that of {where}.")
@@ -98,6 +100,11 @@ def _say_cluster(file: str) -> None:
 def _say_remedy(found: tuple[Part, ...], other: Part) -> None:
     """The command that installs what is missing; the engine may have an environment of its own."""
     lacking = [part for part in found if not part.is_ready]
+    names = {part.extra for part in lacking}
+    if names.intersection(ON_THIS_HOST):
+        wanted = ",".join(extra for extra in ON_THIS_HOST if extra in names)
+        _say("For runs on this host alone, without a cluster, in a checkout of Seatrial:")
+        say(f"  pip install '.[{wanted}]'")
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
     if here:
         _say("To have all commands here, in a checkout of Seatrial:")
