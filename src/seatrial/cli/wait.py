@@ -46,12 +46,17 @@ def command(
             say_error(f"{datetime.now(UTC):%H:%M:%S}  {found.run}: {text}")
         last = text
 
-    if chosen.here is not None:
-        here = chosen.here
-        found = wait(lambda: status_here(here), timeout, saw)
-    else:
-        site = chosen.site
-        found = wait(lambda: status(site, chosen.name), timeout, saw, tell=say_error)
+    try:
+        if chosen.here is not None:
+            here = chosen.here
+            found = wait(lambda: status_here(here), timeout, saw)
+        else:
+            site = chosen.site
+            found = wait(lambda: status(site, chosen.name), timeout, saw, tell=say_error)
+    except KeyboardInterrupt:
+        stop = f"seatrial stop {chosen.name}{chosen.flags}"
+        say_error(f"\nNo longer waiting; {chosen.name} goes on. To end it: {stop}")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     if as_json:
         say_json(found.to_dict())
     else:

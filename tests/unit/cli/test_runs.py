@@ -5,11 +5,12 @@
 import json
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
 
+from seatrial.cli import wait as waiting
 from seatrial.cluster.api import Patience
 from seatrial.cluster.connection import Target, configuration_of
 from seatrial.cluster.errors import ClusterError
@@ -36,11 +37,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
     return found
 
 
-def ran(command: str, *words: object, code: int = 0, given: str | None = None) -> str:
+def interrupted(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def ran(
+    command: str, *words: object, code: int = 0, given: str | None = None, both: bool = False
+) -> str:
     app = import_module(f"seatrial.cli.{command}").app
     result = CliRunner().invoke(app, [str(w) for w in words], input=given, catch_exceptions=False)
     assert result.exit_code == code, result.output
-    return result.stdout
+    return result.output if both else result.stdout
 
 
 def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> None:
@@ -56,6 +63,11 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
     listed = ran("list").splitlines()
     assert listed[1].split()[:5] == ["slim-7b", "running", "1", "2/2", "PyTorchJob"]
     ran("wait", "slim-7b", "--timeout", 0, code=6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting, "wait", interrupted)
+        assert "slim-7b goes on. To end it: seatrial stop slim-7b" in ran(
+            "wait", "slim-7b", code=130, both=True
+        )
     set_condition(server, "Succeeded")
     assert "succeeded" in ran("wait", "slim-7b")
     with pytest.raises(UsageError, match="--yes"):
