@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, place_of
 from seatrial.cli.checkpoints_progress import shown
@@ -56,6 +57,10 @@ def export(
     one = checkpoint_at(place, step)
     if one.record is None:
         raise FindingsError(one.findings)
+    before = exported_before(to, one.record.identity)
+    if before is not None:
+        _say_again(before, to, as_json=as_json)
+        return
     setup = one.record.setup
     engine = ENGINES[engine_of(setup)]
     worker_python(engine)
@@ -73,6 +78,15 @@ def export(
         say_json(told)
         return
     _say_export(told, to)
+
+
+def _say_again(told: dict[str, Any], to: Path, *, as_json: bool) -> None:
+    """An export that was made before of the same checkpoint."""
+    if as_json:
+        say_json(told)
+        return
+    say(f"step {told['step']:,} is in {to} already, exported from this very checkpoint.")
+    say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
 
 
 def _on_volume(plan: Plan, to: Path) -> list[str]:

@@ -190,3 +190,20 @@ def test_an_export_needs_the_worker_and_a_class(
     done = seatrial(*words, "--step", "40", cwd=run, code=1)
     assert "did not come to its end" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:
+    out = run / "out"
+    out.mkdir()
+    record = make_checkpoint(run / "run", 60, size=500)
+    told = {"record": record.identity, "step": 60, "files": {"model.safetensors": "x"}}
+    (out / "seatrial-export.json").write_text(json.dumps(told))
+    words = ("checkpoints", "export", "run", "--to", "out")
+    nowhere = {"SEATRIAL_WORKER_PYTHON": "/none/python"}
+    # Without its files it is none.
+    assert "is in out already" not in seatrial(*words, cwd=run, code=3, **nowhere).stdout
+    (out / "model.safetensors").touch()
+    done = seatrial(*words, cwd=run).stdout
+    assert done.startswith("step 60 is in out already, exported from this very checkpoint.\n")
+    (out / "seatrial-export.json").write_text(json.dumps(told | {"record": "another"}))
+    assert "is in out already" not in seatrial(*words, cwd=run, code=3, **nowhere).stdout

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an export writes, before anything is written: the model, its files, its tensors; pure."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
 from seatrial.checkpoints.exchange.model import HubModel
@@ -68,6 +70,16 @@ def plan_export(
     padding = embedding.shape[0] - model.vocab_size
     files = divided(tensors, largest)
     return ExportPlan(model, embedding.dtype, files, sources, names, padding)
+
+
+def exported_before(target: Path, record: str) -> dict[str, Any] | None:
+    """What an export of the same record has left in a directory; nothing where it is not whole."""
+    try:
+        told = json.loads((target / EXPORT_RECORD).read_text(encoding="utf-8"))
+        whole = told["record"] == record and all((target / name).exists() for name in told["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return dict(told) if whole else None
 
 
 def refuse_occupied(target: Path) -> None:
