@@ -4,6 +4,7 @@
 
 import shlex
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -132,7 +133,14 @@ def meant(run: str, namespace: str, kubeconfig: str, context: str) -> Meant:
         return Meant(spec.name, here, namespace, kubeconfig, context)
     if not is_dns_label(run):
         raise UsageError(f"{run!r} is neither a run's name nor a spec. All runs: seatrial list.")
-    here = None if on_cluster else local_runs(Path()).get(run)
+    known = {} if on_cluster else local_runs(Path())
+    here = known.get(run)
+    if here is None and not on_cluster and find_spec("kubernetes") is None:
+        there = f" There are: {', '.join(sorted(known))}." if known else ""
+        raise UsageError(
+            f"no run {run} was launched from this directory.{there} To look in a cluster too: "
+            "pip install '.[cluster]' in a checkout of Seatrial."
+        )
     return Meant(run, here, namespace, kubeconfig, context)
 
 

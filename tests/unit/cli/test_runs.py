@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
+from seatrial.cli import cluster_options
 from seatrial.cli import wait as waiting
 from seatrial.cluster.api import Patience
 from seatrial.cluster.connection import Target, configuration_of
@@ -318,3 +319,15 @@ def test_a_run_of_this_host_that_was_never_launched_asks_no_cluster(
     with pytest.raises(UsageError, match="was never launched on this host"):
         ran("status", spec_file)
     assert not server.calls
+
+
+def test_without_a_client_of_clusters_only_this_directory_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cluster_options, "find_spec", lambda _: None)
+    local_run(tmp_path, "dinghy").add(
+        AttemptRecord(1, "s1", "2026-11-15T03:12:00Z", "torchrun", "d")
+    )
+    with pytest.raises(UsageError, match=r"no run nope was launched.*There are: dinghy\."):
+        ran("status", "nope")
