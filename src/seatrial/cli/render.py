@@ -73,15 +73,7 @@ def command(
     No cluster is asked, but for --diff, which changes nothing there and needs the cluster extra.
     Pipe the manifests to kubectl, or keep them in version control with --output.
     """
-    if helm and output is None:
-        raise UsageError("--helm writes a chart of several files. Add --output DIR.")
-    if helm and part is Part.ADMIN:
-        raise UsageError(
-            "--helm writes a chart of what runs, and --part admin has nothing that does. Leave out "
-            "one of them; the chart for administrators is charts/seatrial."
-        )
-    if diff and output is not None:
-        raise UsageError("--diff compares with a cluster and writes no files. Leave out --output.")
+    _refuse_together(part, output, helm=helm, diff=diff)
     if diff:
         words = overrides or ()
         say_comparison_of(file, words, part, kubeconfig, context, as_json=as_json)
@@ -104,6 +96,19 @@ def command(
     files = chart_files(first, plan) if helm else _all_files(made)
     write_directory(output, files, force=force)
     _conclude(output, made, plan, helm=helm)
+
+
+def _refuse_together(part: Part, output: Path | None, *, helm: bool, diff: bool) -> None:
+    """Refuse options that do not go together."""
+    if helm and output is None:
+        raise UsageError("--helm writes a chart of several files. Add --output DIR.")
+    if helm and part is Part.ADMIN:
+        raise UsageError(
+            "--helm writes a chart of what runs, and --part admin has nothing that does. Leave out "
+            "one of them; the chart for administrators is charts/seatrial."
+        )
+    if diff and output is not None:
+        raise UsageError("--diff compares with a cluster and writes no files. Leave out --output.")
 
 
 def _all_files(made: dict[Part, Rendering]) -> dict[str, str]:
