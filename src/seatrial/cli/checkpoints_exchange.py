@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial checkpoints export` and `import`: weights to Hugging Face's format, and from it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,21 +10,35 @@ import typer
 
 from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.exchange.sides import engine_of, side_of
-from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, place_of
+from seatrial.checkpoints.inventory import Checkpoint
+from seatrial.checkpoints.place import Place as CheckpointPlace
+from seatrial.checkpoints.record import Record
+from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
 from seatrial.cli.checkpoints_progress import shown
 from seatrial.cli.cluster_options import Context, Kubeconfig
 from seatrial.cli.in_pods import On, Place, Volume
-from seatrial.cli.output import counted, say, say_following, say_json
+from seatrial.cli.output import counted, say, say_error, say_following, say_json
 from seatrial.cli.parameters import Json, Overrides
-from seatrial.client import refuse_secret
+from seatrial.client import plan, refuse_secret
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.weights_process import export_weights as export_by_worker
 from seatrial.rehearsal.weights_process import import_weights as import_by_worker
+from seatrial.rehearsal.weights_process import prove_export
 from seatrial.rehearsal.worker_process import worker_python
 from seatrial.rendering.reader_pod import Reading
+from seatrial.rendering.spec_config import DIRECTORY, FILE
 from seatrial.units import format_bytes
+
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare",
+        help="Compare logits with the engine's own model, on one CPU; "
+        "takes 8 bytes of memory for each parameter.",
+    ),
+]
 
 
 def export(
@@ -34,6 +49,7 @@ def export(
     ],
     overrides: Overrides = None,
     step: Step = None,
+    compare: Compare = False,
     on: On = Place.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -48,45 +64,65 @@ def export(
     """
     if on is Place.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: ["checkpoints", "export", plan.checkpoint_location, *_on_volume(plan, to)],
-            {"--step": step, "--json": as_json},
-            Reading.EXPORTS,
+            lambda plan: [
+                *("checkpoints", "export"),
+                # A comparison needs the spec; all else stands in the checkpoint.
+                f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location,
+                *_on_volume(plan, to),
+            ],
+            {"--step": step, "--compare": compare, "--json": as_json},
+            Reading.COMPARES if compare else Reading.EXPORTS,
             following=f"seatrial report {where}",
         )
+    planned = _compared_plan(where, overrides or ()) if compare else None
     place = place_of(where, overrides or ())
     one = checkpoint_at(place, step)
     if one.record is None:
         raise FindingsError(one.findings)
     before = exported_before(to, one.record.identity)
-    if before is not None:
-        _say_again(before, to, as_json=as_json)
-        return
-    setup = one.record.setup
-    engine = ENGINES[engine_of(setup)]
+    told = before or _exported(place, one, one.record, to, quiet=as_json)
+    if planned is not None and "logits" not in told:
+        if not as_json:
+            say_error("  comparing with the engine's own model")
+        told = prove_export(Path(place.address, one.directory), to, planned)
+    if as_json:
+        say_json(told)
+    else:
+        _say_export(told, to, is_old=before is not None)
+
+
+def _compared_plan(where: str, overrides: Sequence[str]) -> Plan:
+    """The plan by which the engine builds the model of a checkpoint."""
+    if not is_spec(where):
+        raise UsageError(
+            "--compare needs the spec of the run, by which the engine builds its model. "
+            f"Give the run.yaml in the place of {where}."
+        )
+    planned = plan(Path(where), overrides)
+    if "://" in planned.checkpoint_location:
+        raise UsageError(
+            f"--compare reads a checkpoint from a file system, and {planned.checkpoint_location} "
+            "is in an object store. Copy it, and give checkpoints.location=DIR."
+        )
+    return planned
+
+
+def _exported(
+    place: CheckpointPlace, one: Checkpoint, record: Record, to: Path, *, quiet: bool
+) -> dict[str, Any]:
+    """Have the worker write the weights of a checkpoint; the record of the export."""
+    engine = ENGINES[engine_of(record.setup)]
     worker_python(engine)
-    side_of(setup).refuse_shape(setup.model, f"{place.address}/{one.directory}")
-    size = one.record.shards.size
-    with shown(f"step {one.step:,}", 2 * size, quiet=as_json) as tell:
+    side_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
+    size = record.shards.size
+    with shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell:
 
         def follow(doing: str, done: int, total: int) -> None:
             # First all files are verified, then the weights are written.
             share = done / max(1, total)
             tell(0, round((share if doing == "verifying" else 1 + share) * size))
 
-        told = export_by_worker(place.address, one.directory, to, follow, engine)
-    if as_json:
-        say_json(told)
-        return
-    _say_export(told, to)
-
-
-def _say_again(told: dict[str, Any], to: Path, *, as_json: bool) -> None:
-    """An export that was made before of the same checkpoint."""
-    if as_json:
-        say_json(told)
-        return
-    say(f"step {told['step']:,} is in {to} already, exported from this very checkpoint.")
-    say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
+        return export_by_worker(place.address, one.directory, to, follow, engine)
 
 
 def _on_volume(plan: Plan, to: Path) -> list[str]:
@@ -100,8 +136,23 @@ def _on_volume(plan: Plan, to: Path) -> list[str]:
     return [f"--to={to}"]
 
 
-def _say_export(told: dict[str, Any], to: Path) -> None:
-    """What was written, and how to load it."""
+def _say_export(told: dict[str, Any], to: Path, *, is_old: bool) -> None:
+    """What was written, now or before, and how to load it."""
+    if is_old:
+        say(f"step {told['step']:,} is in {to} already, exported from this very checkpoint.")
+    else:
+        _say_weights(told, to)
+    if "logits" in told:
+        gate = told["logits"]
+        say(
+            f"logits      of {gate['tokens']:,} tokens in transformers: "
+            f"{gate['largest_difference']:.0e} from the engine's"
+        )
+    say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
+
+
+def _say_weights(told: dict[str, Any], to: Path) -> None:
+    """What was written."""
     cut = told["padding_left_out"]
     say(
         f"step {told['step']:,} is in {to}: {told['class']}, {told['dtype']}, "
@@ -113,7 +164,6 @@ def _say_export(told: dict[str, Any], to: Path) -> None:
     name = told["tokenizer"].partition(" ")[2] or "none: the run had no real one"
     said = "saved beside the weights" if told["tokenizer_saved"] else name
     say(f"tokenizer   {said}")
-    say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
 
 
 def import_weights(

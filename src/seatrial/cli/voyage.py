@@ -17,6 +17,8 @@ from seatrial.rehearsal.weights_process import why_not_exported
 from seatrial.spec.cluster import Operator
 
 KEPT = "voyage.json"
+COMPARED_PARAMETERS = 1_000_000_000
+"""Models up to this size are compared: 8 GB of memory, and a few minutes of one CPU."""
 RENAMING = ("name=", "cluster=", "cluster.namespace=")
 """How overrides begin that make another run of a spec."""
 
@@ -78,7 +80,18 @@ def where(plan: Plan) -> tuple[str, ...]:
 def _export(given: tuple[str, ...], plan: Plan, here: bool) -> tuple[str, ...]:
     name, volume = plan.spec.name, plan.spec.cluster.storage.mount.rstrip("/")
     to = f"{name}-weights" if here else f"{volume}/{name}/weights"
-    return ("checkpoints", "export", *given, "--to", to)
+    compare = ("--compare",) if _is_compared(plan, here) else ()
+    return ("checkpoints", "export", *given, "--to", to, *compare)
+
+
+def _is_compared(plan: Plan, here: bool) -> bool:
+    """Whether the export goes through the gate, which computes with the whole model on one CPU.
+
+    Here the rehearsal has shown that it can; images for GPUs were never tried without one.
+    """
+    is_local = "://" not in plan.checkpoint_location
+    on_cpu = here or not plan.machines.accelerator
+    return is_local and on_cpu and plan.model.parameters <= COMPARED_PARAMETERS
 
 
 def _is_raw(plan: Plan) -> bool:

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starting the worker's programs for weights: export, import, and the comparison of logits."""
+"""Starting the worker's programs for weights: export, import, and the gate of an export."""
 
 import json
 import math
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +13,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
+from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.checkpoints.exchange.sides import SIDES
 from seatrial.engines.engine import Arguments, Engine
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.plan import Plan
 from seatrial.rehearsal.worker_process import MEGATRON, python_path, worker_python
+from seatrial.whole_files import write_whole
 
 LOGITS_BAR = 1e-4
 """Largest difference of a logit between the engine and an export, both in fp32."""
@@ -99,6 +105,32 @@ def compare_logits(
     return Logits(said["largest"], said["tokens"], said["vocabulary"], said["same_choice"])
 
 
+def prove_export(checkpoint: Path, weights: Path, plan: Plan) -> dict[str, Any]:
+    """Send an export of a run through the gate; its record, which tells of it from now on.
+
+    What does not pass is no export: its record is taken away.
+    """
+    engine = ENGINES[plan.spec.engine.name]
+    arguments = engine.pod_arguments(plan, on_cpu=True, scratch="")
+    found = compare_logits(checkpoint, weights, arguments, engine=engine)
+    record = weights / EXPORT_RECORD
+    if not found.equal:
+        record.unlink()
+        rule = (
+            f"a logit in transformers is {found.largest:.0e} from the engine's, "
+            f"and at most {LOGITS_BAR:.0e} is rounding."
+        )
+        fix = (
+            "Do not use these weights; please report it with the spec. "
+            f"The checkpoint is good: {checkpoint}"
+        )
+        raise refusal(ExchangeCode.OTHER_LOGITS, str(weights), rule, fix)
+    told: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+    told["logits"] = {"largest_difference": found.largest, "tokens": found.tokens}
+    write_whole(record, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    return told
+
+
 def why_not_exported(engine: Engine, arguments: Arguments) -> str:
     """Why a model with such arguments of an engine cannot be exported; empty where it can."""
     try:
@@ -140,6 +172,8 @@ def _run(
         return result
     if "findings" in said:
         raise FindingsError([_finding(values) for values in said["findings"]])
+    if process.returncode == -signal.SIGKILL:
+        reason = "it was killed, most likely because the host has too little memory"
     name = module.rpartition(".")[2]
     raise WeightsError(f"{name} did not come to its end: {said.get('failed') or reason}")
 

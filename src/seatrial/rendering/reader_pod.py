@@ -15,7 +15,7 @@ from seatrial.rendering.pod import account_parts, install_containers
 from seatrial.rendering.resources import small_resources
 from seatrial.rendering.scene import Scene
 from seatrial.rendering.security import container_security, pod_security, user_of
-from seatrial.rendering.spec_config import spec_mount
+from seatrial.rendering.spec_config import catalog_environment, spec_mount
 from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, storage_mount
 
 CONTAINER = "read"
@@ -34,6 +34,13 @@ class Reading(Enum):
     """It writes down what it has found, or removes what is old."""
     EXPORTS = "exports"
     """It needs the engine, and writes weights."""
+    COMPARES = "compares"
+    """It writes weights too, and then computes with the whole model."""
+
+    @property
+    def needs_engine(self) -> bool:
+        """Whether it runs in the image of the training."""
+        return self in (Reading.EXPORTS, Reading.COMPARES)
 
 
 def reader_pod(
@@ -44,17 +51,18 @@ def reader_pod(
     It has no secret, no token of the API server and no capability, and runs as the user whose
     files it reads.
     """
-    exports = reading is Reading.EXPORTS
-    installs = exports and not scene.image.brings_worker
+    in_engine = reading.needs_engine
+    installs = in_engine and not scene.image.brings_worker
     storage = storage_mount(scene, read_only=reading is Reading.LOOKS)
     mounts = [storage, scratch_mount(), spec_mount(scene.plan)]
     mounts += [site_mount()] if installs else []
     variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "COLUMNS": "100"}
     variables |= {"PYTHONPATH": SITE} if installs else {}
-    memory = MEMORY_GIB + (weights_gib(scene.plan.model) if exports else 0)
+    variables |= catalog_environment(scene)
+    memory = MEMORY_GIB + weights_gib(scene.plan.model, reading)
     container: Manifest = {
         "name": CONTAINER,
-        "image": scene.image.reference if exports else scene.data_image.reference,
+        "image": (scene.image if in_engine else scene.data_image).reference,
         "imagePullPolicy": "IfNotPresent",
         "command": [PYTHON, "-m", "seatrial", *(literal(word) for word in words)],
         "env": plain(variables),
@@ -80,12 +88,16 @@ def reader_pod(
     )
 
 
-def weights_gib(model: PlannedModel) -> int:
-    """Memory that an export needs for weights: one layer at a time, or the embedding.
-
-    Three times in single precision: as it was saved, as it is arranged, as it is written.
-    """
-    shape = model.architecture
-    embedding = model.padded_vocab_size * shape.hidden_size
-    largest = max(embedding, model.parameters // shape.layers)
-    return math.ceil(3 * 4 * largest / (1 << 30))
+def weights_gib(model: PlannedModel, reading: Reading) -> int:
+    """Memory that a command needs for weights, all in single precision."""
+    if reading is Reading.COMPARES:
+        # The model, and what is loaded into it.
+        numbers = 2 * model.parameters
+    elif reading is Reading.EXPORTS:
+        # One layer at a time, or the embedding: as it was saved, is arranged, and is written.
+        shape = model.architecture
+        embedding = model.padded_vocab_size * shape.hidden_size
+        numbers = 3 * max(embedding, model.parameters // shape.layers)
+    else:
+        numbers = 0
+    return math.ceil(4 * numbers / (1 << 30))

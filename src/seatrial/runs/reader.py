@@ -55,7 +55,7 @@ def read_inside(
         # The name is new: one that is there was made by a try whose answer was lost.
         with suppress(ConflictError):
             objects.create(site.api, made)
-        patience = EXPORT_START_SECONDS if reading is Reading.EXPORTS else START_SECONDS
+        patience = EXPORT_START_SECONDS if reading.needs_engine else START_SECONDS
         pod = _started(site, name, patience)
         log = ContainerLog(site.api, site.namespace, name, pod["metadata"]["uid"], CONTAINER)
         for line in log.lines(follow=True):

@@ -192,6 +192,15 @@ def test_an_export_needs_the_worker_and_a_class(
     assert not (tmp_path / "out").exists()
 
 
+def test_an_export_is_compared_by_the_spec_of_its_run(spec_file: Path) -> None:
+    home = spec_file.parent
+    words = ("checkpoints", "export", "saved", "--to", "out", "--compare")
+    assert "Give the run.yaml in the place of saved" in seatrial(*words, cwd=home, code=2).stderr
+    stored = ("checkpoints", "export", "run.yaml", "checkpoints.location=s3://bucket/run")
+    done = seatrial(*stored, "--to", "out", "--compare", cwd=home, code=2)
+    assert "s3://bucket/run is in an object store. Copy it" in done.stderr
+
+
 def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:
     out = run / "out"
     out.mkdir()
@@ -204,6 +213,10 @@ def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:
     assert "is in out already" not in seatrial(*words, cwd=run, code=3, **nowhere).stdout
     (out / "model.safetensors").touch()
     done = seatrial(*words, cwd=run).stdout
-    assert done.startswith("step 60 is in out already, exported from this very checkpoint.\n")
+    assert done.startswith("step 60 is in out already, exported from this very checkpoint.\nnext")
+    gate = {"logits": {"largest_difference": 2e-7, "tokens": 128}}
+    (out / "seatrial-export.json").write_text(json.dumps(told | gate))
+    done = seatrial(*words, cwd=run).stdout
+    assert "\nlogits      of 128 tokens in transformers: 2e-07 from the engine's\n" in done
     (out / "seatrial-export.json").write_text(json.dumps(told | {"record": "another"}))
     assert "is in out already" not in seatrial(*words, cwd=run, code=3, **nowhere).stdout

@@ -88,6 +88,14 @@ def test_checkpoints_of_a_run_are_seen_where_they_are(
     ]
 
 
+def test_weights_are_compared_where_the_spec_is_too(server: FakeTransport, spec_file: Path) -> None:
+    to = "/data/slim-7b/weights"
+    ran("checkpoints", "export", spec_file, "--to", to, "--compare", "--on", "kubernetes")
+    assert in_pod(server) == [
+        *("checkpoints", "export", "/etc/seatrial/run.yaml", f"--to={to}", "--compare")
+    ]
+
+
 def test_weights_go_where_they_outlive_the_pod(server: FakeTransport, spec_file: Path) -> None:
     with pytest.raises(
         UsageError, match=r"not on the run's volume.*Use --to /data/slim-7b/weights"

@@ -44,6 +44,19 @@ def test_a_run_on_this_host_ends_with_weights_that_others_can_load() -> None:
     assert names(*here)[-4:] == ["wait", "verify", "export", "report"]
 
 
+def test_an_export_goes_through_the_gate_where_the_model_fits_a_host() -> None:
+    def is_compared(*overrides: str) -> bool:
+        way = {step.name: step.words for step in steps(Path("run.yaml"), (), resolved(*overrides))}
+        return "--compare" in way["export"]
+
+    here = ("cluster={profile: local, processes_per_node: 8}", "parallelism.tp_size=4")
+    assert is_compared("model.preset=gpt3-356m", *here)
+    assert not is_compared("model.preset=gpt3-356m", *here, "checkpoints.location=s3://bucket/run")
+    # 7.5 billion parameters; and an image for GPUs, which no pod without one has tried.
+    assert not is_compared(*here)
+    assert not is_compared("model.preset=gpt3-356m")
+
+
 def test_a_run_of_llm_foundry_ends_with_them_too() -> None:
     here = "cluster={profile: local, processes_per_node: 2}"
 

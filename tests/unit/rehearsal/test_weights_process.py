@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checkpoints.exchange.codes import ExchangeCode
+from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.engines.engine import Arguments
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
@@ -17,9 +19,11 @@ from seatrial.rehearsal.weights_process import (
     compare_logits,
     export_weights,
     import_weights,
+    prove_export,
 )
 from seatrial.rehearsal.worker_process import MEGATRON
 from seatrial.spec.engine import EngineName
+from tests.conftest import resolved
 
 FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
 
@@ -100,6 +104,44 @@ def test_a_worker_without_an_answer(worker: Path, lines: str, said: str) -> None
     with pytest.raises(WeightsError, match="did not come to its end") as failed:
         import_weights(Path("hub"), Path("out"))
     assert said in str(failed.value)
+
+
+def test_a_killed_worker_wanted_memory(worker: Path, tmp_path: Path) -> None:
+    (tmp_path / "worker").write_text("#!/bin/sh\necho loading\nkill -9 $$\n")
+    with pytest.raises(WeightsError, match="too little memory"):
+        import_weights(Path("hub"), Path("out"))
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / EXPORT_RECORD).write_text(json.dumps({"step": 40}))
+    return weights
+
+
+def told_of(largest: float | None) -> str:
+    said = {"largest": largest, "tokens": 64, "vocabulary": 128, "same_choice": 64}
+    return json.dumps({"result": said})
+
+
+def test_an_export_within_the_bar_says_so_in_its_record(worker: Path, exported: Path) -> None:
+    worker.write_text(told_of(2e-7))
+    told = prove_export(Path("saved/iter_40"), exported, resolved())
+    assert told == {"step": 40, "logits": {"largest_difference": 2e-7, "tokens": 64}}
+    assert json.loads((exported / EXPORT_RECORD).read_text()) == told
+
+
+@pytest.mark.parametrize(("largest", "said"), [(0.5, "5e-01 from"), (None, "inf from")])
+def test_an_export_beyond_the_bar_is_none(
+    worker: Path, exported: Path, largest: float | None, said: str
+) -> None:
+    worker.write_text(told_of(largest))
+    with pytest.raises(FindingsError, match="Do not use these") as refused:
+        prove_export(Path("saved/iter_40"), exported, resolved())
+    assert refused.value.findings[0].code == ExchangeCode.OTHER_LOGITS
+    assert said in str(refused.value)
+    assert not (exported / EXPORT_RECORD).exists()
 
 
 def test_the_bar_is_1e_4() -> None:

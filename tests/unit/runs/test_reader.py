@@ -109,7 +109,10 @@ def test_an_export_has_the_engine_and_memory_for_a_layer() -> None:
     (container,) = own["containers"]
     assert container["image"] == "registry.example/worker:1"
     # gpt3-7.5b: 36 layers of some 0.2 B parameters, three times in single precision.
-    assert weights_gib(resolved().model) == 3
+    assert weights_gib(resolved().model, Reading.LOOKS) == 0
+    assert weights_gib(resolved().model, Reading.EXPORTS) == 3
+    # All of it, twice in single precision.
+    assert weights_gib(resolved().model, Reading.COMPARES) == 56
     assert container["resources"]["limits"]["memory"] == "7Gi"
 
 

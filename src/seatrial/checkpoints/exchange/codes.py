@@ -25,6 +25,8 @@ class ExchangeCode(StrEnum):
     """The weights that a run is to begin with are of another model than the run's."""
     NOT_GIVEN = "ST-EXCHANGE-007"
     """The Hugging Face Hub does not give the weights that a run is to begin with."""
+    OTHER_LOGITS = "ST-EXCHANGE-008"
+    """Exported weights do not compute in transformers what their checkpoint does in its engine."""
 
 
 POSSIBLE = (

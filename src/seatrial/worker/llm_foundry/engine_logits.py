@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 SEQUENCES = 2
-"""Sequences of drawn tokens, each as long as the settings say."""
+"""Sequences of drawn tokens."""
+LONGEST = 256
+"""Tokens of each, or as many as the run has: what a host remembers grows with their square."""
 
 
 def main() -> None:
@@ -40,7 +42,7 @@ def write_logits(directory: Path, target: Path, seed: int, words: list[str]) -> 
     model = _model(dict(configured.model)).eval()
     model.load_state_dict(_state(directory, model.state_dict()))
     generator = torch.Generator().manual_seed(seed)
-    shape = (SEQUENCES, int(configured.max_seq_len))
+    shape = (SEQUENCES, min(LONGEST, int(configured.max_seq_len)))
     tokens = torch.randint(model.config.vocab_size, shape, generator=generator)
     with torch.no_grad():
         logits = model({"input_ids": tokens}).logits

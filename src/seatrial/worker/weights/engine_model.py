@@ -15,14 +15,17 @@ from megatron.training.arguments import parse_and_validate_args
 from megatron.training.models.gpt import GPTModelBuilder
 
 SEQUENCES = 2
-"""Sequences of drawn tokens, each as long as the arguments say."""
+"""Sequences of drawn tokens."""
+LONGEST = 256
+"""Tokens of each, or as many as the run has: what a host remembers grows with their square."""
 
 
 def write_logits(directory: Path, target: Path, seed: int) -> dict[str, Any]:
     """Draw tokens, and write them with what the engine says of each."""
     args = parse_and_validate_args()
     generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(args.vocab_size, (SEQUENCES, args.seq_length), generator=generator)
+    shape = (SEQUENCES, min(LONGEST, args.seq_length))
+    tokens = torch.randint(args.vocab_size, shape, generator=generator)
     # What is beyond the vocabulary is padding.
     logits = _logits(args, directory, tokens)[..., : args.vocab_size]
     torch.save({"tokens": tokens, "logits": logits.float().clone()}, target)
