@@ -3,6 +3,7 @@
 """What voyages have in common, on this host or in a cluster: a corpus, and a clock."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import zstandard
 
+from scripts.write_voyage_table import RESULTS
 from tests.unit.dataprep.little_corpus import documents, tokenizer_json
 
 
@@ -44,3 +46,17 @@ class Clock:
         whole = sum(self.seconds.values())
         lines = [f"  {name:<9} {s:5.0f} s  {s / whole:4.0%}" for name, s in self.seconds.items()]
         return "\n".join([f"{title}: the whole way in {whole:.0f} s", *lines])
+
+
+def record(title: str, clock: Clock, resumed: list[int], logits: float) -> None:
+    """Keep a voyage for the table of `scripts/write_voyage_table.py`."""
+    told = {
+        "title": title,
+        "seconds": clock.seconds,
+        "resumed": resumed,
+        "logits": logits,
+        "load": os.getloadavg()[1],
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a") as stream:
+        stream.write(json.dumps(told) + "\n")

@@ -18,7 +18,7 @@ from tests.cluster import images
 from tests.cluster.cluster import Cluster
 from tests.cluster.scene import OPERATORS, Scene, until
 from tests.cluster.toy_run import CLAIM, FOUNDRY, MEGATRON, Toy, starts
-from tests.voyage import Clock, write_corpus
+from tests.voyage import Clock, record, write_corpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -143,9 +143,12 @@ def test_a_run_comes_all_the_way_in_a_cluster(
         assert f"{RUN} has come all the way" in voyage.walk()
     assert "<html" in (tmp_path / f"{RUN}-report.html").read_text()[:500]
 
-    gated = f"  logits of the export: {gate(scene.volume):.1e} from the engine's"
+    largest = gate(scene.volume)
+    gated = f"  logits of the export: {largest:.1e} from the engine's"
     killed = f"  killed: {task} with data, {pod} after step {KILL_AT}, resumed at {resumed}"
-    print("\n".join(["", clock.table(f"{toy.engine} as {operator}"), killed, gated]))  # noqa: T201
+    title = f"{toy.engine} as {operator}"
+    print("\n".join(["", clock.table(title), killed, gated]))  # noqa: T201
+    record(title, clock, resumed, largest)
     cluster.delete_namespace(scene.namespace)
 
 
