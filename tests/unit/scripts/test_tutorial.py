@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.count_flow import QUICKSTART
 from scripts.page_blocks import blocks_of
 from scripts.tutorial.comparing import difference, is_same, without_progress
 from scripts.tutorial.walk import INDEX, PAGES, TIMES, WALKERS, times_table
@@ -27,6 +28,10 @@ from scripts.tutorial.walk import INDEX, PAGES, TIMES, WALKERS, times_table
         ("goodput 43 % of 4 min", "goodput 61 % of 95 s"),
         ("time  training 43 % · starting 27 %", "time  training 61 % · waiting 12 % · saving 1 %"),
         ("rank 0 killed in step 18, resumed", "rank 1 killed in step 12, resumed"),
+        ("logits: 0e+00 from", "logits: 9e-05 from"),
+        ("lm loss: 9.979639E-01 |", "lm loss: 1.003639E+00 |"),
+        ("32 tensors equal", "32\n   tensors equal"),
+        ("in 50 s", "in 1.2 min"),
     ],
 )
 def test_what_differs_from_run_to_run_is_the_same(shown: str, printed: str) -> None:
@@ -43,11 +48,37 @@ def test_what_differs_from_run_to_run_is_the_same(shown: str, printed: str) -> N
         ("kept", "kept kept"),
         ("2 files", "3 files"),
         ("node 0  ▕0│1▏", "node 0  ▕1│0▏"),
+        ("logits: 0e+00 from", "logits: 9e+05 from"),
+        ("logits: 0e+00 from", "logits: 2e-03 from"),
+        ("260,032 parameters", "260,033 parameters"),
+        ("1.57 M parameters", "1.58 M parameters"),
+        ("1,032 tensors", "1,031 tensors"),
+        ("megatron 0.19.2 on CPU", "megatron 0.18.2 on CPU"),
+        ("loss 6.23 → 5.89", "loss 6.23 → 6.40"),
+        ("loss 6.23 → 6.10", "loss 6.23 → 6.23"),
+        ("took 3 s", "took 300 days"),
+        ("took 3 s", "took 3 h"),
+        ("took 3 s", "took 3 steps"),
+        ("goodput 52 % of 3 min", "goodput 1 % of 3 min"),
+        ("goodput 52 % of 3 min", "goodput 520 % of 3 min"),
+        ("time  training 43 % · starting 27 %", "time  training 0.4 % · hung 99 %"),
     ],
 )
 def test_what_must_not_differ_is_noticed(shown: str, printed: str) -> None:
     assert not is_same(shown, printed)
     assert difference(shown, printed)
+
+
+def test_a_page_is_the_same_as_itself_and_not_as_one_with_a_wrong_figure() -> None:
+    page = QUICKSTART.read_text(encoding="utf-8")
+    assert is_same(page, page)
+    for shown, wrong in {
+        "260,032 parameters": "240,000 parameters",
+        "megatron 0.19.2": "megatron 0.18.2",
+        "in transformers: 0e+00": "in transformers: 9e+05",
+    }.items():
+        assert shown in page
+        assert not is_same(page, page.replace(shown, wrong)), wrong
 
 
 def test_progress_is_no_part_of_what_is_shown() -> None:
