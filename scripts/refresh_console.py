@@ -6,7 +6,8 @@
 
 The blocks of a page are run in order in a fresh directory. A block whose caption is a file's name
 is written to that file first. `seatrial` is started as a process of its own; of other commands
-only `cat` is known. A test compares the pages with what this would write.
+only `cat` is known. A command that fails ends everything, unless its block says so. A test compares
+the pages with what this would write.
 
 A comment directly above a block says otherwise:
 
@@ -17,6 +18,8 @@ A comment directly above a block says otherwise:
     <!-- run -->                       a shell block that is run; only its exit code counts
     <!-- executed by: TEST -->         a test runs such commands; the block is left as it is
     <!-- not executed: REASON -->      nothing can run it here; the block is left as it is
+    <!-- compared, exit 1 -->          a console block whose last command ends with 1; `exit 1 2` is
+                                       for the last two, and any other marker may end so too
 """
 
 import os
@@ -29,7 +32,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.manifest_excerpts import excerpt
-from scripts.page_blocks import BLOCK, ROOT, all_pages, blocks_of, marker_before
+from scripts.page_blocks import (
+    BLOCK,
+    ROOT,
+    all_pages,
+    blocks_of,
+    hold_to_exit_codes,
+    marker_before,
+)
 from seatrial.checks.fixing import applied
 
 CAPTION = re.compile(r"^:caption: `?(?P<name>[^\n`]+?)`?\n\n?", re.MULTILINE)
@@ -73,12 +83,18 @@ def refreshed(text: str, directory: Path) -> str:
         if info != "console":
             return match[0]
         scene = value if kind == "stand-in cluster" else ""
-        parts = [
-            f"$ {typed}\n{_run(command, directory, scene)}" for typed, command in commands_of(block)
-        ]
-        return f"```console\n{''.join(parts)}```"
+        commands = list(commands_of(block))
+        done = [_run(command, directory, scene) for _, command in commands]
+        hold_to_exit_codes(marker, [typed for typed, _ in commands], [code for _, code in done])
+        return console([typed for typed, _ in commands], [printed for printed, _ in done])
 
     return BLOCK.sub(refresh, text)
+
+
+def console(typed: list[str], printed: list[str]) -> str:
+    """A block with commands and what they have printed."""
+    parts = [f"$ {one}\n{answer}" for one, answer in zip(typed, printed, strict=True)]
+    return f"```console\n{''.join(parts)}```"
 
 
 def write_file(block: str, directory: Path) -> None:
@@ -140,8 +156,8 @@ def _run_shell(block: str, directory: Path) -> None:
         raise SystemExit(f"a shell block ended with {done.returncode}:\n{block}\n{done.stderr}")
 
 
-def _run(command: str, directory: Path, scene: str = "") -> str:
-    """What a command prints, standard error included, without blanks at the ends of lines.
+def _run(command: str, directory: Path, scene: str = "") -> tuple[str, int]:
+    """What a command prints, standard error included, and its exit code.
 
     Args:
         command: The command in one line.
@@ -153,10 +169,11 @@ def _run(command: str, directory: Path, scene: str = "") -> str:
     while match := ASSIGNMENT.match(words[0]):
         variables[match[1]] = match[2]
         del words[0]
+    code = 0
     if words[0] == "cat":
         printed = "".join((directory / name).read_text(encoding="utf-8") for name in words[1:])
     elif words[0] == "seatrial":
-        printed = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", *_module(scene), *words[1:]],
             cwd=directory,
             env=variables,
@@ -165,10 +182,12 @@ def _run(command: str, directory: Path, scene: str = "") -> str:
             encoding="utf-8",
             check=False,
             timeout=LIMIT,
-        ).stdout
+        )
+        printed, code = done.stdout, done.returncode
     else:
         raise SystemExit(f"a page runs {words[0]!r}; only seatrial and cat can be run.")
-    return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
+    # Blanks at the ends of lines are nothing that a reader sees.
+    return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines()), code
 
 
 def _module(scene: str) -> list[str]:

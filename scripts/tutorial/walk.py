@@ -5,8 +5,9 @@
     python -m scripts.tutorial.walk [--write]
 
 Takes minutes, and the worker's environment (SEATRIAL_WORKER_PYTHON). Prints what a page shows and
-its commands no longer print; with `--write` such pages are written anew. The pages speak of
-/tmp/tutorial; the walk takes place in a directory of its own, which is removed at the end.
+its commands no longer print; with `--write` such pages are written anew. A command that fails ends
+the walk, unless its block says so (`scripts.refresh_console`). The pages speak of /tmp/tutorial;
+the walk takes place in a directory of its own, which is removed at the end.
 """
 
 import os
@@ -21,8 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.page_blocks import BLOCK, ROOT, marker_before
-from scripts.refresh_console import commands_of, environment_of, write_file
+from scripts.page_blocks import BLOCK, ROOT, hold_to_exit_codes, marker_before
+from scripts.refresh_console import commands_of, console, environment_of, write_file
 from scripts.tutorial.comparing import difference, without_progress
 
 DIRECTORY = ROOT / "docs/tutorial"
@@ -42,6 +43,8 @@ RUN = "dinghy"
 WORKER = "SEATRIAL_WORKER_PYTHON"
 LIMIT = 1800
 """Seconds that a command may take; most take some."""
+READER_GONE = 141
+"""How the first command of a pipe ends when the one behind it, such as `head`, has seen enough."""
 TIMES = re.compile(r"(<!-- times -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -85,8 +88,10 @@ class Walk:
                 write_file(self._here(match["text"]), self.directory)
             if info != "console" or marker is None or marker.value not in walkers:
                 return match[0]
-            parts = [f"$ {typed}\n{self._run(typed)}" for typed, _ in commands_of(match["text"])]
-            return f"```console\n{''.join(parts)}```"
+            commands = [typed for typed, _ in commands_of(match["text"])]
+            done = [self._run(typed) for typed in commands]
+            hold_to_exit_codes(marker, commands, [code for _, code in done])
+            return console(commands, [printed for printed, _ in done])
 
         return BLOCK.sub(walk, text)
 
@@ -100,16 +105,17 @@ class Walk:
         """A text of the pages with the walk's own directory."""
         return text.replace(self.place, str(self.directory))
 
-    def _run(self, typed: str) -> str:
-        """What a command prints, standard error included."""
+    def _run(self, typed: str) -> tuple[str, int]:
+        """What a command prints, standard error included, and its exit code."""
         functions = (
+            "set -o pipefail\n"
             f'seatrial() {{ "{sys.executable}" -m seatrial "$@"; }}\n'
             f'python() {{ "{sys.executable}" "$@"; }}\n'
         )
         # Processes that are killed leave temporary files, which go with the walk's directory.
         temporary = self.directory / ".tmp"
         temporary.mkdir(exist_ok=True)
-        printed = subprocess.run(
+        done = subprocess.run(
             ["bash", "-c", functions + self._here(typed)],
             cwd=self.directory,
             env=environment_of(self.directory) | self._variables | {"TMPDIR": str(temporary)},
@@ -119,8 +125,9 @@ class Walk:
             encoding="utf-8",
             check=False,
             timeout=LIMIT,
-        ).stdout
-        return without_progress(printed).replace(str(self.directory), self.place)
+        )
+        printed = without_progress(done.stdout).replace(str(self.directory), self.place)
+        return printed, 0 if done.returncode == READER_GONE else done.returncode
 
     def end(self) -> None:
         """Leave no run behind, wherever the walk has ended."""

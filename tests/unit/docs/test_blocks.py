@@ -21,6 +21,7 @@ from scripts.page_blocks import (
     Proof,
     all_blocks,
     blocks_of,
+    hold_to_exit_codes,
     marker_before,
     share_not_run,
 )
@@ -157,6 +158,12 @@ def read(text: str) -> dict[str, Any]:
         ("<!-- not executed: needs a cluster -->\n\n", Marker("not executed", "needs a cluster")),
         ("<!-- not executed: needs a cluster -->\n\nMore text.\n", None),
         ("<!-- parity -->\n", None),
+        ("<!-- compared, exit 1 2 -->\n", Marker("compared", "", (1, 2))),
+        ("<!-- executed by: a/b.py, exit 3 -->\n", Marker("executed by", "a/b.py", (3,))),
+        (
+            "<!-- stand-in cluster: two pods, one gone -->\n",
+            Marker("stand-in cluster", "two pods, one gone"),
+        ),
     ],
 )
 def test_only_a_comment_directly_above_a_block_marks_it(above: str, expected: object) -> None:
@@ -167,6 +174,32 @@ def test_a_block_that_nothing_runs_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```bash\npip install x\n```\n\n```text\n$ helm install\n```\n", "utf-8")
     assert [block.proof for block in blocks_of(page)] == [Proof.MISSING, Proof.MISSING]
+
+
+@pytest.mark.parametrize(
+    ("marker", "ended"),
+    [
+        (None, [0, 0]),
+        (Marker("compared", "", (1,)), [0, 1]),
+        (Marker("compared", "", (1, 2)), [1, 2]),
+    ],
+)
+def test_commands_may_fail_where_their_block_says_so(marker: Marker, ended: list[int]) -> None:
+    hold_to_exit_codes(marker, ["a", "b"], ended)
+
+
+@pytest.mark.parametrize(
+    ("marker", "ended"),
+    [
+        (None, [0, 1]),
+        (Marker("compared", "", (1,)), [0, 0]),
+        (Marker("compared", "", (1,)), [1, 1]),
+        (Marker("compared", "", (1,)), [0, 2]),
+    ],
+)
+def test_a_command_that_ends_otherwise_ends_everything(marker: Marker, ended: list[int]) -> None:
+    with pytest.raises(SystemExit, match="ended with"):
+        hold_to_exit_codes(marker, ["a", "b"], ended)
 
 
 def test_a_wrong_fragment_is_noticed() -> None:

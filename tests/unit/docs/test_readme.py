@@ -52,6 +52,11 @@ def test_a_changed_output_is_noticed(tmp_path: Path) -> None:
     assert refreshed(shown, tmp_path) != shown
 
 
+def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"`seatrial validate none.yaml` ended with 2"):
+        refreshed("```console\n$ seatrial validate none.yaml\n```\n", tmp_path)
+
+
 def test_the_readme_links_only_to_files_that_exist() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)

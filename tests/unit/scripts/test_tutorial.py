@@ -9,7 +9,7 @@ import pytest
 from scripts.count_flow import QUICKSTART
 from scripts.page_blocks import blocks_of
 from scripts.tutorial.comparing import difference, is_same, without_progress
-from scripts.tutorial.walk import INDEX, PAGES, TIMES, WALKERS, times_table
+from scripts.tutorial.walk import INDEX, PAGES, QUICK, TIMES, WALKERS, Walk, times_table
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,28 @@ def test_progress_is_no_part_of_what_is_shown() -> None:
     )
     printed = "\n".join((*said, "done  ", "", ""))
     assert without_progress(printed) == "done\n"
+
+
+WALKED = f"<!-- executed by: {QUICK}{{}} -->\n```console\n$ {{}}\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "command"),
+    [("", "true"), ("", "yes | head -n 0"), (", exit 3", "exit 3"), (", exit 1", "false | cat")],
+)
+def test_a_walk_goes_on_where_commands_end_as_the_page_says(
+    told: str, command: str, tmp_path: Path
+) -> None:
+    page = WALKED.format(told, command)
+    assert Walk(tmp_path).through_text(page) == page
+
+
+@pytest.mark.parametrize(
+    ("told", "command"), [("", "exit 3"), ("", "false | cat"), (", exit 1", "true")]
+)
+def test_a_walk_ends_where_a_command_fails(told: str, command: str, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="ended with"):
+        Walk(tmp_path).through_text(WALKED.format(told, command))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
