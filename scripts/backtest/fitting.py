@@ -117,15 +117,7 @@ def fit(
     sizes, measured = stacked(rows), np.array([row.seconds for row in rows])
     start = np.array([_inner(name, getattr(prior, name)) for name in NAMES])
     spread = np.array([_spread(name, freedom) for name in NAMES])
-    places: dict[tuple[str, str], int] = {}
-    index: dict[str, NDArray[np.int64]] = {}
-    for name, key in keys.items():
-        found = [key(row) for row in rows]
-        if len(set(found)) > 1:
-            own = {variant: len(places) + n for n, variant in enumerate(sorted(set(found)))}
-            places |= {(name, variant): place for variant, place in own.items()}
-            index[name] = np.array([own[variant] for variant in found])
-
+    places, index = _variants(rows, keys)
     count = len(NAMES)
     apart = np.array([SHAPE_FREEDOM if n == "layer" else VARIANT_FREEDOM for n, _ in places])
 
@@ -167,6 +159,21 @@ def fit(
         {variant: float(found.x[len(NAMES) + place]) for variant, place in places.items()},
         keys,
     )
+
+
+def _variants(
+    rows: Sequence[Row], keys: Keys
+) -> tuple[dict[tuple[str, str], int], dict[str, NDArray[np.int64]]]:
+    """The place of each variant among all offsets, and for each rate the places of the rows."""
+    places: dict[tuple[str, str], int] = {}
+    index: dict[str, NDArray[np.int64]] = {}
+    for name, key in keys.items():
+        found = [key(row) for row in rows]
+        if len(set(found)) > 1:
+            own = {variant: len(places) + n for n, variant in enumerate(sorted(set(found)))}
+            places |= {(name, variant): place for variant, place in own.items()}
+            index[name] = np.array([own[variant] for variant in found])
+    return places, index
 
 
 def _spread(name: str, freedom: float) -> float:

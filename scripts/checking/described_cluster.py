@@ -53,16 +53,7 @@ def described_cluster(file: Path, kind: str, namespace: str) -> ClusterFacts | N
         namespaces=tuple(
             NamespaceFacts(name, levels.get(name, "")) for name in told.get("namespaces", ())
         ),
-        controllers=tuple(
-            Controller(
-                each["name"],
-                each["namespace"],
-                each.get("wanted", 1),
-                each.get("ready", 1),
-                each.get("version", ""),
-            )
-            for each in told.get("operators", ())
-        ),
+        controllers=tuple(_controller(each) for each in told.get("operators", ())),
         nodes=tuple(_nodes(each) for each in told.get("nodes", ())),
         claims=tuple(_claim(each) for each in told.get("claims", ())),
         classes=tuple(
@@ -94,6 +85,16 @@ def described_cluster(file: Path, kind: str, namespace: str) -> ClusterFacts | N
             for each in told.get("denied", ())
         ),
         refusals=tuple(Refusal(each["object"], each["said"]) for each in told.get("refusals", ())),
+    )
+
+
+def _controller(each: Description) -> Controller:
+    return Controller(
+        each["name"],
+        each["namespace"],
+        each.get("wanted", 1),
+        each.get("ready", 1),
+        each.get("version", ""),
     )
 
 

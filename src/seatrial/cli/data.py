@@ -3,8 +3,10 @@
 """`seatrial data`: from raw text to verified Megatron data."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,10 +19,11 @@ from seatrial.cli.data_summary import (
     record_as_json,
     say_frozen,
     say_outcome,
+    say_pieces,
     say_record,
 )
 from seatrial.cli.in_pods import On, Place, Volume, prepare_in_pods
-from seatrial.cli.output import count_line, say, say_error, say_findings, say_json, say_text
+from seatrial.cli.output import count_line, say, say_error, say_findings, say_json
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import (
     build_index_cache,
@@ -98,11 +101,7 @@ def prepare(
         prepare_in_pods(file, overrides or (), kubeconfig, context, as_json=as_json)
         return
     if list_only:
-        frozen = freeze_data(file, overrides or (), to=to)
-        if as_json:
-            say_json(asdict(frozen))
-        else:
-            say_frozen(frozen, str(file), overrides or (), to)
+        _freeze(file, overrides or (), to, as_json=as_json)
         return
     name = load_spec(file, overrides or ()).name
     try:
@@ -123,6 +122,15 @@ def prepare(
         say_outcome(name, outcome, cache, str(file))
     if has_errors(outcome.findings):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _freeze(file: Path, overrides: Sequence[str], to: str | None, *, as_json: bool) -> None:
+    """Write down the tasks, and say how to do one."""
+    frozen = freeze_data(file, overrides, to=to)
+    if as_json:
+        say_json(asdict(frozen))
+    else:
+        say_frozen(frozen, str(file), overrides, to)
 
 
 @app.command()
@@ -233,8 +241,7 @@ def inspect(
         if as_json:
             say_json([asdict(piece) for piece in explained])
             return
-        for piece in explained:
-            say_text(f"{piece.meaning}", f"{piece.start:>12,}  {piece.shown:<24}  ")
+        say_pieces(explained)
         return
     if document is not None:
         found = inspection.document(document)

@@ -14,6 +14,7 @@ from seatrial.findings import has_errors
 from seatrial.units import format_bytes, format_count
 
 if TYPE_CHECKING:
+    from seatrial.dataprep.inspection import Piece
     from seatrial.dataprep.listing import FrozenList
     from seatrial.dataprep.output.dataset import DatasetRecord
     from seatrial.dataprep.prepare import Outcome
@@ -89,6 +90,12 @@ def say_record(name: str, record: "DatasetRecord", address: str) -> None:
     total = [sum(column) for column in _columns(lengths)]
     say_text(histogram(total), "lengths   ")
     say_text(_bad(record, address), "bad       ")
+
+
+def say_pieces(pieces: Sequence["Piece"]) -> None:
+    """What bytes of a file mean, piece by piece."""
+    for piece in pieces:
+        say_text(piece.meaning, f"{piece.start:>12,}  {piece.shown:<24}  ")
 
 
 def _columns(lengths: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -243,6 +243,17 @@ def test_short_faults_of_logs(
     assert slowest <= RESYNC_SECONDS
 
 
+def submit(namespace: str, limited: Path, run: Wanted, failed: list[BaseException]) -> None:
+    """Launch a run and look at it, and keep what went wrong for the thread that waits."""
+    try:
+        site = connect(namespace, kubeconfig=str(limited))
+        launch(site, run, lambda _: False)
+        found = status(site, run.plan.spec.name)
+        assert found.attempt == 1
+    except BaseException as error:
+        failed.append(error)
+
+
 @pytest.mark.parametrize("what", ["API server", "etcd"])
 def test_servers_that_go_away(
     control_plane: Cluster,
@@ -269,17 +280,7 @@ def test_servers_that_go_away(
         run = wanted(namespace, 1000 + number if what == "etcd" else 2000 + number)
         before = uids(direct)
         failed: list[BaseException] = []
-
-        def submit(run: Wanted = run, failed: list[BaseException] = failed) -> None:
-            try:
-                site = connect(namespace, kubeconfig=str(limited))
-                launch(site, run, lambda _: False)
-                found = status(site, run.plan.spec.name)
-                assert found.attempt == 1
-            except BaseException as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=submit)
+        thread = threading.Thread(target=submit, args=(namespace, limited, run, failed))
         thread.start()
         # In the middle of a launch, each time in another place of it.
         time.sleep(0.1 + 0.15 * number)

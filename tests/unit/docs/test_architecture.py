@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page about the architecture is true: its picture, its paths, the size of files."""
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from scripts.page_blocks import ROOT
 PAGE = ROOT / "docs/architecture.md"
 SOURCES = ROOT / "src/seatrial"
 MOST_LINES = 500
+MOST_LINES_OF_A_FUNCTION = 60
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
@@ -70,6 +72,32 @@ def test_no_file_is_too_long(directory: str) -> None:
         for file in files
         if (count := lines_of(file)) > MOST_LINES
     } == {}
+
+
+@pytest.mark.parametrize("directory", ["src", "tests", "scripts", "docs"])
+def test_no_function_is_too_long(directory: str) -> None:
+    files = list((ROOT / directory).rglob("*.py"))
+    assert files
+    assert {
+        f"{file.relative_to(ROOT).as_posix()} {name}": lines
+        for file in files
+        for name, lines in functions_of(file.read_text(encoding="utf-8"))
+        if lines > MOST_LINES_OF_A_FUNCTION
+    } == {}
+
+
+def test_the_lines_of_a_function_are_counted() -> None:
+    text = "@app.command()\ndef one():\n    def two():\n        pass\n\n    return two\n"
+    assert functions_of(text) == [("one", 5), ("two", 2)]
+
+
+def functions_of(text: str) -> list[tuple[str, int]]:
+    """The functions of a file, and the lines of each from its `def` on."""
+    return [
+        (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def lines_of(file: Path) -> int:

@@ -17,7 +17,7 @@ from scripts.count_flow import (
     values_of,
     written,
 )
-from scripts.page_blocks import ROOT, Proof, blocks_of
+from scripts.page_blocks import ROOT, Proof, all_pages, blocks_of
 from seatrial.recipes.shipped import recipe_names
 from seatrial.spec.fields import all_fields
 
@@ -70,6 +70,43 @@ def test_a_platform_has_a_chart_a_run_and_manifests(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for heading in ("Once", "For every run", "What the cluster is given", "What goes wrong here"):
         assert re.search(rf"^## {heading}", text, re.MULTILINE), heading
+
+
+MADE = re.compile(
+    r"<!-- (?P<name>[a-z][a-z -]*) -->(?P<made>(?:(?!<!--).)*)<!-- end -->", re.DOTALL
+)
+"""A part of a page that a script writes, between its name and its end."""
+
+
+def is_empty(made: str) -> bool:
+    """Whether a part has nothing in it, or is a table with a head alone."""
+    rows = [line for line in made.splitlines() if line.startswith("|")]
+    return not made.strip() or 0 < len(rows) <= 2
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("", True),
+        ("\n\n", True),
+        ("\n| a |\n|---|\n", True),
+        ("\n| a |\n|---|\n| 1 |\n", False),
+        ("4 values", False),
+    ],
+)
+def test_a_part_with_nothing_in_it_is_noticed(made: str, expected: bool) -> None:
+    assert is_empty(made) is expected
+
+
+def test_what_scripts_write_into_pages_is_there() -> None:
+    found = 0
+    for page in all_pages():
+        text = page.read_text(encoding="utf-8")
+        parts = list(MADE.finditer(text))
+        assert len(parts) == text.count("<!-- end -->"), page
+        assert [part["name"] for part in parts if is_empty(part["made"])] == [], page
+        found += len(parts)
+    assert found
 
 
 def test_what_was_counted_stands_on_the_pages() -> None:
