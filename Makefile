@@ -202,9 +202,10 @@ reproducible: $(ENV) ## Build wheel and sdist twice, and compare them byte for b
 	@PYTHON=$(PYTHON) scripts/check_reproducible.sh
 
 .PHONY: packages
-packages: $(ENV) worker-env ## List what an installation brings along, with licences
+packages: $(ENV) worker-env foundry-env ## List what an installation brings along, with licences
 	$(PYTHON) -m scripts.list_packages "$$(scripts/environment.sh path)/lib/python3.12/site-packages" \
-	    "$$(scripts/environment.sh path worker)/lib/python3.12/site-packages"
+	    "$$(scripts/environment.sh path worker)/lib/python3.12/site-packages" \
+	    "$$(scripts/environment.sh path llm-foundry)/lib/python3.12/site-packages"
 
 .PHONY: lock
 lock: $(ENV) ## Compile pyproject.toml into the lock files

@@ -4,10 +4,10 @@
 
     python -m scripts.list_packages SITE_PACKAGES [SITE_PACKAGES ...]
 
-Reads requirements/core.txt (a plain installation) and requirements/worker.txt (the worker, and its
-images), and the licence of each package from the metadata in the given directories. Writes the
-table of docs/packages.md and a CycloneDX list for each lock file into dist/. The wheel itself holds
-nothing but Seatrial.
+Reads the lock files of a plain installation, of the worker, of LLM Foundry and of the image for
+data, and the licence of each package from the metadata in the given directories. Writes the tables
+of docs/packages.md and a CycloneDX list for each of the four into dist/; a package whose licence is
+not known has none in it. The wheel itself holds nothing but Seatrial.
 """
 
 import json
@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
+from scripts.build_image_packages import closure, normalised, packages, requirements
 from seatrial.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/packages.md"
-LOCKS = {
-    "core": "a plain installation, `pip install seatrial`",
-    "worker": "the worker and its images, `pip install '.[worker,wandb]'`",
-}
-PIN = re.compile(r"^(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[^\s;\\]+)", re.MULTILINE)
+PIN = re.compile(
+    r"^(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)", re.MULTILINE
+)
 UNKNOWN = "not said in its metadata"
+NOT_READ = "not read"
+"""For a package that is not installed here, such as one for another system."""
 LONGEST = 60
 """Characters of a licence that is given as a name; what is longer is its text."""
 
@@ -40,12 +41,57 @@ class Package:
     version: str
     """The version that is locked."""
     licence: str
-    """What its metadata say."""
+    """What its metadata say, or why that is not known."""
+
+    @property
+    def has_licence(self) -> bool:
+        """Whether its licence is known."""
+        return self.licence not in (UNKNOWN, NOT_READ)
 
 
-def locked(lock: Path) -> list[tuple[str, str]]:
-    """Names and versions of a lock file."""
-    return [(m["name"], m["version"]) for m in PIN.finditer(lock.read_text(encoding="utf-8"))]
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What one installation brings along."""
+
+    title: str
+    """Its heading on the page."""
+    file: str
+    """The lock file, below requirements/."""
+    what: str
+    """What is installed by it."""
+    extras: tuple[str, ...] = ()
+    """Only what these extras and the core bring is installed of the file; all of it without."""
+
+    def pinned(self) -> list[tuple[str, str]]:
+        """Names and versions of what is installed."""
+        text = (ROOT / "requirements" / self.file).read_text(encoding="utf-8")
+        found = [(match["name"], match["version"]) for match in PIN.finditer(text)]
+        if not self.extras:
+            return found
+        roots = requirements(ROOT / "pyproject.toml", self.extras)
+        wanted = {each.name for each in closure(packages(text), roots)}
+        return [(name, version) for name, version in found if normalised(name) in wanted]
+
+
+LOCKS = {
+    "core": Lock(
+        "A plain installation", "core.txt", "a plain installation, `pip install seatrial`"
+    ),
+    "worker": Lock(
+        "The worker", "worker.txt", "the worker and its images, `pip install '.[worker,wandb]'`"
+    ),
+    "llm-foundry": Lock(
+        "LLM Foundry",
+        "llm-foundry.txt",
+        "the other engine and its image, `seatrial engines install llm-foundry`",
+    ),
+    "data": Lock(
+        "The image for data",
+        "dev.txt",
+        "what the extras `data` and `ray` bring of it",
+        ("data", "ray"),
+    ),
+}
 
 
 def licence_of(distribution: Distribution) -> str:
@@ -65,29 +111,25 @@ def licence_of(distribution: Distribution) -> str:
     return named if named and len(named) <= LONGEST and "\n" not in named else UNKNOWN
 
 
-def packages_of(lock: str, sites: list[str]) -> list[Package]:
+def packages_of(lock: Lock, sites: list[str]) -> list[Package]:
     """The packages of a lock file; those that are not installed have no licence here."""
     known: dict[tuple[str, str], str] = {}
     for found in distributions(path=sites):
-        known.setdefault((_plain(found.name), found.version), licence_of(found))
+        known.setdefault((normalised(found.name), found.version), licence_of(found))
     return [
-        Package(name, version, known.get((_plain(name), version), "not installed here"))
-        for name, version in locked(ROOT / f"requirements/{lock}.txt")
+        Package(name, version, known.get((normalised(name), version), NOT_READ))
+        for name, version in lock.pinned()
     ]
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def table(packages: list[Package]) -> str:
+def table(found: list[Package]) -> str:
     """The packages as a table of the page."""
     lines = ["| package | version | licence |", "| --- | --- | --- |"]
-    lines += [f"| {each.name} | {each.version} | {each.licence} |" for each in packages]
+    lines += [f"| {each.name} | {each.version} | {each.licence} |" for each in found]
     return "\n".join(lines)
 
 
-def bill(lock: str, packages: list[Package]) -> dict[str, object]:
+def bill(lock: str, found: list[Package]) -> dict[str, object]:
     """The packages as a CycloneDX bill of materials."""
     return {
         "bomFormat": "CycloneDX",
@@ -101,17 +143,19 @@ def bill(lock: str, packages: list[Package]) -> dict[str, object]:
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             }
         },
-        "components": [
-            {
-                "type": "library",
-                "name": each.name,
-                "version": each.version,
-                "purl": f"pkg:pypi/{_plain(each.name)}@{each.version}",
-                "licenses": [{"license": {"name": each.licence}}],
-            }
-            for each in packages
-        ],
+        "components": [_component(each) for each in found],
     }
+
+
+def _component(package: Package) -> dict[str, object]:
+    """A package in a bill; CycloneDX leaves out licences that nobody has told."""
+    licences = [{"license": {"name": package.licence}}] if package.has_licence else []
+    return {
+        "type": "library",
+        "name": package.name,
+        "version": package.version,
+        "purl": f"pkg:pypi/{normalised(package.name)}@{package.version}",
+    } | ({"licenses": licences} if licences else {})
 
 
 def page(found: dict[str, list[Package]]) -> str:
@@ -121,29 +165,28 @@ def page(found: dict[str, list[Package]]) -> str:
         "# What is installed along\n\n"
         "The wheel of Seatrial holds Seatrial alone, under Apache-2.0. What comes with it is named "
         "by the lock files, every file by its hash. Licences are those that the packages' own "
-        "metadata say; nobody has read their texts for this list.\n"
+        "metadata say; nobody has read their texts for this list. Those of packages that were not "
+        "installed where it was made, because they are for other systems, are not read.\n"
     ]
-    for lock, packages in found.items():
-        title = "A plain installation" if lock == "core" else "The worker"
+    for name, listed in found.items():
+        lock = LOCKS[name]
         parts.append(
-            f"\n## {title}\n\n`requirements/{lock}.txt`: {LOCKS[lock]}; {len(packages)} packages.\n"
-            f"\n{table(packages)}\n"
+            f"\n## {lock.title}\n\n`requirements/{lock.file}`: {lock.what}; {len(listed)} "
+            f"packages.\n\n{table(listed)}\n"
         )
     return "".join(parts)
 
 
 def main() -> None:
     """Write the page and the lists."""
-    found = {lock: packages_of(lock, sys.argv[1:]) for lock in LOCKS}
+    found = {name: packages_of(lock, sys.argv[1:]) for name, lock in LOCKS.items()}
     PAGE.write_text(page(found), encoding="utf-8")
     (ROOT / "dist").mkdir(exist_ok=True)
-    for lock, packages in found.items():
-        file = ROOT / f"dist/seatrial-{VERSION}-{lock}.cdx.json"
-        file.write_text(json.dumps(bill(lock, packages), indent=2) + "\n", encoding="utf-8")
-        silent = [each.name for each in packages if each.licence in (UNKNOWN, "not installed here")]
-        print(
-            f"{file.relative_to(ROOT)}: {len(packages)} packages, {len(silent)} without a licence"
-        )
+    for name, listed in found.items():
+        file = ROOT / f"dist/seatrial-{VERSION}-{name}.cdx.json"
+        file.write_text(json.dumps(bill(name, listed), indent=2) + "\n", encoding="utf-8")
+        silent = [each.name for each in listed if not each.has_licence]
+        print(f"{file.relative_to(ROOT)}: {len(listed)} packages, {len(silent)} without a licence")
         if silent:
             print(f"  {', '.join(silent)}")
 
