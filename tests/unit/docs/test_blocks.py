@@ -31,6 +31,8 @@ from tests.unit.rendering.scenes import every_combination
 
 BLOCKS = all_blocks()
 CHART = ROOT / "charts/seatrial"
+SCRIPTS = ("scripts/check_wheel.sh", "scripts/measure_quickstart.py")
+"""Scripts that install as the pages say: the first is part of CI, the second types the page."""
 LARGEST_SHARE = 0.1
 """How many blocks may be left without anything that runs them."""
 BASE = {
@@ -76,6 +78,7 @@ def test_the_test_that_runs_a_block_exists(block: Block) -> None:
     path, _, function = value_of(block).partition("::")
     file = ROOT / path
     assert file.is_file(), path
+    assert path in SCRIPTS or file.name.startswith("test_"), f"{path} is no test"
     if function:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The launches on one host that the pages show, typed as they stand there, with smaller values."""
+
+import pytest
+
+from scripts.page_blocks import ROOT
+from scripts.tutorial.walk import Walk, walking
+from seatrial.checks.fixing import applied
+from seatrial.recipes.shipped import recipe
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+HERE = ("tests/engine/test_launch.py",)
+WAIT = f"<!-- executed by: {HERE[0]} -->\n```console\n$ seatrial wait {{}}\n```\n"
+
+
+def walked(walk: Walk, page: str, *changes: tuple[str, str]) -> str:
+    """What a page's launch and the wait for its end print."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return walk.through_text(text + WAIT.format(walk.run), HERE)
+
+
+def test_a_run_on_one_host_is_launched_and_watched() -> None:
+    with walking("/tmp/pond", "pond") as walk:
+        printed = walked(
+            walk,
+            "docs/platforms/one-host.md",
+            ("steps: 200", "steps: 20"),
+            ("steps: 50", "steps: 10"),
+        )
+    assert "Launched pond, attempt 1" in printed
+    assert "step 20 of 20" in printed
+    assert "attempt 1 succeeded" in printed
+
+
+@pytest.mark.slow
+def test_the_ablation_is_launched_on_one_process() -> None:
+    with walking("/tmp/ablation", "gpt2-large-ablation") as walk:
+        spec = applied(
+            recipe("gpt2-large-ablation").text,
+            [
+                "model.preset=stories-260k",
+                "data={mock: true}",
+                "training.steps=4",
+                "checkpoints.every_steps=2",
+                "training.micro_batch_size=2",
+                "training.precision=fp32",
+                f"cluster.storage.mount={walk.directory}",
+            ],
+        )
+        (walk.directory / "run.yaml").write_text(spec, encoding="utf-8")
+        printed = walked(walk, "docs/coming-from/parallelism-notes.md")
+    assert "Launched gpt2-large-ablation, attempt 1" in printed
+    assert "attempt 1 succeeded" in printed
