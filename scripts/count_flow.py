@@ -5,29 +5,52 @@
     python -m scripts.count_flow
 
 Theirs is counted from docs/coming-from/*.toml, ours from the section "The flow here" of the page
-beside it. Prints the table, writes it into docs/coming-from/index.md, and the tables of commands,
-values and defects into the pages. What the quickstart asks for is counted too.
+beside it, and what an administrator does once from the platform's page and from that of the images.
+A step works when it ends with 0 where it is tried; the table says who tries it. Prints the table,
+writes it into docs/coming-from/index.md, and the tables of commands, values and defects into the
+pages. What the quickstart asks for is counted too.
 """
 
 import re
 import shlex
 import tomllib
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from scripts.page_blocks import ROOT, Proof, blocks_of
+from scripts.page_blocks import ROOT, Block, Proof, blocks_of, exit_codes
 from scripts.refresh_console import commands_of, edits_of
 
 DIRECTORY = ROOT / "docs/coming-from"
 QUICKSTART = ROOT / "docs/getting-started/quickstart.md"
+PLATFORMS = ROOT / "docs/platforms"
+IMAGES = ROOT / "docs/guides/images.md"
 MOST_COMMANDS = 4
 MOST_VALUES = 8
 GROUPS = frozenset(("data", "recipes", "checkpoints", "catalog"))
 """Commands whose next word is a command too."""
 LOOKING = frozenset(("watch", "status", "logs", "list"))
 """Commands that change nothing."""
-FLOW = re.compile(r"^## The flow here$(?P<text>.*?)(?=^## )", re.MULTILINE | re.DOTALL)
+
+
+class Tried(StrEnum):
+    """Who types a step of a flow here, and looks at the code that it ends with."""
+
+    PAGE = "tried with the page"
+    """The build of the documentation; a launch asks a stand-in for the API server."""
+    TEST = "tried by a test"
+    """A test that the page names, with smaller values."""
+    NOT = "not tried"
+    """Nobody."""
+
+    @classmethod
+    def of(cls, block: Block) -> "Tried":
+        """Who tries the commands of a block."""
+        if block.proof is Proof.COMPARED:
+            return cls.PAGE
+        is_test = block.marker is not None and block.marker.value.startswith("tests/")
+        return cls.TEST if block.proof is Proof.ELSEWHERE and is_test else cls.NOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +80,10 @@ class Step:
 
     command: str
     """What is typed."""
-    printed: str
-    """What it prints on the page."""
-    is_run_here: bool
-    """Whether the build of the pages runs it; a test that the page names does otherwise."""
+    tried: Tried
+    """Who tries it."""
+    exit_code: int
+    """What it ends with by its page; where it is tried, another code would be an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +122,8 @@ class Document:
             len(steps) - looked,
             looked,
             values + len(self.edits()),
-            sum(step.printed.startswith("error ") for step in steps),
-            len(self.facts["once"]),
+            sum(step.exit_code != 0 for step in steps),
+            len(self.once()),
         )
 
     def edits(self) -> list[str]:
@@ -114,16 +137,41 @@ class Document:
 
     def steps(self) -> list[Step]:
         """The commands of the flow."""
-        flow = FLOW.search(self.page.read_text(encoding="utf-8"))
-        if flow is None:
-            raise SystemExit(f"{self.page} has no section 'The flow here'.")
         found = []
-        for block in blocks_of(self.page):
-            if block.language == "console" and block.text in flow["text"]:
-                for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-                    command, _, printed = part.partition("\n")
-                    found.append(Step(command, printed, block.proof is Proof.COMPARED))
+        for block in blocks_under(self.page, "The flow here"):
+            commands = typed_in(block)
+            codes = exit_codes(block.marker, len(commands))
+            for command, code in zip(commands, codes, strict=True):
+                found.append(Step(command, Tried.of(block), code))
         return found
+
+    def tried(self, by: Tried) -> int:
+        """How many steps are tried so."""
+        return sum(step.tried is by for step in self.steps())
+
+    def once(self) -> list[str]:
+        """What an administrator types once: the platform's commands, and those of each image."""
+        platform = blocks_under(PLATFORMS / f"{self.facts['platform']}.md", "Once")
+        image = blocks_under(IMAGES, "GPUs")
+        images = sum(field.endswith("image") for field in self.edits())
+        return [command for block in [*platform, *image * images] for command in typed_in(block)]
+
+
+def blocks_under(page: Path, heading: str) -> list[Block]:
+    """The blocks of the section whose heading begins so."""
+    text = page.read_text(encoding="utf-8")
+    section = re.search(rf"^## {heading}\b.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if section is None:
+        raise SystemExit(f"{page} has no section {heading!r}.")
+    first, last = (text.count("\n", 0, place) for place in section.span())
+    return [block for block in blocks_of(page) if first < block.line <= last]
+
+
+def typed_in(block: Block) -> list[str]:
+    """The commands of a block, each in one line."""
+    if block.language == "console":
+        return [command for _, command in commands_of(block.text)]
+    return block.text.splitlines() if block.language == "bash" else []
 
 
 def values_of(command: str) -> list[str]:
@@ -162,16 +210,17 @@ def documents() -> list[Document]:
 def flow_table(found: list[Document]) -> str:
     """The table of all documents."""
     lines = [
-        "| document | their commands | values | do not work | our commands | run with the page | "
-        "values | do not work | once: theirs | ours |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| document | their commands | values | do not work | our commands "
+        f"| {' | '.join(Tried)} | values | do not work "
+        "| once: theirs | ours |",
+        "|---" * (9 + len(Tried)) + "|",
     ]
     for each in found:
         theirs, ours = each.theirs, each.ours
         lines.append(
             f"| [{each.facts['title']}]({each.name}.md) "
             f"| {_commands(theirs)} | {theirs.values} | {theirs.broken} "
-            f"| {_commands(ours)} | {sum(step.is_run_here for step in each.steps())} "
+            f"| {_commands(ours)} | {' | '.join(str(each.tried(by)) for by in Tried)} "
             f"| {ours.values} | {ours.broken} "
             f"| {theirs.once} | {ours.once} |"
         )
@@ -256,6 +305,8 @@ def main() -> None:
             for cost in (theirs, ours)
         ]
         print(f"{each.name:20}{words[0]:>36}{words[1]:>38}")
+        tried = ", ".join(f"{each.tried(by)} {by}" for by in Tried)
+        print(f"{'':20}{tried:>74}")
     print(f"{'quickstart':20}{quickstart_words():>74}")
 
 

@@ -123,6 +123,12 @@ def marker_before(text: str) -> Marker | None:
     return Marker(found["kind"], " ".join((found["value"] or "").split()), exits)
 
 
+def exit_codes(marker: Marker | None, commands: int) -> list[int]:
+    """The exit codes that so many commands of a block have to end with."""
+    told = marker.exits if marker else ()
+    return [0] * (commands - len(told)) + list(told)
+
+
 def hold_to_exit_codes(marker: Marker | None, typed: list[str], ended: list[int]) -> None:
     """End everything where a command of a block did not end as it should.
 
@@ -131,9 +137,7 @@ def hold_to_exit_codes(marker: Marker | None, typed: list[str], ended: list[int]
         typed: Its commands.
         ended: Their exit codes.
     """
-    told = marker.exits if marker else ()
-    expected = [0] * (len(typed) - len(told)) + list(told)
-    for command, code, right in zip(typed, ended, expected, strict=True):
+    for command, code, right in zip(typed, ended, exit_codes(marker, len(typed)), strict=True):
         if code != right:
             raise SystemExit(f"the page's `{command}` ended with {code}, not with {right}.")
 

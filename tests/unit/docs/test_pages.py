@@ -12,18 +12,20 @@ from scripts.count_flow import (
     MOST_COMMANDS,
     MOST_VALUES,
     Document,
+    Tried,
     documents,
     quickstart_commands,
     values_of,
     written,
 )
+from scripts.count_flow import PLATFORMS as PLATFORM_PAGES
 from scripts.page_blocks import ROOT, Proof, all_pages, blocks_of
 from seatrial.recipes.shipped import recipe_names
 from seatrial.spec.fields import all_fields
 
 CODE = re.compile(r"\bST-[A-Z]+-[0-9]{3}\b")
 CITED = re.compile(r"`((?:tests|scripts|charts|docs|src)/[\w./-]+)`")
-PLATFORMS = sorted((ROOT / "docs/platforms").glob("*.md"))
+PLATFORMS = sorted(PLATFORM_PAGES.glob("*.md"))
 BY_HAND = [*PLATFORMS, *DIRECTORY.glob("*.md"), *DIRECTORY.glob("*.toml"), ROOT / "docs/tested.md"]
 DOCUMENTS = documents()
 
@@ -126,6 +128,38 @@ def test_a_run_asks_little_of_its_user(document: Document) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_no_command_of_a_flow_ends_in_an_error(document: Document) -> None:
     assert document.ours.broken == 0
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_command_of_a_flow_is_tried_by_somebody(document: Document) -> None:
+    assert document.tried(Tried.NOT) == 0
+    assert document.tried(Tried.PAGE) > 0
+    assert sum(map(document.tried, Tried)) == len(document.steps())
+
+
+@pytest.mark.parametrize(
+    ("above", "who"),
+    [
+        ("", Tried.PAGE),
+        ("<!-- stand-in cluster: nothing yet -->\n", Tried.PAGE),
+        ("<!-- executed by: tests/engine/test_launch.py -->\n", Tried.TEST),
+        ("<!-- executed by: scripts/shown_run.py -->\n", Tried.NOT),
+        ("<!-- not executed: needs a GPU -->\n", Tried.NOT),
+    ],
+)
+def test_who_tries_a_command_is_read_from_its_block(above: str, who: Tried, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{above}```console\n$ seatrial launch run.yaml\n```\n", encoding="utf-8")
+    assert [Tried.of(block) for block in blocks_of(page)] == [who]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_what_is_done_once_is_read_from_the_platforms_page(document: Document) -> None:
+    once = document.once()
+    page = PLATFORM_PAGES / f"{document.facts['platform']}.md"
+    assert once[0] in page.read_text(encoding="utf-8")
+    images = sum(field.endswith("image") for field in document.edits())
+    assert sum(command.startswith("docker build ") for command in once) == images
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
