@@ -3,6 +3,7 @@
 """What of Seatrial is installed here, by extra, and what each extra is for."""
 
 import json
+import operator
 import os
 import re
 import subprocess
@@ -36,7 +37,18 @@ IN_WORKER = ("worker", "wandb")
 SOURCES = Path(__file__).parents[3] / "pyproject.toml"
 """What the package is made from, where it runs from its sources."""
 _PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
-_PINNED = re.compile(r"==([\w.]+)")
+_BOUND = re.compile(r"(==|>=|<=|!=|<|>)\s*([\w.]+)")
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_COMPARED = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+"""What the bounds of our own requirements are written with; `packaging`, which reads all that
+there are, would be a dependency of the core for this alone."""
 _EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 _LIST_VERSIONS = (
     "import json; from importlib.metadata import distributions as d;"
@@ -51,8 +63,12 @@ class Need:
 
     package: str
     """Its name."""
-    pinned: str
-    """The only version that will do; empty where others do too."""
+    bounds: tuple[str, ...] = ()
+    """Which versions will do, such as `>=37` and `<38`, all of them; none where each does."""
+
+    def takes(self, version: str) -> bool:
+        """Whether a version will do."""
+        return all(_is_within(version, bound) for bound in self.bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +113,22 @@ def _declared() -> dict[str, list[str]]:
 
 def _need(requirement: str) -> Need:
     package = _PACKAGE.match(requirement)
-    pinned = _PINNED.search(requirement)
-    return Need(package[0] if package else requirement, pinned[1] if pinned else "")
+    # The lower first, in whichever order they are declared: an installed package sorts them.
+    bounds = sorted(("".join(one) for one in _BOUND.findall(requirement)), reverse=True)
+    return Need(package[0] if package else requirement, tuple(bounds))
+
+
+def _is_within(version: str, bound: str) -> bool:
+    """Whether a version keeps to a bound; one that is no row of numbers is not judged."""
+    limit = bound.lstrip("=!<>")
+    found = _release(version)
+    return not found or bool(_COMPARED[bound.removesuffix(limit)](found, _release(limit)))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, without zeros at the end: 37.0 is 37, and 2.13.0+cpu is 2.13."""
+    numbers = _RELEASE.match(version)
+    return tuple(map(int, re.sub(r"(\.0+)+$", "", numbers[0]).split("."))) if numbers else ()
 
 
 def parts(needed: Mapping[str, Iterable[Need]]) -> tuple[Part, ...]:
@@ -134,8 +164,8 @@ def _part(extra: str, needed: Iterable[Need], packages: Mapping[str, str], where
         version = packages.get(_plain(need.package))
         if version is None:
             missing.append(need.package)
-        elif need.pinned and version.partition("+")[0] != need.pinned:
-            other.append(f"{need.package} is {version}, needed is {need.pinned}")
+        elif not need.takes(version):
+            other.append(f"{need.package} is {version}, needed is {','.join(need.bounds)}")
     return Part(extra, NEEDED_FOR[extra], tuple(missing), tuple(other), where)
 
 

@@ -29,8 +29,8 @@ INSTALLED: dict[str, tuple[Need, ...]] = dict.fromkeys(NEEDED_FOR, ())
 def test_every_extra_is_known_and_said_what_for() -> None:
     declared = tomllib.loads(SOURCES.read_text())["project"]["optional-dependencies"]
     assert set(NEEDED_FOR) == set(declared)
-    assert needs()["worker"][0] == Need("megatron-core", "0.19.2")
-    assert Need("ray", "") in needs()["ray"]
+    assert needs()["worker"][0] == Need("megatron-core", ("==0.19.2",))
+    assert Need("ray", (">=2.60", "<3")) in needs()["ray"]
 
 
 def test_an_installed_package_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,17 +46,49 @@ def test_an_installed_package_says_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_missing_or_of_another_version_is_named() -> None:
-    needed = INSTALLED | {"data": (Need("pytest", ""), Need("No.Such_Package", ""))}
-    needed |= {"report": (Need("pytest", "0.1"),)}
+    needed = INSTALLED | {"data": (Need("pytest"), Need("No.Such_Package"))}
+    needed |= {"report": (Need("pytest", ("==0.1",)),)}
     found = {part.extra: part for part in parts(needed)}
     assert found["data"].missing == ("No.Such_Package",)
-    assert "needed is 0.1" in found["report"].other_versions[0]
+    assert "needed is ==0.1" in found["report"].other_versions[0]
     assert [extra for extra, part in found.items() if not part.is_ready] == ["data", "report"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "good", "bad"),
+    [
+        ((">=37", "<38"), ("37.0.0", "37.1", "37.2.0rc1"), ("1.0", "36.9.9", "38.0.0")),
+        (("==2.13.0",), ("2.13.0", "2.13", "2.13.0+cpu"), ("2.13.1", "2.1")),
+        ((">=2026.8",), ("2026.10.0", "2026.8"), ("2026.7.3",)),
+        ((), ("0.1",), ()),
+        ((">=1",), ("unknown",), ()),
+    ],
+)
+def test_a_version_is_compared_with_every_bound(
+    bounds: tuple[str, ...], good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    need = Need("a", bounds)
+    assert [version for version in (*good, *bad) if need.takes(version)] == list(good)
+
+
+def test_a_package_outside_of_its_bounds_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        name, version = "kubernetes", "1.0"
+
+    monkeypatch.setattr(installed, "distributions", lambda: [Old])
+    found = {part.extra: part for part in parts(needs())}["cluster"]
+    assert found.other_versions == ("kubernetes is 1.0, needed is >=37,<38",)
+    assert not found.is_ready
+
+
+def test_bounds_are_read_in_either_order() -> None:
+    # As hatchling writes them into a wheel.
+    assert installed._need("kubernetes<38,>=37").bounds == (">=37", "<38")
 
 
 def test_the_worker_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", sys.executable)
-    needed = INSTALLED | {"worker": (Need("pytest", ""), Need("absent", ""))}
+    needed = INSTALLED | {"worker": (Need("pytest"), Need("absent"))}
     found = {part.extra: part for part in parts(needed)}
     assert (found["worker"].where, found["worker"].missing) == (sys.executable, ("absent",))
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/false")
@@ -113,7 +145,7 @@ def test_the_page_fits_80_columns_off_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    absent = tuple(Need(f"a-package-of-some-length-{i}", "") for i in range(16))
+    absent = tuple(Need(f"a-package-of-some-length-{i}") for i in range(16))
     monkeypatch.setattr(doctor, "needs", lambda: INSTALLED | {"data": absent})
     doctor.command()
     said = capsys.readouterr().out
