@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.output import WITHIN_WALK, say, say_error, say_text
 from seatrial.cli.parameters import Overrides, SpecFile
-from seatrial.cli.voyage import KEPT, Logbook, Step, steps, where
+from seatrial.cli.voyage import KEPT, Logbook, Step, alone, steps, where
 from seatrial.cli.voyage_needs import require_all
 from seatrial.client import load_plan
 from seatrial.errors import ExitCode, UsageError
@@ -42,37 +41,46 @@ def command(
     goes on from there. A changed spec begins anew.
     """
     given = tuple(overrides or ())
+    again = shlex.join(["seatrial", "run", str(file), *given])
     loaded, plan = load_plan(file, given, default_catalog(), tell=say_error)
     way = steps(file, given, plan)
     names = [step.name for step in way]
-    for wanted in filter(None, (begin, until)):
-        if wanted not in names:
-            raise UsageError(f"there is no step {wanted}. The steps: {', '.join(names)}.")
-    kept = file.parent / ".seatrial" / plan.spec.name / KEPT
-    book = Logbook(kept, loaded.spec.model_dump(mode="json"))
+    for asked in filter(None, (begin, until)):
+        if asked not in names:
+            raise UsageError(f"there is no step {asked}. The steps: {', '.join(names)}.")
+    kept = file.parent / ".seatrial" / plan.spec.name
+    wanted = loaded.spec.model_dump(mode="json")
     if show:
-        _show(way, book)
+        _show(way, Logbook(kept / KEPT, wanted))
         return
-    if begin:
-        book.forget_from(tuple(names[names.index(begin) :]))
-    last = names.index(until) if until else len(way) - 1
-    require_all([step for step in way[: last + 1] if not book.has(step.name)], plan)
-    for number, step in enumerate(way, 1):
-        if not book.has(step.name):
-            try:
-                _do(step, f"{number} of {len(way)}", file, given)
-            except typer.Exit as end:
-                if step.name == "wait" and end.exit_code == ExitCode.RUN_FAILED:
-                    # To wait again for a run that is over would help nobody.
-                    book.forget_from(("launch",))
-                raise
-            book.note(step.name)
-        if step.name == until:
-            say(f"Stopped after {until}, as asked.")
-            say(f"next  {shlex.join(['seatrial', 'run', str(file), *given])}")
-            return
+    with alone(kept, plan.spec.name):
+        book = Logbook(kept / KEPT, wanted)
+        if begin:
+            book.forget_from(tuple(names[names.index(begin) :]))
+        last = names.index(until) if until else len(way) - 1
+        require_all([step for step in way[: last + 1] if not book.has(step.name)], plan)
+        _walk(way[: last + 1], len(way), book, again)
+    if until:
+        say(f"Stopped after {until}, as asked.")
+        say(f"next  {again}")
+        return
     say(f"{plan.spec.name} has come all the way: {len(way)} steps. Again: --from STEP.")
     say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *given, *where(plan)])}")
+
+
+def _walk(way: tuple[Step, ...], length: int, book: Logbook, again: str) -> None:
+    """The steps that are not done, one after the other."""
+    for number, step in enumerate(way, 1):
+        if book.has(step.name):
+            continue
+        try:
+            _do(step, f"{number} of {length}", again)
+        except typer.Exit as end:
+            if step.name == "wait" and end.exit_code == ExitCode.RUN_FAILED:
+                # To wait again for a run that is over would help nobody.
+                book.forget_from(("launch",))
+            raise
+        book.note(step.name)
 
 
 def _show(way: tuple[Step, ...], book: Logbook) -> None:
@@ -84,7 +92,7 @@ def _show(way: tuple[Step, ...], book: Logbook) -> None:
         say_text(words, f"{mark:<5} {step.name:<9} ", rest=" " * 18)
 
 
-def _do(step: Step, place: str, file: Path, overrides: tuple[str, ...]) -> None:
+def _do(step: Step, place: str, again: str) -> None:
     """One step, as if its command were called; its end ends the walk where it is not good."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
     done = subprocess.run(  # noqa: S603  (our own words, no shell)
@@ -94,6 +102,5 @@ def _do(step: Step, place: str, file: Path, overrides: tuple[str, ...]) -> None:
     )
     if done.returncode == 0:
         return
-    again = shlex.join(["seatrial", "run", str(file), *overrides])
     say_error(f"\nStopped at {place}, {step.name}. Once that is mended, go on with: {again}")
     raise typer.Exit(done.returncode if done.returncode > 0 else 128 - done.returncode)

@@ -6,19 +6,29 @@ Each step is a command that anybody can call alone; a voyage only calls them in 
 one needs a person, and remembers which are done, as long as the spec stays the same.
 """
 
+import errno
 import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.engines.registry import ENGINES
+from seatrial.errors import UsageError
 from seatrial.hashing import digest
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.weights_process import why_not_exported
+from seatrial.runs.local_ledger import lock_within
 from seatrial.spec.cluster import Operator
 
 KEPT = "voyage.json"
 COMPARED_PARAMETERS = 1_000_000_000
 """Models up to this size are compared: 8 GB of memory, and a few minutes of one CPU."""
+LOCK = "voyage.lock"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+"""What a file system answers that knows no locks."""
 RENAMING = ("name=", "cluster=", "cluster.namespace=")
 """How overrides begin that make another run of a spec."""
 
@@ -103,6 +113,33 @@ def _is_exported(plan: Plan) -> bool:
     """Whether transformers has a class for such a model."""
     engine = ENGINES[plan.spec.engine.name]
     return not why_not_exported(engine, engine.arguments(plan))
+
+
+@contextmanager
+def alone(directory: Path, name: str) -> Iterator[None]:
+    """Be the only one who walks a run; the lock goes with the process, however that ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("a+", encoding="utf-8") as lock:
+        if not _is_ours(lock.fileno()):
+            lock.seek(0)
+            raise UsageError(
+                f"{lock.read().strip() or 'another process'} walks {name} already, by "
+                "`seatrial run`. Wait until it has ended, or end it; --show tells how far it is."
+            )
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {platform.node()}\n")
+        lock.flush()
+        yield
+
+
+def _is_ours(lock: int) -> bool:
+    """Whether a lock is ours now; where there are no locks, nobody else can hold one."""
+    try:
+        return lock_within(lock, 0)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return True
+        raise
 
 
 class Logbook:

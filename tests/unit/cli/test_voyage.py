@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a run, and going on where it stopped."""
 
+import errno
+import os
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 from seatrial.catalog.catalog import Catalog
 from seatrial.cli import voyage_needs
 from seatrial.cli.run import app
-from seatrial.cli.voyage import KEPT, Logbook, steps
+from seatrial.cli.voyage import KEPT, LOCK, Logbook, alone, steps
 from seatrial.errors import ExitCode, MissingExtraError
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
@@ -96,6 +98,33 @@ def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> No
     assert [line for line in shown if line.startswith("next")] == [shown[1]]
     again = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
     assert "rules: every rule" not in again.stderr
+
+
+def test_a_second_walk_of_a_run_is_refused_while_one_is_under_way(spec_file: Path) -> None:
+    kept = spec_file.parent / ".seatrial" / "slim-7b"
+    until = ("run", "run.yaml", "--until", "rules")
+    with alone(kept, "slim-7b"):
+        refused = seatrial(*until, cwd=spec_file.parent, code=2)
+        # To look harms nothing.
+        seatrial("run", "run.yaml", "--show", cwd=spec_file.parent)
+    assert f"process {os.getpid()} on " in refused.stderr
+    assert "walks slim-7b already" in refused.stderr
+    assert "── 1 of" not in refused.stderr
+    seatrial(*until, cwd=spec_file.parent)
+    # Nobody holds what the last one has left.
+    with alone(kept, "slim-7b"):
+        pass
+
+
+def test_a_walk_goes_on_where_a_file_system_has_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with alone(tmp_path, "a"):
+        assert (tmp_path / LOCK).read_text().startswith("process ")
 
 
 def test_a_step_that_needs_somebody_stops_it(spec_file: Path) -> None:
