@@ -16,6 +16,8 @@ _MILD = re.compile(
     r"^\W*(?:\[[^\]]*\]\W*)?(?:WARNING|INFO|DEBUG)\b|UserWarning|FutureWarning|DeprecationWarning"
     r"|^(?:\[\w*\d+\]:)?\[?[WI](?:\d{3,4} [\d:.]+| \w+\.cpp)"
 )
+_ARGUMENT = re.compile(r"^\s*(?:\[\w+\]:\s*)*\w+ \.{3,} ")
+"""An argument and its value, as Megatron-LM prints all of them: `vocab_file ........ None`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def sightings(excerpt: Excerpt, signatures: Iterable[Signature]) -> Iterator[Sig
         # What was asked for holds the names of many errors, and is none.
         return
     for line in excerpt.lines:
-        if not TROUBLE.search(line.text):
+        if not TROUBLE.search(line.text) or _ARGUMENT.search(line.text):
             continue
         for signature in known:
             found = signature.pattern.search(line.text)

@@ -46,6 +46,35 @@ def test_the_plan_stands_beside_the_memory() -> None:
     assert "6.4 GiB reserved but unused: fragmentation" in cause.planned
 
 
+def test_another_learning_rate_is_not_taken_for_another_layout() -> None:
+    """As Megatron-LM dies on a checkpoint with other learning rates, and what it prints before."""
+    said = (
+        "[default0]:  vocab_file ...................................... None",
+        "[default0]:Unable to load optimizer from checkpoint /volume/a/checkpoints/iter_0000026"
+        ". Specify --no-load-optim or --finetune to prevent attempting to load the optimizer state",
+        '[default0]:[rank0]:   File "/venv/megatron/core/optimizer/distrib_optimizer.py", line 970,'
+        " in load_state_dict",
+        "[default0]:[rank0]: KeyError: (None, 0.001, 0.0001, None, None, 1.0, 1.0, False, False)",
+    )
+    (cause,) = of(*said).causes
+    assert cause.key == "checkpoint-schedule-mismatch"
+    assert "reset_schedule" in cause.do
+    # The same words of a layout that does not fit are still told of as that.
+    assert of(*said[:2]).first == "checkpoint-layout-mismatch"
+
+
+def test_another_schedule_is_told_with_both_values() -> None:
+    """The engine names what differs; the diagnosis says which is whose."""
+    (cause,) = of(
+        "[default1]:[rank1]: AssertionError: OptimizerParamScheduler: class input value 32 and "
+        "checkpointvalue 16 for warmup iterations do not match"
+    ).causes
+    assert (cause.key, cause.certainty) == ("checkpoint-schedule-mismatch", Certainty.CERTAIN)
+    assert cause.says == (
+        "The checkpoint was saved with warmup iterations 16, and the run asks for 32"
+    )
+
+
 def test_what_a_run_got_over_is_no_cause() -> None:
     """An error before many further steps did not end the run."""
     found = of(OUT_OF_MEMORY, *(STEP.format(n) for n in range(5)), "W: Received 15 death signal")
