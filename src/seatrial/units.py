@@ -3,6 +3,7 @@
 """Counts and bytes as people write them, and back."""
 
 import re
+from decimal import Decimal
 
 _COUNT_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _BYTE_FACTORS = {
@@ -39,6 +40,11 @@ def _whole(number: str, factor: int, text: str) -> int:
     if rest:
         raise ValueError(f"{text!r} is not a whole number")
     return product
+
+
+def decimal_quotient(number: float, by: float) -> float:
+    """A quotient as a person writes it: 0.003 by 10 is 0.0003, and not 0.00030000000000000003."""
+    return float(Decimal(repr(number)) / Decimal(repr(by)))
 
 
 def format_count(number: int) -> str:

@@ -35,6 +35,7 @@ from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 from seatrial.spec.scalars import AUTO
+from seatrial.units import decimal_quotient
 
 DEFAULT_PEAK_LEARNING_RATE = 3e-4
 """For a model without a published rate: GPT-3's for its 760M size (arXiv 2005.14165, table 2.1)
@@ -371,7 +372,7 @@ class _Resolution:
             span_samples(span, length.samples, size, sequence_length)
             for span in (rate.warmup, rate.decay)
         )
-        minimum = peak / 10 if rate.minimum is None else rate.minimum
+        minimum = decimal_quotient(peak, 10) if rate.minimum is None else rate.minimum
         anneal = 0
         if rate.anneal is not None:
             anneal = span_samples(rate.anneal, length.samples, size, sequence_length)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from seatrial.units import format_bytes, format_count, parse_bytes, parse_count
+from seatrial.units import decimal_quotient, format_bytes, format_count, parse_bytes, parse_count
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,11 @@ def test_numbers_are_written_for_people() -> None:
     assert format_count(15 * 10**12) == "15 T"
     assert format_bytes(3 << 40) == "3 TiB"
     assert format_bytes(1536) == "1.5 KiB"
+
+
+@pytest.mark.parametrize(
+    ("number", "by", "quotient"),
+    [(0.003, 10, "0.0003"), (6e-4, 10, "6e-05"), (0.0003, 0.003, "0.1"), (1.2e-4, 10, "1.2e-05")],
+)
+def test_a_quotient_is_written_as_by_a_person(number: float, by: float, quotient: str) -> None:
+    assert str(decimal_quotient(number, by)) == quotient

@@ -70,6 +70,11 @@ def test_a_plan_says_where_values_came_from() -> None:
     assert origins["training.learning_rate.peak"] is Origin.DEFAULT
 
 
+def test_the_lowest_learning_rate_is_a_tenth_as_a_person_writes_it() -> None:
+    schedule = resolved("training.learning_rate.peak=0.003").schedule
+    assert str(schedule.minimum) == "0.0003"
+
+
 def test_tokens_finish_the_last_step_and_samples_leave_out_a_part() -> None:
     tokens = resolved("training.steps=null", "training.tokens=150B")
     assert tokens.length.steps == 71_526

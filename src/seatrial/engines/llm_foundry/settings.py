@@ -13,6 +13,7 @@ from seatrial.engines.llm_foundry.model_settings import model_settings
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
+from seatrial.units import decimal_quotient
 
 STEP_DIRECTORY = "ba{batch}"
 """What a checkpoint is called, in Composer's notation, which knows no leading zeros there
@@ -72,7 +73,7 @@ def _scheduler(plan: Plan) -> Arguments:
         "scheduler.name": SCHEDULERS.get(style),
         "scheduler.t_warmup": batches(warmup),
     }
-    share = schedule.minimum / schedule.peak
+    share = decimal_quotient(schedule.minimum, schedule.peak)
     if style is DecayStyle.INVERSE_SQUARE_ROOT:
         # With a scale as long as the warm-up the rate goes as one over the root of the steps, down
         # to the minimum, which is added here and not a floor as in Megatron.
