@@ -19,9 +19,11 @@ from seatrial.cli.output import (
     say_following,
     say_json,
     say_text,
+    seatrial_words,
 )
 from seatrial.cli.parameters import Json, Overrides, SpecFile
 from seatrial.client import launch
+from seatrial.rehearsal.rehearse import was_rehearsed
 from seatrial.runs.differences import Difference
 from seatrial.runs.launch import Launched
 from seatrial.runs.local_launch import KIND
@@ -70,6 +72,10 @@ def command(
         return
     say_findings(done.findings)
     _conclude(done)
+    first = done.is_new and done.attempt == 1
+    if first and not was_rehearsed(file.parent / ".seatrial" / done.run):
+        words = seatrial_words("rehearse", file, *overrides or ())
+        say_text(f"Not rehearsed: {words} tries it on a CPU first.", "  ", "  ")
     if done.kind == KIND:
         # A run on this host is found from the directory of its spec.
         name = done.run if file.parent == Path() else shlex.quote(str(file))

@@ -199,3 +199,16 @@ def write_report(report: Report, file: Path) -> None:
     """Write the report as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n")
+
+
+def was_rehearsed(directory: Path) -> bool:
+    """Whether a rehearsal of a run has held, by the reports in the directory of the run."""
+    return any(_held(file) for file in directory.glob("rehearsal-*.json"))
+
+
+def _held(file: Path) -> bool:
+    try:
+        return bool(json.loads(file.read_text(encoding="utf-8"))["ok"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # Half of a report, of a rehearsal that did not come to its end.
+        return False

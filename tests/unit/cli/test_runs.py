@@ -79,6 +79,23 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
     assert ran("list") == "No runs in default.\nnext  seatrial launch RUN.YAML\n"
 
 
+def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_file: Path) -> None:
+    note = f"  Not rehearsed: seatrial rehearse {spec_file} tries it on a CPU first."
+    reports = spec_file.parent / ".seatrial" / "slim-7b"
+    reports.mkdir(parents=True, exist_ok=True)
+    # What did not hold, or did not come to its end, is none.
+    (reports / "rehearsal-2026-11-15T03-10-00.json").write_text('{"ok": false}')
+    (reports / "rehearsal-2026-11-15T03-20-00.json").write_text('{"ok": tr')
+    first = " ".join(ran("launch", spec_file).split())
+    assert note.strip() in first
+    assert "Launched slim-7b, attempt 1" in first
+    assert "Not rehearsed" not in ran("launch", spec_file)
+    assert "Not rehearsed" in ran("launch", spec_file, "name=other")
+    (reports.parent / "third").mkdir()
+    (reports.parent / "third" / "rehearsal-2026-11-15T03-30-00.json").write_text('{"ok": true}')
+    assert "Not rehearsed" not in ran("launch", spec_file, "name=third")
+
+
 def test_what_comes_next_names_the_cluster_that_was_used(
     server: FakeTransport, spec_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
