@@ -5,6 +5,7 @@
 import _thread
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -77,6 +78,8 @@ TERMINATED = 143
 """What a shell reports of a program that was asked to end (128 + SIGTERM)."""
 CLOSED_PIPE = 141
 """What a shell reports of a program whose reader has gone (128 + SIGPIPE)."""
+_NO_CHOICE = re.compile(r"(?:Value error, )?'(?P<given>[^']*)' is not one of (?P<known>'.+')\.?")
+"""How typer refuses a word that is none of those an option or argument takes."""
 
 
 @contextmanager
@@ -227,6 +230,7 @@ def _run() -> int:
         except SeatrialError as error:
             return _refuse(error)
         except ClickException as error:
+            error.message = _with_nearest(error.message)
             if wants_json():
                 say_json({"error": error.format_message(), "findings": []})
             else:
@@ -242,6 +246,17 @@ def _run() -> int:
             trouble = trouble_of(error)
             return _refuse(UsageError(trouble)) if trouble else _report_defect(error)
         return code or ExitCode.OK
+
+
+def _with_nearest(message: str) -> str:
+    """What typer says of a wrong choice, with the one that was most likely meant."""
+    refused = _NO_CHOICE.fullmatch(message)
+    if refused is None:
+        return message
+    known = re.findall(r"'([^']*)'", refused["known"])
+    match = nearest(refused["given"], known)
+    hint = f" Did you mean {match}?" if match else ""
+    return f"{refused['given']!r} is not one of {', '.join(known)}.{hint}"
 
 
 def _refuse(error: SeatrialError) -> int:

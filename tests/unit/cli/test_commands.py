@@ -120,6 +120,12 @@ def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
         (("validat", "run.yaml"), "No such command 'validat'. Did you mean validate?"),
         (("catalog", "show", "models", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("catalog", "list", "model"), "Did you mean models?"),
+        (
+            ("rehearse", "run.yaml", "--drill", "trian"),
+            "'trian' is not one of arguments, train, kill, reshard, evaluate, export. "
+            "Did you mean train?",
+        ),
+        (("engines", "install", "foundry"), "'foundry' is not one of megatron, llm-foundry."),
         (("check", "absent.yaml"), "there is no such file"),
         (("explain", "ST-BATCH-999"), "there is no code ST-BATCH-999."),
         (("plan", "absent.yaml"), "there is no such file"),
