@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.spec.base import SpecModel, broken
+from seatrial.spec.codes import SpecCode
 from seatrial.spec.scalars import Flag, NonNegativeFloat, PositiveFloat
 
 # Far above any model, and low enough for a loop over layers, heads or experts to end.
@@ -185,8 +186,10 @@ class Architecture(SpecModel):
         heads = _size(filled.get("heads"), MOST_PARTS)
         filled.setdefault("kv_heads", heads or 1)
         filled.setdefault("ffn_hidden_size", 4 * hidden or 1)
-        if not hidden or not heads or hidden % heads == 0:
-            filled.setdefault("head_dim", hidden // heads if hidden and heads else 1)
+        if not hidden or not heads:
+            filled.setdefault("head_dim", 1)
+        else:
+            filled.setdefault("head_dim", 0 if hidden % heads else hidden // heads)
         return filled
 
     @field_validator("kv_heads")
@@ -200,6 +203,22 @@ class Architecture(SpecModel):
                 f"Use a divisor of {heads}, such as {divisors}.",
             )
         return kv_heads
+
+    @field_validator("head_dim", mode="before")
+    @classmethod
+    def _follows_from_heads(cls, head_dim: Any, info: ValidationInfo) -> Any:
+        hidden, heads = info.data.get("hidden_size"), info.data.get("heads")
+        if head_dim == 0 and hidden and heads and hidden % heads:
+            fitting = (n for n in range(1, MOST_PARTS + 1) if hidden % n == 0)
+            near = sorted(fitting, key=lambda n: (abs(n - heads), -n))[:2]
+            raise broken(
+                f"hidden_size {hidden} is not a multiple of {heads} heads: a head has no whole "
+                "width.",
+                f"Use {' or '.join(map(str, near))}; or add head_dim, the width of one head.",
+                SpecCode.MISSING,
+                instead="heads",
+            )
+        return head_dim
 
     @field_validator("moe")
     @classmethod

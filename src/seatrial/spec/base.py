@@ -44,14 +44,17 @@ def broken(
     code: SpecCode = SpecCode.CONTRADICTION,
     absent: tuple[str, ...] = (),
     inside: tuple[str | int, ...] = (),
+    instead: str = "",
 ) -> PydanticCustomError:
     """The error of a validator: what is wrong, as a sentence, and what to do about it.
 
     `absent` holds the keys of the same section of which one is missing, if that is what is
     wrong: the finding then speaks of them rather than of the validated field. `inside` leads from
-    the validated field, when that is a section or a list, to the value that is at fault.
+    the validated field, when that is a section or a list, to the value that is at fault. `instead`
+    names the field of the same section that is at fault rather than the validated one.
     """
-    context = {"rule": rule, "fix": fix, "code": code, "absent": absent, "inside": inside}
+    context: dict[str, Any] = {"rule": rule, "fix": fix, "code": code}
+    context |= {"absent": absent, "inside": inside, "instead": instead}
     return PydanticCustomError("seatrial_rule", "{rule}", context)
 
 

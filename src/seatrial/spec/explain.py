@@ -82,8 +82,10 @@ def _absent(error: ErrorDetails) -> list[Path]:
 
 
 def _input(error: ErrorDetails, node: Node) -> Any:
-    """The value at fault: what was validated, or a part of it."""
-    return node.plain() if error.get("ctx", {}).get("inside") else error["input"]
+    """The value at fault: what was validated, a part of it, or one beside it."""
+    context = error.get("ctx", {})
+    is_other = context.get("inside") or context.get("instead")
+    return node.plain() if is_other else error["input"]
 
 
 def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
@@ -91,7 +93,10 @@ def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
     path = error["loc"]
     if error["type"] == "extra_forbidden":
         return path, True
-    path = (*path, *error.get("ctx", {}).get("inside", ()))
+    context = error.get("ctx", {})
+    if context.get("instead"):
+        return (*path[:-1], context["instead"]), False
+    path = (*path, *context.get("inside", ()))
     # Pydantic adds this where the key of a mapping is wrong.
     return (path[:-1], True) if path[-1] == "[key]" else (path, False)
 

@@ -355,15 +355,6 @@ def _holds_secret(value: Any, name: str = "") -> bool:
     return looks_secret(value, name) or names_secret(name)
 
 
-def _missing(patient: Patient) -> Iterator[Proposal]:
-    """Heads that divide the width, where the width of a head is asked for."""
-    if patient.finding.where.field == "model.dimensions.head_dim":
-        width = patient.number("model.dimensions.hidden_size")
-        for head in (128, 64, 96, 80, 256):
-            if width % head == 0:
-                yield (f"model.dimensions.heads={width // head}",)
-
-
 def _secret(patient: Patient) -> Iterator[Proposal]:
     """A variable by reference, an address without its signature."""
     field_name = patient.finding.where.field
@@ -414,7 +405,6 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Proposal]]] = {
     RenderCode.LOCATION: _location,
     SpecCode.CONTRADICTION: _contradiction,
     SpecCode.TYPE: _contradiction,
-    SpecCode.MISSING: _missing,
     SpecCode.UNKNOWN_KEY: _misspelt,
     SpecCode.SECRET: _secret,
 }
