@@ -1,17 +1,21 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial list`: the runs of a namespace."""
+"""`seatrial list`: the runs of a namespace, and those of this directory on this host."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 
 import typer
 
 from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, connect_to_look
-from seatrial.cli.output import say, say_json
+from seatrial.cli.output import say, say_error, say_json
 from seatrial.cli.parameters import Json
 from seatrial.cli.tables import name, number, say_table, text
-from seatrial.runs.listing import Line, list_runs
+from seatrial.cluster.codes import ClusterCode
+from seatrial.cluster.errors import ClusterError
+from seatrial.errors import MissingExtraError, SeatrialError
+from seatrial.runs.listing import Line, list_here, list_runs, newest_first
 from seatrial.runs.status import age
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -33,12 +37,22 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """List the runs of a namespace, the newest first; those that have ended too.
+    """List runs, the newest first; those that have ended too.
 
-    Needs the cluster extra.
+    Those of a namespace, which needs the cluster extra, and unless a cluster is named those that
+    were launched on this host from this directory.
     """
-    site = connect_to_look(namespace, kubeconfig, context)
-    lines = list_runs(site)
+    is_named = bool(namespace or kubeconfig or context)
+    here = [] if is_named else list_here(Path())
+    try:
+        site = connect_to_look(namespace, kubeconfig, context)
+        lines = newest_first([*here, *list_runs(site)])
+    except SeatrialError as error:
+        if not here or not _has_no_cluster(error):
+            raise
+        lines = newest_first(here)
+        if not as_json:
+            say_error("Of this host alone: no cluster can be asked from here.")
     if as_json:
         say_json([asdict(line) for line in lines])
         return
@@ -48,6 +62,12 @@ def command(
     now = datetime.now(UTC)
     say_table(COLUMNS, [_row(line, now) for line in lines])
     say(f"\nnext  seatrial status {lines[0].run}")
+
+
+def _has_no_cluster(error: SeatrialError) -> bool:
+    """Whether there is no way to a cluster at all; one that does not answer is trouble."""
+    is_unknown = isinstance(error, ClusterError) and error.code is ClusterCode.CONFIG
+    return is_unknown or isinstance(error, MissingExtraError)
 
 
 def _row(line: Line, now: datetime) -> tuple[str, ...]:

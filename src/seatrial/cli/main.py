@@ -59,7 +59,7 @@ COMMANDS = {
     "report": "Write what a run was like into one HTML file, with plots.",
     "diagnose": "Say why a run stopped, hangs or is slow, with the lines that prove it.",
     "wait": "Wait until a run is over; the exit code says how it ended.",
-    "list": "List the runs of a namespace.",
+    "list": "List the runs of a namespace, and of this directory.",
     "stop": "End the processes of a run; they save first.",
     "delete": "Remove a run from its cluster or this host; its volume stays.",
     "forward": "Show TensorBoard of a run on a port of this host.",

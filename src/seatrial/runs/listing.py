@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""All runs of a namespace, each in a line."""
+"""All runs of a namespace, or of a directory on this host, each in a line."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from seatrial.cluster import objects
 from seatrial.cluster.errors import DeniedError, NotServedError
@@ -13,6 +14,8 @@ from seatrial.cluster.transport import Json
 from seatrial.rendering.names import ATTEMPT_LABEL, COMPONENT_LABEL, RUN_LABEL, Component
 from seatrial.runs.job_state import job_state, wanted_pods
 from seatrial.runs.ledger import Ledger
+from seatrial.runs.local_launch import KIND, status_here
+from seatrial.runs.local_ledger import local_runs
 from seatrial.runs.pod_reasons import is_running
 from seatrial.runs.site import Site
 from seatrial.runs.status import state_without_job
@@ -31,7 +34,7 @@ class Line:
     pods: str
     """Pods that run, of those that there should be; empty without a job."""
     kind: str
-    """The kind of its job; empty without one."""
+    """The kind of its job, torchrun on this host; empty without one."""
     submitted: str
     """When the newest attempt was submitted, in UTC."""
 
@@ -52,7 +55,18 @@ def list_runs(site: Site) -> list[Line]:
         for job in jobs:
             line = _running(job, pods, ledgers.get(job["metadata"]["name"]))
             lines[line.run] = line
-    return sorted(lines.values(), key=lambda line: line.submitted, reverse=True)
+    return newest_first([*lines.values()])
+
+
+def list_here(directory: Path) -> list[Line]:
+    """The runs on this host whose specs are in a directory."""
+    states = [status_here(run) for run in local_runs(directory).values()]
+    return [Line(one.run, one.state, one.attempt, "", KIND, one.submitted) for one in states]
+
+
+def newest_first(lines: list[Line]) -> list[Line]:
+    """Runs by when they were submitted last."""
+    return sorted(lines, key=lambda line: line.submitted, reverse=True)
 
 
 def _running(job: Json, pods: list[Json], ledger: Ledger | None) -> Line:

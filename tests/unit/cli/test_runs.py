@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from seatrial.cli import cluster_options
 from seatrial.cli import wait as waiting
 from seatrial.cluster.api import Patience
+from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.connection import Target, configuration_of
-from seatrial.cluster.errors import ClusterError
+from seatrial.cluster.errors import ClusterError, unreachable
 from seatrial.cluster.kinds import POD, PYTORCH_JOB, TRAIN_JOB
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.runs import clusters, logs
@@ -155,6 +156,58 @@ def test_the_profile_of_a_spec_or_a_word_of_a_cluster_says_where_its_run_is(
 def a_run_here(directory: Path) -> None:
     record = AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1")
     local_run(directory, "slim-7b").add(record)
+
+
+def test_runs_on_this_host_are_listed_beside_those_of_a_cluster(
+    server: FakeTransport, spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(spec_file.parent)
+    a_run_here(spec_file.parent)
+    assert [one["kind"] for one in json.loads(ran("list", "--json"))] == ["torchrun"]
+    ran("launch", spec_file, "name=there")
+    assert {(one["run"], one["kind"]) for one in json.loads(ran("list", "--json"))} == {
+        ("slim-7b", "torchrun"),
+        ("there", "PyTorchJob"),
+    }
+    # A namespace that is named is the cluster's.
+    assert "slim-7b" not in ran("list", "-n", "default")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        MissingExtraError("Asking a cluster needs the Kubernetes client."),
+        ClusterError(ClusterCode.CONFIG, "kubeconfig", "there is none.", "Make one."),
+    ],
+)
+def test_runs_on_this_host_are_listed_without_a_cluster(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def none(*_: object, **__: object) -> NoReturn:
+        raise trouble
+
+    monkeypatch.chdir(spec_file.parent)
+    monkeypatch.setattr(clusters, "connect", none)
+    with pytest.raises(type(trouble)):
+        ran("list")
+    a_run_here(spec_file.parent)
+    listed = ran("list")
+    assert listed.splitlines()[1].split()[:4] == ["slim-7b", "gone", "1", "torchrun"]
+    assert listed.endswith("next  seatrial status slim-7b\n")
+    assert "no cluster can be asked from here" in ran("list", both=True)
+
+
+def test_a_cluster_that_does_not_answer_is_trouble_all_the_same(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object, **__: object) -> NoReturn:
+        raise unreachable("https://there", "refused", 15)
+
+    monkeypatch.chdir(spec_file.parent)
+    monkeypatch.setattr(clusters, "connect", silent)
+    a_run_here(spec_file.parent)
+    with pytest.raises(ClusterError, match="gave no answer"):
+        ran("list")
 
 
 def test_a_changed_spec_is_refused_where_nobody_can_be_asked(
