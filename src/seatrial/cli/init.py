@@ -114,9 +114,16 @@ def command(
     if interactive:
         wishes = interview(wishes, catalog)
     new = _made(wishes, catalog)
+    is_taken = not output.exists() and (output.parent / ".seatrial" / wishes.name).is_dir()
     write_new(output, new.text, force=force)
     machines = f"{wishes.nodes:,} × {new.node_type} ({wishes.profile})"
     say_text(f"Wrote {output}: {wishes.model} on {machines}.", rest="  ")
+    if is_taken:
+        say_text(
+            f"There is a run {wishes.name} in this directory already, and a name means one run: "
+            "plan, attempts and checkpoints would be shared. Give another by --name.",
+            rest="  ",
+        )
     if wishes.profile == "local":
         for path in _not_there(wishes.data, wishes.tokenizer):
             say_text(f"There is nothing at {path} yet; the run will read it here.", rest="  ")

@@ -109,6 +109,17 @@ def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
     assert "planner" not in without.stdout
 
 
+def test_init_says_that_a_name_is_taken(tmp_path: Path) -> None:
+    first = seatrial("init", cwd=tmp_path).stdout
+    seatrial("plan", "run.yaml", cwd=tmp_path)
+    taken = "There is a run stories-260k in this directory already"
+    assert taken not in first
+    assert taken in seatrial("init", "two.yaml", cwd=tmp_path).stdout
+    assert taken not in seatrial("init", "three.yaml", "--name", "three", cwd=tmp_path).stdout
+    # What takes the place of a spec may be of the same run.
+    assert taken not in seatrial("init", "--force", cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
