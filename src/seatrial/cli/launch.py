@@ -75,7 +75,8 @@ def command(
     first = done.is_new and done.attempt == 1
     if first and not was_rehearsed(file.parent / ".seatrial" / done.run):
         words = seatrial_words("rehearse", file, *overrides or ())
-        say_text(f"Not rehearsed: {words} tries it on a CPU first.", "  ", "  ")
+        # In one line, to be copied.
+        say(f"  Not rehearsed: {words} tries it on a CPU first.")
     if done.kind == KIND:
         # A run on this host is found from the directory of its spec.
         name = done.run if file.parent == Path() else shlex.quote(str(file))

@@ -87,8 +87,8 @@ def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_
     # What did not hold, or did not come to its end, is none.
     (reports / "rehearsal-2026-11-15T03-10-00.json").write_text('{"ok": false}')
     (reports / "rehearsal-2026-11-15T03-20-00.json").write_text('{"ok": tr')
-    first = " ".join(ran("launch", spec_file).split())
-    assert note.strip() in first
+    first = ran("launch", spec_file)
+    assert note in first.splitlines()
     assert "Launched slim-7b, attempt 1" in first
     assert "Not rehearsed" not in ran("launch", spec_file)
     assert "Not rehearsed" in ran("launch", spec_file, "name=other")
