@@ -16,6 +16,7 @@ from seatrial.cli.plan_words import (
     gib,
     layout_words,
     manner,
+    schedule_words,
     spread,
     three,
     unit_of,
@@ -140,6 +141,8 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
         f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
         f"{format_count(batch.tokens_per_step)} tokens a step   ({where})",
     )
+    whose = plan.origins.get("training.learning_rate.peak", Origin.YOU)
+    yield "learning", f"rate {schedule_words(plan)}   ({whose})"
     if run.chosen is not None:
         yield from _memory(run.chosen, pictures=pictures)
         yield from _step(run, run.chosen)

@@ -9,6 +9,7 @@ from seatrial.planning.saving.retention import usd_per_month
 from seatrial.rendering.resources import capacity_bytes
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import DecayStyle
 from seatrial.units import format_count
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -37,6 +38,38 @@ def three(number: float) -> str:
     if abs(shown) >= 100:
         return f"{shown:,.0f}"
     return f"{shown:.1f}" if abs(shown) >= 10 else f"{shown:.2f}"
+
+
+def rate(number: float) -> str:
+    """A learning rate as it is written in papers: `3e-4`, `1.25e-5`."""
+    if number == 0 or number >= 0.1:
+        return f"{number:g}"
+    digits, _, power = f"{number:.3e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
+
+
+def schedule_words(plan: Plan) -> str:
+    """The learning rate over the run: `3e-4, cosine to 3e-5, 715 steps of warm-up`."""
+    schedule, size = plan.schedule, plan.batch.global_batch_size
+    style, least = plan.spec.training.learning_rate.style, rate(schedule.minimum)
+    falls = f"{style} to {least}"
+    if style is DecayStyle.CONSTANT:
+        falls = str(style)
+    elif style is DecayStyle.INVERSE_SQUARE_ROOT:
+        falls = f"{style}, at least {least}"
+    elif style is DecayStyle.WSD:
+        falls += f" in the last {_steps(schedule.anneal_samples, size)}"
+    # Where the run and its decay end together, the length says when.
+    ends = round(schedule.decay_samples / size)
+    if style is not DecayStyle.CONSTANT and ends != plan.length.steps:
+        falls += f" at step {ends:,}"
+    warmup = f"{_steps(schedule.warmup_samples, size)} of" if schedule.warmup_samples else "no"
+    return f"{rate(schedule.peak)}, {falls}, {warmup} warm-up"
+
+
+def _steps(samples: int, size: int) -> str:
+    steps = max(1, round(samples / size))
+    return f"{steps:,} step{'s' * (steps != 1)}"
 
 
 def unit_of(seconds: float) -> tuple[float, str]:

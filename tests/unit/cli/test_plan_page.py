@@ -15,7 +15,14 @@ from seatrial.cli.plan_html import html_page
 from seatrial.cli.plan_page import Page, cost_words, length_words, say_page
 from seatrial.cli.plan_picture import bar, node_pictures
 from seatrial.cli.plan_sweep import combinations
-from seatrial.cli.plan_words import duration, duration_with_error, new_volume_words, three
+from seatrial.cli.plan_words import (
+    duration,
+    duration_with_error,
+    new_volume_words,
+    rate,
+    schedule_words,
+    three,
+)
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Machines
 from seatrial.planning.rank_layout import RankLayout
@@ -127,6 +134,36 @@ def test_a_new_volume_is_told_with_its_price_and_one_that_is_there_is_not() -> N
     assert ("a month)" in said) == (tier.price is not None)
     for storage in ("{claim: shared}", "{tier: fsx-lustre-250, volume: {handle: fs-1}}"):
         assert new_volume_words(resolved(f"cluster.storage={storage}"), priced) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("{}", "3e-4, cosine to 3e-5, 10 steps of warm-up"),
+        (
+            "{peak: 1.25e-4, minimum: 0, style: linear, warmup: {fraction: 0.0}}",
+            "1.25e-4, linear to 0, no warm-up",
+        ),
+        ("{style: constant, warmup: {steps: 1}}", "3e-4, constant, 1 step of warm-up"),
+        ("{decay: {steps: 800}}", "3e-4, cosine to 3e-5 at step 800, 10 steps of warm-up"),
+        (
+            "{style: wsd, anneal: {steps: 100}}",
+            "3e-4, wsd to 3e-5 in the last 100 steps, 10 steps of warm-up",
+        ),
+        (
+            "{style: inverse-square-root}",
+            "3e-4, inverse-square-root, at least 3e-5, 10 steps of warm-up",
+        ),
+    ],
+)
+def test_the_learning_rate_is_told_in_a_line(given: str, words: str) -> None:
+    assert schedule_words(resolved(f"training.learning_rate={given}")) == words
+
+
+def test_learning_rates_are_written_as_in_papers() -> None:
+    assert [rate(one) for one in (6e-4, 0.001, 1.2345e-5, 0.02, 0.5, 0)] == [
+        *("6e-4", "1e-3", "1.234e-5", "2e-2", "0.5", "0"),
+    ]
 
 
 def test_no_price_says_what_to_do() -> None:
