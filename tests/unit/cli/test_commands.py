@@ -132,9 +132,9 @@ def test_init_says_that_a_name_is_taken(tmp_path: Path) -> None:
         (("catalog", "show", "models", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("catalog", "list", "model"), "Did you mean models?"),
         (
-            ("rehearse", "run.yaml", "--drill", "trian"),
-            "'trian' is not one of arguments, train, kill, reshard, evaluate, export. "
-            "Did you mean train?",
+            ("rehearse", "run.yaml", "--drill", "exprt"),
+            "'exprt' is not one of arguments, train, kill, reshard, evaluate, export. "
+            "Did you mean export?",
         ),
         (("engines", "install", "foundry"), "'foundry' is not one of megatron, llm-foundry."),
         (("check", "absent.yaml"), "there is no such file"),
