@@ -24,8 +24,8 @@ def test_a_page_is_printed_and_the_plan_is_kept(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", cwd=open_file.parent)
     labels = [line.split()[0] for line in done.stdout.splitlines() if line[:1].strip()]
     assert labels == [
-        *("open", "layout", "batch", "memory", "step", "length", "saves", "why", "tested"),
-        *("kept", "next"),
+        *("open", "layout", "batch", "learning", "memory", "step", "length", "saves"),
+        *("why", "tested", "kept", "next"),
     ]
     kept = json.loads((open_file.parent / ".seatrial/open/plan.json").read_text())
     assert kept["plan_digest"][:19] in done.stdout
