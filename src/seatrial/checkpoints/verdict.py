@@ -66,6 +66,14 @@ def verdict(saved: Setup, wanted: Setup) -> Verdict:
     return Verdict(worst, tuple(reasons))
 
 
+def other_model(saved: Setup, wanted: Setup) -> list[Reason]:
+    """Why two setups compute something else from the same tokens; nothing where they do not."""
+    found = [one for one in _model(saved, wanted) if one.outcome is Resume.IMPOSSIBLE]
+    if saved.constants is not None and wanted.constants is not None:
+        found += _constants(saved.constants, wanted.constants)
+    return found
+
+
 def _reasons(saved: Setup, wanted: Setup) -> Iterator[Reason]:
     yield from _model(saved, wanted)
     yield from _state(saved, wanted)

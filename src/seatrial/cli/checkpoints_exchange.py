@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.place import Place as CheckpointPlace
 from seatrial.checkpoints.record import Record
+from seatrial.checkpoints.verdict import other_model
 from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
 from seatrial.cli.checkpoints_progress import shown
 from seatrial.cli.cluster_options import Context, Kubeconfig
@@ -25,7 +27,7 @@ from seatrial.errors import FindingsError, UsageError
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.weights_process import export_weights as export_by_worker
 from seatrial.rehearsal.weights_process import import_weights as import_by_worker
-from seatrial.rehearsal.weights_process import prove_export
+from seatrial.rehearsal.weights_process import prove_export, refuse_other_logits
 from seatrial.rehearsal.worker_process import worker_python
 from seatrial.rendering.reader_pod import Reading
 from seatrial.rendering.spec_config import DIRECTORY, FILE
@@ -64,12 +66,7 @@ def export(
     """
     if on is Place.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: [
-                *("checkpoints", "export"),
-                # A comparison needs the spec; all else stands in the checkpoint.
-                f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location,
-                *_on_volume(plan, to),
-            ],
+            lambda plan: [*("checkpoints", "export"), *_on_volume(plan, to, compare=compare)],
             {"--step": step, "--compare": compare, "--json": as_json},
             Reading.COMPARES if compare else Reading.EXPORTS,
             following=f"seatrial report {where}",
@@ -79,12 +76,15 @@ def export(
     one = checkpoint_at(place, step)
     if one.record is None:
         raise FindingsError(one.findings)
+    if planned is not None:
+        _refuse_other_model(planned, one.record, where)
     before = exported_before(to, one.record.identity)
     told = before or _exported(place, one, one.record, to, quiet=as_json)
     if planned is not None and "logits" not in told:
         if not as_json:
             say_error("  comparing with the engine's own model")
         told = prove_export(Path(place.address, one.directory), to, planned)
+    refuse_other_logits(told, to)
     if as_json:
         say_json(told)
     else:
@@ -99,12 +99,31 @@ def _compared_plan(where: str, overrides: Sequence[str]) -> Plan:
             f"Give the run.yaml in the place of {where}."
         )
     planned = plan(Path(where), overrides)
+    _refuse_without_model(planned)
+    return planned
+
+
+def _refuse_without_model(planned: Plan) -> None:
+    """Refuse a comparison where the engine's own model cannot be had on a CPU."""
+    reason = ENGINES[planned.spec.engine.name].no_rehearsal(planned)
+    if reason:
+        raise UsageError(f"--compare builds the engine's model on a CPU. {reason}")
     if "://" in planned.checkpoint_location:
         raise UsageError(
             f"--compare reads a checkpoint from a file system, and {planned.checkpoint_location} "
             "is in an object store. Copy it, and give checkpoints.location=DIR."
         )
-    return planned
+
+
+def _refuse_other_model(planned: Plan, record: Record, where: str) -> None:
+    """A spec of another model than the checkpoint's would make good weights look wrong."""
+    others = other_model(record.setup, setup_of(planned))
+    if others:
+        said = "; ".join(f"{one.what} {one.wanted}, saved with {one.saved}" for one in others)
+        raise UsageError(
+            f"{where} describes another model than the checkpoint of step {record.step:,}: {said}. "
+            "Give the spec that it was trained by, or leave out --compare."
+        )
 
 
 def _exported(
@@ -125,15 +144,18 @@ def _exported(
         return export_by_worker(place.address, one.directory, to, follow, engine)
 
 
-def _on_volume(plan: Plan, to: Path) -> list[str]:
-    """Where weights go that a pod writes: onto the volume, for all else of a pod goes with it."""
+def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
+    """What a pod exports, and where to: onto the volume, for all else of a pod goes with it."""
+    if compare:
+        _refuse_without_model(plan)
     mount = Path(plan.spec.cluster.storage.mount)
     if not to.is_relative_to(mount):
         raise UsageError(
             f"--to {to} is not on the run's volume, where alone a pod can leave it. "
             f"Use --to {mount / plan.spec.name / 'weights'}."
         )
-    return [f"--to={to}"]
+    # A comparison needs the spec; all else stands in the checkpoint.
+    return [f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location, f"--to={to}"]
 
 
 def _say_export(told: dict[str, Any], to: Path, *, is_old: bool) -> None:

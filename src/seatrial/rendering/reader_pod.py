@@ -90,14 +90,13 @@ def reader_pod(
 
 def weights_gib(model: PlannedModel, reading: Reading) -> int:
     """Memory that a command needs for weights, all in single precision."""
-    if reading is Reading.COMPARES:
-        # The model, and what is loaded into it.
-        numbers = 2 * model.parameters
-    elif reading is Reading.EXPORTS:
+    numbers = 0
+    if reading.needs_engine:
         # One layer at a time, or the embedding: as it was saved, is arranged, and is written.
         shape = model.architecture
         embedding = model.padded_vocab_size * shape.hidden_size
         numbers = 3 * max(embedding, model.parameters // shape.layers)
-    else:
-        numbers = 0
+    if reading is Reading.COMPARES:
+        # The model, and what is loaded into it.
+        numbers = max(numbers, 2 * model.parameters)
     return math.ceil(4 * numbers / (1 << 30))

@@ -199,6 +199,11 @@ def test_an_export_is_compared_by_the_spec_of_its_run(spec_file: Path) -> None:
     stored = ("checkpoints", "export", "run.yaml", "checkpoints.location=s3://bucket/run")
     done = seatrial(*stored, "--to", "out", "--compare", cwd=home, code=2)
     assert "s3://bucket/run is in an object store. Copy it" in done.stderr
+    make_checkpoint(home / "saved", 10, size=500)
+    other = ("checkpoints", "export", "run.yaml", f"checkpoints.location={home / 'saved'}")
+    done = seatrial(*other, "--to", "out", "--compare", cwd=home, code=2)
+    assert "describes another model than the checkpoint of step 10" in done.stderr
+    assert "leave out --compare" in done.stderr
 
 
 def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:
@@ -214,7 +219,7 @@ def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:
     (out / "model.safetensors").touch()
     done = seatrial(*words, cwd=run).stdout
     assert done.startswith("step 60 is in out already, exported from this very checkpoint.\nnext")
-    gate = {"logits": {"largest_difference": 2e-7, "tokens": 128}}
+    gate = {"logits": {"equal": True, "largest_difference": 2e-7, "tokens": 128, "says": ""}}
     (out / "seatrial-export.json").write_text(json.dumps(told | gate))
     done = seatrial(*words, cwd=run).stdout
     assert "\nlogits      of 128 tokens in transformers: 2e-07 from the engine's\n" in done

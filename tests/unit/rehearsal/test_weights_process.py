@@ -3,6 +3,7 @@
 """What is made of a worker's answers; a shell script stands in for the worker."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from seatrial.rehearsal.weights_process import (
     export_weights,
     import_weights,
     prove_export,
+    refuse_other_logits,
 )
 from seatrial.rehearsal.worker_process import MEGATRON
 from seatrial.spec.engine import EngineName
@@ -58,8 +60,7 @@ def test_an_engine_reads_its_own_checkpoints_in_its_own_environment(
 ) -> None:
     monkeypatch.setenv("SEATRIAL_LLM_FOUNDRY_PYTHON", str(tmp_path / "worker"))
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/none/python")
-    said = {"largest": 2e-7, "tokens": 64, "vocabulary": 128, "same_choice": 64}
-    worker.write_text(json.dumps({"result": said}))
+    worker.write_text(told_of(2e-7))
     export_weights("saved", "ba9", Path("out"), engine=FOUNDRY)
     words = (tmp_path / "words").read_text().split()
     assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "ba9", "out"]
@@ -116,35 +117,52 @@ def test_a_killed_worker_wanted_memory(worker: Path, tmp_path: Path) -> None:
 def exported(tmp_path: Path) -> Path:
     weights = tmp_path / "weights"
     weights.mkdir()
-    (weights / EXPORT_RECORD).write_text(json.dumps({"step": 40}))
+    (weights / EXPORT_RECORD).write_text(json.dumps({"step": 40, "checkpoint": "saved/iter_40"}))
     return weights
 
 
-def told_of(largest: float | None) -> str:
+def told_of(largest: float | None, largest_logit: float = 5.0) -> str:
     said = {"largest": largest, "tokens": 64, "vocabulary": 128, "same_choice": 64}
-    return json.dumps({"result": said})
+    return json.dumps({"result": said | {"largest_logit": largest_logit}})
 
 
 def test_an_export_within_the_bar_says_so_in_its_record(worker: Path, exported: Path) -> None:
     worker.write_text(told_of(2e-7))
     told = prove_export(Path("saved/iter_40"), exported, resolved())
-    assert told == {"step": 40, "logits": {"largest_difference": 2e-7, "tokens": 64}}
-    assert json.loads((exported / EXPORT_RECORD).read_text()) == told
+    assert told["logits"].pop("says").startswith("a logit in transformers is 2e-07 from")
+    gate = {"equal": True, "largest_difference": 2e-7, "tokens": 64}
+    assert told == {"step": 40, "checkpoint": "saved/iter_40", "logits": gate}
+    assert json.loads((exported / EXPORT_RECORD).read_text())["step"] == 40
+    refuse_other_logits(told, exported)
+    # What was never compared is not judged.
+    refuse_other_logits({"step": 40}, exported)
 
 
-@pytest.mark.parametrize(("largest", "said"), [(0.5, "5e-01 from"), (None, "inf from")])
+@pytest.mark.parametrize(
+    ("largest", "said"),
+    [
+        (0.5, "is 5e-01 from the engine's, and at most 1e-04 is rounding"),
+        (None, "builds a model"),
+        (math.nan, "are no numbers: the training has diverged"),
+    ],
+)
 def test_an_export_beyond_the_bar_is_none(
     worker: Path, exported: Path, largest: float | None, said: str
 ) -> None:
     worker.write_text(told_of(largest))
-    with pytest.raises(FindingsError, match="Do not use these") as refused:
-        prove_export(Path("saved/iter_40"), exported, resolved())
+    prove_export(Path("saved/iter_40"), exported, resolved())
+    # Whoever comes later reads it in the record.
+    told = json.loads((exported / EXPORT_RECORD).read_text())
+    with pytest.raises(FindingsError, match="Do not use this export of saved/iter") as refused:
+        refuse_other_logits(told, exported)
     assert refused.value.findings[0].code == ExchangeCode.OTHER_LOGITS
     assert said in str(refused.value)
-    assert not (exported / EXPORT_RECORD).exists()
 
 
-def test_the_bar_is_1e_4() -> None:
+def test_the_bar_is_1e_4_and_grows_with_logits_that_are_large() -> None:
+    assert Logits(1e-3, 1, 1, 1, largest_logit=100.0).equal
+    assert not Logits(1.01e-3, 1, 1, 1, largest_logit=100.0).equal
+    assert not Logits(1.01e-4, 1, 1, 1, largest_logit=10.0).equal
     assert Logits(1e-4, 1, 1, 1).equal
     assert not Logits(1.01e-4, 1, 1, 1).equal
 
