@@ -60,15 +60,18 @@ def schedule_words(plan: Plan) -> str:
     elif style is DecayStyle.WSD:
         falls += f" in the last {_steps(schedule.anneal_samples, size)}"
     # Where the run and its decay end together, the length says when.
-    ends = round(schedule.decay_samples / size)
-    if style is not DecayStyle.CONSTANT and ends != plan.length.steps:
+    ends = schedule.decay_samples // size
+    if style not in (DecayStyle.CONSTANT, DecayStyle.WSD) and ends != plan.length.steps:
         falls += f" at step {ends:,}"
-    warmup = f"{_steps(schedule.warmup_samples, size)} of" if schedule.warmup_samples else "no"
+    warmup = (
+        f"{_steps(schedule.warmup_samples, size)} of" if schedule.warmup_samples >= size else "no"
+    )
     return f"{rate(schedule.peak)}, {falls}, {warmup} warm-up"
 
 
 def _steps(samples: int, size: int) -> str:
-    steps = max(1, round(samples / size))
+    # Whole ones, as the engines are told.
+    steps = samples // size
     return f"{steps:,} step{'s' * (steps != 1)}"
 
 

@@ -145,6 +145,9 @@ def test_a_new_volume_is_told_with_its_price_and_one_that_is_there_is_not() -> N
             "1.25e-4, linear to 0, no warm-up",
         ),
         ("{style: constant, warmup: {steps: 1}}", "3e-4, constant, 1 step of warm-up"),
+        # Whole steps, as the engines count them.
+        ("{style: constant, warmup: {fraction: 0.0159}}", "3e-4, constant, 15 steps of warm-up"),
+        ("{style: constant, warmup: {fraction: 0.0009}}", "3e-4, constant, no warm-up"),
         ("{decay: {steps: 800}}", "3e-4, cosine to 3e-5 at step 800, 10 steps of warm-up"),
         (
             "{style: wsd, anneal: {steps: 100}}",
