@@ -19,7 +19,7 @@ A comment directly above a block says otherwise:
     <!-- executed by: TEST -->         a test runs such commands; the block is left as it is
     <!-- not executed: REASON -->      nothing can run it here; the block is left as it is
     <!-- compared, exit 1 -->          a console block whose last command ends with 1; `exit 1 2` is
-                                       for the last two, and any other marker may end so too
+                                       for the last two; `executed by` may end so too
 """
 
 import os

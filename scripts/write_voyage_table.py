@@ -10,6 +10,7 @@ are, from docs/figures/voyages.json, which is written anew.
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def voyages_table(voyages: Voyages) -> str:
 def main() -> None:
     """Keep what was recorded, and replace the table."""
     voyages = newest()
+    if not voyages:
+        sys.exit("Nothing was recorded yet: make voyage.")
     KEPT.write_text(json.dumps(voyages, indent=2) + "\n")
     text = f"<!-- voyages -->\n{voyages_table(voyages)}\n<!-- end -->"
     PAGE.write_text(BETWEEN.sub(lambda _: text, PAGE.read_text()))

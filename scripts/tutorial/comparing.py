@@ -114,8 +114,8 @@ KINDS: dict[str, tuple[str, Callable[[str, str], bool]]] = {
         _near_unit,
     ),
     "CHANGE": (rf"{FIGURE} → {FIGURE}", _same_way),
-    "COUNT": (rf"{FIGURE}(?: [kMBT])?\s+(?:parameters|tensors)\b", eq),
-    "VERSION": (r"\b\d+(?:\.\d+){2,}", eq),
+    "COUNT": (rf"{FIGURE}(?: [kMBT])?\s+(?:parameters|tensors)\b|\bparameters\s+{FIGURE}", eq),
+    "VERSION": (r"\bv?\d+(?:\.\d+){2,}", eq),
     "NUMBER": (FIGURE, _near),
 }
 """What may differ, how it looks, and whether two of a kind are the same; the first kind counts."""

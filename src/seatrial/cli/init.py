@@ -121,7 +121,7 @@ def command(
     if is_taken:
         say_text(
             f"There is a run {wishes.name} in this directory already, and a name means one run: "
-            "plan, attempts and checkpoints would be shared. Give another by --name.",
+            f"plan, attempts and checkpoints would be shared. Change name: in {output}.",
             rest="  ",
         )
     if wishes.profile == "local":

@@ -44,11 +44,13 @@ def command(
     """
     is_named = bool(namespace or kubeconfig or context)
     here = [] if is_named else list_here(Path())
+    trouble = None
     try:
         site = connect_to_look(namespace, kubeconfig, context)
         lines = newest_first([*here, *list_runs(site)])
     except SeatrialError as error:
-        if not here or not _has_no_cluster(error):
+        trouble = None if _has_no_cluster(error) else error
+        if not here or (as_json and trouble is not None):
             raise
         lines = newest_first(here)
         if not as_json:
@@ -61,6 +63,8 @@ def command(
         return
     now = datetime.now(UTC)
     say_table(COLUMNS, [_row(line, now) for line in lines])
+    if trouble is not None:
+        raise trouble
     say(f"\nnext  seatrial status {lines[0].run}")
 
 

@@ -53,13 +53,13 @@ def command(
     if show:
         _show(way, Logbook(kept / KEPT, wanted))
         return
-    with alone(kept, plan.spec.name):
+    with alone(kept, plan.spec.name) as lock:
         book = Logbook(kept / KEPT, wanted)
         if begin:
             book.forget_from(tuple(names[names.index(begin) :]))
         last = names.index(until) if until else len(way) - 1
         require_all([step for step in way[: last + 1] if not book.has(step.name)], plan)
-        _walk(way[: last + 1], len(way), book, again)
+        _walk(way[: last + 1], len(way), book, again, lock)
     if until:
         say(f"Stopped after {until}, as asked.")
         say(f"next  {again}")
@@ -68,13 +68,13 @@ def command(
     say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *given, *where(plan)])}")
 
 
-def _walk(way: tuple[Step, ...], length: int, book: Logbook, again: str) -> None:
+def _walk(way: tuple[Step, ...], length: int, book: Logbook, again: str, lock: int) -> None:
     """The steps that are not done, one after the other."""
     for number, step in enumerate(way, 1):
         if book.has(step.name):
             continue
         try:
-            _do(step, f"{number} of {length}", again)
+            _do(step, f"{number} of {length}", again, lock)
         except typer.Exit as end:
             if step.name == "wait" and end.exit_code == ExitCode.RUN_FAILED:
                 # To wait again for a run that is over would help nobody.
@@ -92,12 +92,14 @@ def _show(way: tuple[Step, ...], book: Logbook) -> None:
         say_text(words, f"{mark:<5} {step.name:<9} ", rest=" " * 18)
 
 
-def _do(step: Step, place: str, again: str) -> None:
+def _do(step: Step, place: str, again: str, lock: int) -> None:
     """One step, as if its command were called; its end ends the walk where it is not good."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
     done = subprocess.run(  # noqa: S603  (our own words, no shell)
         [sys.executable, "-m", "seatrial", *step.words],
         env=os.environ | {WITHIN_WALK: "1"},
+        # A step may outlive a walk that is killed, and the next walk must not begin beside it.
+        pass_fds=(lock,),
         check=False,
     )
     if done.returncode == 0:

@@ -26,6 +26,8 @@ from seatrial.spec.cluster import Operator
 KEPT = "voyage.json"
 COMPARED_PARAMETERS = 1_000_000_000
 """Models up to this size are compared: 8 GB of memory, and a few minutes of one CPU."""
+COMPARED_BYTES = 16
+"""Memory of this host for each parameter: twice what the comparison takes."""
 LOCK = "voyage.lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """What a file system answers that knows no locks."""
@@ -100,8 +102,13 @@ def _is_compared(plan: Plan, here: bool) -> bool:
     Here the rehearsal has shown that it can; images for GPUs were never tried without one.
     """
     is_local = "://" not in plan.checkpoint_location
+    can = not ENGINES[plan.spec.engine.name].no_rehearsal(plan)
     on_cpu = here or not plan.machines.accelerator
-    return is_local and on_cpu and plan.model.parameters <= COMPARED_PARAMETERS
+    most = COMPARED_PARAMETERS
+    if here:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        most = min(most, memory // COMPARED_BYTES)
+    return can and is_local and on_cpu and plan.model.parameters <= most
 
 
 def _is_raw(plan: Plan) -> bool:
@@ -116,10 +123,17 @@ def _is_exported(plan: Plan) -> bool:
 
 
 @contextmanager
-def alone(directory: Path, name: str) -> Iterator[None]:
-    """Be the only one who walks a run; the lock goes with the process, however that ends."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK).open("a+", encoding="utf-8") as lock:
+def alone(directory: Path, name: str) -> Iterator[int]:
+    """Be the only one who walks a run: the open lock, which goes with the last who holds it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{directory} cannot be written: {error.strerror}. How far a walk is, is kept there: "
+            "put the spec into a directory of yours."
+        ) from None
+    with file as lock:
         if not _is_ours(lock.fileno()):
             lock.seek(0)
             raise UsageError(
@@ -129,7 +143,7 @@ def alone(directory: Path, name: str) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {platform.node()}\n")
         lock.flush()
-        yield
+        yield lock.fileno()
 
 
 def _is_ours(lock: int) -> bool:

@@ -15,7 +15,7 @@ from seatrial.rendering.names import ATTEMPT_LABEL, COMPONENT_LABEL, RUN_LABEL, 
 from seatrial.runs.job_state import job_state, wanted_pods
 from seatrial.runs.ledger import Ledger
 from seatrial.runs.local_launch import KIND, status_here
-from seatrial.runs.local_ledger import local_runs
+from seatrial.runs.local_ledger import LocalRun, local_runs
 from seatrial.runs.pod_reasons import is_running
 from seatrial.runs.site import Site
 from seatrial.runs.status import state_without_job
@@ -60,8 +60,16 @@ def list_runs(site: Site) -> list[Line]:
 
 def list_here(directory: Path) -> list[Line]:
     """The runs on this host whose specs are in a directory."""
-    states = [status_here(run) for run in local_runs(directory).values()]
-    return [Line(one.run, one.state, one.attempt, "", KIND, one.submitted) for one in states]
+    return [_here(run) for run in local_runs(directory).values()]
+
+
+def _here(run: LocalRun) -> Line:
+    """One of them; damage to its record must not hide the others."""
+    try:
+        one = status_here(run)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Line(run.name, "unreadable", 0, "", KIND, "")
+    return Line(one.run, one.state, one.attempt, "", KIND, one.submitted)
 
 
 def newest_first(lines: list[Line]) -> list[Line]:

@@ -209,7 +209,10 @@ class Architecture(SpecModel):
     def _follows_from_heads(cls, head_dim: Any, info: ValidationInfo) -> Any:
         hidden, heads = info.data.get("hidden_size"), info.data.get("heads")
         if head_dim == 0 and hidden and heads and hidden % heads:
-            fitting = (n for n in range(1, MOST_PARTS + 1) if hidden % n == 0)
+            shared = info.data.get("kv_heads") or 1
+            # Without a number of its own for keys and values, it follows the heads.
+            shared = 1 if shared == heads else shared
+            fitting = (n for n in range(shared, MOST_PARTS + 1, shared) if hidden % n == 0)
             near = sorted(fitting, key=lambda n: (abs(n - heads), -n))[:2]
             raise broken(
                 f"hidden_size {hidden} is not a multiple of {heads} heads: a head has no whole "

@@ -208,6 +208,21 @@ def test_a_cluster_that_does_not_answer_is_trouble_all_the_same(
     a_run_here(spec_file.parent)
     with pytest.raises(ClusterError, match="gave no answer"):
         ran("list")
+    with pytest.raises(ClusterError, match="gave no answer"):
+        ran("list", "--json")
+
+
+def test_a_damaged_record_hides_no_other_run(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch, server: FakeTransport
+) -> None:
+    monkeypatch.chdir(spec_file.parent)
+    a_run_here(spec_file.parent)
+    attempts = next((spec_file.parent / ".seatrial").glob("*/*/*.record")).parent
+    broken = spec_file.parent / ".seatrial/broken" / attempts.name
+    broken.mkdir(parents=True)
+    (broken / "1.record").write_text("{half")
+    listed = {one["run"]: one["state"] for one in json.loads(ran("list", "--json"))}
+    assert listed == {"slim-7b": "gone", "broken": "unreadable"}
 
 
 def test_a_changed_spec_is_refused_where_nobody_can_be_asked(

@@ -16,7 +16,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.cli import voyage_needs
 from seatrial.cli.run import app
 from seatrial.cli.voyage import KEPT, LOCK, Logbook, alone, steps
-from seatrial.errors import ExitCode, MissingExtraError
+from seatrial.errors import ExitCode, MissingExtraError, UsageError
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
@@ -114,6 +114,25 @@ def test_a_second_walk_of_a_run_is_refused_while_one_is_under_way(spec_file: Pat
     # Nobody holds what the last one has left.
     with alone(kept, "slim-7b"):
         pass
+
+
+def test_a_walk_says_where_it_cannot_write(spec_file: Path) -> None:
+    (spec_file.parent / ".seatrial").write_text("in the way")
+    refused = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent, code=2)
+    assert ".seatrial/slim-7b cannot be written: Not a directory" in refused.stderr
+
+
+def test_what_a_killed_walk_has_begun_keeps_others_out(spec_file: Path) -> None:
+    kept = spec_file.parent / ".seatrial" / "slim-7b"
+    with alone(kept, "slim-7b") as lock:
+        step = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+    try:
+        # The walk has let go of it, and its step has not.
+        with pytest.raises(UsageError, match="walks slim-7b already"), alone(kept, "slim-7b"):
+            pass
+    finally:
+        step.kill()
+        step.wait()
 
 
 def test_a_walk_goes_on_where_a_file_system_has_no_locks(

@@ -154,6 +154,27 @@ def test_a_family_supplies_what_dimensions_leave_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("heads", "fix"),
+    [
+        ("heads: 7", "Use 8 or 4;"),
+        # Heads that share those of keys and values come in multiples of them.
+        ("heads: 24, kv_heads: 8", "Use 32 or 16;"),
+    ],
+)
+def test_heads_that_do_not_divide_the_width_are_told_which_do(heads: str, fix: str) -> None:
+    text = GOOD.replace(
+        "model: {preset: gpt3-7.5b}",
+        f"model:\n  dimensions: {{family: llama, layers: 2, hidden_size: 64, {heads}, "
+        "vocab_size: 100, max_positions: 128}",
+    )
+    with pytest.raises(FindingsError) as refused:
+        loads(text, "run.yaml")
+    (finding,) = refused.value.findings
+    assert finding.where.field == "model.dimensions.heads"
+    assert finding.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
     ("field", "place"),
     [
         ("name", (2, 7)),

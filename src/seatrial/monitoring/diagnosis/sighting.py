@@ -16,7 +16,7 @@ _MILD = re.compile(
     r"^\W*(?:\[[^\]]*\]\W*)?(?:WARNING|INFO|DEBUG)\b|UserWarning|FutureWarning|DeprecationWarning"
     r"|^(?:\[\w*\d+\]:)?\[?[WI](?:\d{3,4} [\d:.]+| \w+\.cpp)"
 )
-_ARGUMENT = re.compile(r"^\s*(?:\[\w+\]:\s*)*\w+ \.{3,} ")
+_ARGUMENT = re.compile(r"^\s*(?:\[\w+\]:\s*)*[a-z0-9_]+ \.{8,} ")
 """An argument and its value, as Megatron-LM prints all of them: `vocab_file ........ None`."""
 
 

@@ -63,6 +63,11 @@ def test_another_learning_rate_is_not_taken_for_another_layout() -> None:
     assert of(*said[:2]).first == "checkpoint-layout-mismatch"
 
 
+def test_dots_of_a_sentence_are_no_printed_argument() -> None:
+    said = "Loading ... torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    assert of(said).first == of(said.removeprefix("Loading ... ")).first != ""
+
+
 def test_another_schedule_is_told_with_both_values() -> None:
     """The engine names what differs; the diagnosis says which is whose."""
     (cause,) = of(
