@@ -4,6 +4,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,8 @@ from seatrial.cli.output import (
     seatrial_words,
 )
 from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import launch
+from seatrial.client import launch, plan
+from seatrial.engines.registry import ENGINES
 from seatrial.rehearsal.rehearse import was_rehearsed
 from seatrial.runs.differences import Difference
 from seatrial.runs.launch import Launched
@@ -72,11 +74,8 @@ def command(
         return
     say_findings(done.findings)
     _conclude(done)
-    first = done.is_new and done.attempt == 1
-    if first and not was_rehearsed(file.parent / ".seatrial" / done.run):
-        words = seatrial_words("rehearse", file, *overrides or ())
-        # In one line, to be copied.
-        say(f"  Not rehearsed: {words} tries it on a CPU first.")
+    if done.is_new and done.attempt == 1:
+        _say_not_rehearsed(done.run, file, overrides or ())
     if done.kind == KIND:
         # A run on this host is found from the directory of its spec.
         name = done.run if file.parent == Path() else shlex.quote(str(file))
@@ -94,6 +93,17 @@ def _ask(changes: list[Difference]) -> bool:
     if not changes:
         say("  nothing that the spec in the cluster shows")
     return typer.confirm("Stop it, and go on with the new spec from the last checkpoint?")
+
+
+def _say_not_rehearsed(run: str, file: Path, overrides: Sequence[str]) -> None:
+    """Say that a run was not rehearsed which could have been."""
+    if was_rehearsed(file.parent / ".seatrial" / run):
+        return
+    planned = plan(file, overrides)
+    if not ENGINES[planned.spec.engine.name].no_rehearsal(planned):
+        words = seatrial_words("rehearse", file, *overrides)
+        # In one line, to be copied.
+        say(f"  Not rehearsed: {words} tries it on a CPU first.")
 
 
 def _conclude(done: Launched) -> None:

@@ -95,6 +95,10 @@ def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_
     (reports.parent / "third").mkdir()
     (reports.parent / "third" / "rehearsal-2026-11-15T03-30-00.json").write_text('{"ok": true}')
     assert "Not rehearsed" not in ran("launch", spec_file, "name=third")
+    # What has no rehearsal is not told to have one.
+    fsdp = ("parallelism.sharding=fsdp", "parallelism.tp_size=1", "parallelism.pp_size=1")
+    more = ("parallelism.sequence_parallel=false",)
+    assert "Not rehearsed" not in ran("launch", spec_file, "name=fourth", *fsdp, *more)
 
 
 def test_what_comes_next_names_the_cluster_that_was_used(
