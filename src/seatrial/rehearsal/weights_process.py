@@ -16,10 +16,12 @@ from typing import Any
 from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.checkpoints.exchange.sides import SIDES
+from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.verification import verify
 from seatrial.engines.engine import Arguments, Engine
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, SeatrialError
-from seatrial.findings import Finding, Severity, Where
+from seatrial.findings import Finding, Severity, Where, has_errors
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.worker_process import MEGATRON, python_path, worker_python
 from seatrial.whole_files import write_whole
@@ -109,6 +111,8 @@ def compare_logits(
 ) -> Logits:
     """The gate: the engine's logits of a checkpoint against those of weights in transformers.
 
+    The checkpoint is verified first: the engine's loader unpickles some of it.
+
     Args:
         checkpoint: The checkpoint's directory.
         weights: A directory of Hugging Face weights.
@@ -116,6 +120,9 @@ def compare_logits(
         seed: From which the tokens are drawn.
         engine: The engine.
     """
+    wrong = verify(LocalPlace(checkpoint.parent), checkpoint.name)
+    if has_errors(wrong):
+        raise FindingsError(wrong)
     with TemporaryDirectory(prefix="seatrial-logits-") as scratch:
         file = str(Path(scratch) / "logits.pt")
         words = engine.command_line(engine.one_rank_arguments(arguments))

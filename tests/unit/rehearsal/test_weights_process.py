@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.checkpoints.exchange.codes import ExchangeCode
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
+from seatrial.checkpoints.naming import directory_name
 from seatrial.engines.engine import Arguments
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
@@ -26,6 +27,7 @@ from seatrial.rehearsal.weights_process import (
 from seatrial.rehearsal.worker_process import MEGATRON
 from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
+from tests.unit.checkpoints.made import make_checkpoint
 
 FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
 
@@ -55,8 +57,24 @@ def test_progress_and_result(worker: Path, tmp_path: Path) -> None:
     assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "iter_1", "out"]
 
 
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A checkpoint with its record."""
+    make_checkpoint(tmp_path / "saved", 40, size=500)
+    return tmp_path / "saved" / directory_name(40)
+
+
+def test_nothing_of_a_damaged_checkpoint_is_loaded(worker: Path, saved: Path) -> None:
+    worker.write_text(told_of(0.0))
+    shard = next(saved.glob("*.distcp"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(FindingsError, match=shard.name):
+        compare_logits(saved, Path("out"), {}, engine=FOUNDRY)
+    assert not (saved.parents[1] / "words").exists()
+
+
 def test_an_engine_reads_its_own_checkpoints_in_its_own_environment(
-    worker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: Path, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEATRIAL_LLM_FOUNDRY_PYTHON", str(tmp_path / "worker"))
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/none/python")
@@ -65,7 +83,7 @@ def test_an_engine_reads_its_own_checkpoints_in_its_own_environment(
     words = (tmp_path / "words").read_text().split()
     assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "ba9", "out"]
     settings: Arguments = {"model.name": "mpt_causal_lm", "max_seq_len": 32}
-    assert compare_logits(Path("saved/ba9"), Path("out"), settings, engine=FOUNDRY).equal
+    assert compare_logits(saved, Path("out"), settings, engine=FOUNDRY).equal
     words = (tmp_path / "words").read_text().split()
     assert words[:2] == ["-m", "seatrial.worker.weights.compare_logits"]
 
@@ -126,9 +144,11 @@ def told_of(largest: float | None, largest_logit: float = 5.0) -> str:
     return json.dumps({"result": said | {"largest_logit": largest_logit}})
 
 
-def test_an_export_within_the_bar_says_so_in_its_record(worker: Path, exported: Path) -> None:
+def test_an_export_within_the_bar_says_so_in_its_record(
+    worker: Path, exported: Path, saved: Path
+) -> None:
     worker.write_text(told_of(2e-7))
-    told = prove_export(Path("saved/iter_40"), exported, resolved())
+    told = prove_export(saved, exported, resolved())
     assert told["logits"].pop("says").startswith("a logit in transformers is 2e-07 from")
     gate = {"equal": True, "largest_difference": 2e-7, "tokens": 64}
     assert told == {"step": 40, "checkpoint": "saved/iter_40", "logits": gate}
@@ -147,10 +167,10 @@ def test_an_export_within_the_bar_says_so_in_its_record(worker: Path, exported: 
     ],
 )
 def test_an_export_beyond_the_bar_is_none(
-    worker: Path, exported: Path, largest: float | None, said: str
+    worker: Path, exported: Path, saved: Path, largest: float | None, said: str
 ) -> None:
     worker.write_text(told_of(largest))
-    prove_export(Path("saved/iter_40"), exported, resolved())
+    prove_export(saved, exported, resolved())
     # Whoever comes later reads it in the record.
     told = json.loads((exported / EXPORT_RECORD).read_text())
     with pytest.raises(FindingsError, match="Do not use this export of saved/iter") as refused:

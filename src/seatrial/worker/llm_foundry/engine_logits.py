@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLM Foundry's logits of a checkpoint: `python -m seatrial.worker.llm_foundry.engine_logits`.
 
-Takes the checkpoint's directory, a file to write to, a seed, and the settings of the model. The
-model is LLM Foundry's own, and torch loads the checkpoint, so that nothing of an export's own
-reading is taken for granted.
+Takes the checkpoint's directory, which was verified, a file to write to, a seed, and the settings
+of the model. The model is LLM Foundry's own, and torch loads the checkpoint, so that nothing of an
+export's own reading is taken for granted.
 """
 
 import logging
@@ -61,19 +61,13 @@ def _model(settings: dict[str, Any]) -> Any:
 
 
 def _state(directory: Path, empty: dict[str, Any]) -> dict[str, Any]:
-    """The model's tensors of a checkpoint, verified, loaded by torch as Composer does."""
+    """The model's tensors of a checkpoint, loaded by torch as Composer does."""
     import torch  # noqa: PLC0415
     from torch.distributed import checkpoint  # noqa: PLC0415
 
     from seatrial.checkpoints.foreign import refuse_foreign  # noqa: PLC0415
     from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA  # noqa: PLC0415
-    from seatrial.checkpoints.place import LocalPlace  # noqa: PLC0415
-    from seatrial.checkpoints.verification import verify  # noqa: PLC0415
-    from seatrial.errors import FindingsError  # noqa: PLC0415
 
-    wrong = verify(LocalPlace(directory.parent), directory.name)
-    if wrong:
-        raise FindingsError(wrong)
     sharded = (directory / METADATA).is_file()
     refuse_foreign(str(directory if sharded else directory / COMPOSER_FILE))
     if sharded:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's logits of a checkpoint: `python -m seatrial.worker.weights.engine_logits`.
 
-Takes the checkpoint's directory, a file to write to, a seed, and the engine's arguments for one
-rank.
+Takes the checkpoint's directory, which was verified, a file to write to, a seed, and the engine's
+arguments for one rank.
 """
 
 import os
