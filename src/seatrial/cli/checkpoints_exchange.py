@@ -13,6 +13,7 @@ from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.place import Place as CheckpointPlace
+from seatrial.checkpoints.place import place_at
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verdict import other_model
 from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
@@ -72,18 +73,19 @@ def export(
             following=f"seatrial report {where}",
         )
     planned = _compared_plan(where, overrides or ()) if compare else None
-    place = place_of(where, overrides or ())
-    one = checkpoint_at(place, step)
+    # A plan may take a search, which is not done twice.
+    at = place_at(planned.checkpoint_location) if planned else place_of(where, overrides or ())
+    one = checkpoint_at(at, step)
     if one.record is None:
         raise FindingsError(one.findings)
     if planned is not None:
         _refuse_other_model(planned, one.record, where)
     before = exported_before(to, one.record.identity)
-    told = before or _exported(place, one, one.record, to, quiet=as_json)
+    told = before or _exported(at, one, one.record, to, quiet=as_json)
     if planned is not None and "logits" not in told:
         if not as_json:
             say_error("  comparing with the engine's own model")
-        told = prove_export(Path(place.address, one.directory), to, planned)
+        told = prove_export(Path(at.address, one.directory), to, planned)
     refuse_other_logits(told, to)
     if as_json:
         say_json(told)
