@@ -5,6 +5,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -241,7 +242,7 @@ _OF_PEERS = ("Connection closed by peer", "Connection reset by peer", "gloo", "D
 
 
 def _reason(log: Path) -> str:
-    """The error that ended a training, or its last lines.
+    """The error that ended a training, the signal that a rank died of, or the last lines.
 
     When one rank fails, its peers complain about a lost connection; that is not the reason.
     """
@@ -252,7 +253,18 @@ def _reason(log: Path) -> str:
         if ("Error: " in line or "Error(" in line) and "ChildFailedError" not in line
     ]
     own = [line for line in errors if not any(word in line for word in _OF_PEERS)]
-    return (own or errors or ["\n".join(lines[-5:])])[0].strip()
+    return (own or _deaths(lines) or errors or ["\n".join(lines[-5:])])[0].strip()
+
+
+def _deaths(lines: list[str]) -> list[str]:
+    """Which rank died of which signal, by torchrun's account of what came first."""
+    _, _, account = "\n".join(lines).rpartition("Root Cause (first observed failure)")
+    found = re.search(r"rank +: (\d+) .*\n +exitcode +: -\d+ .*\((SIG\w+)\)", account)
+    if found is None:
+        return []
+    # What C++ says before it aborts.
+    last_words = [line for line in lines if line.startswith(("terminate called", "  what():"))]
+    return [": ".join((f"rank {found[1]} died of {found[2]}", *map(str.strip, last_words)))]
 
 
 def ask_engine(

@@ -7,6 +7,9 @@ empty for them, so that they do not load torch and the engine once more.
 """
 
 if __name__ == "__main__":
-    from seatrial.worker.run import main
+    from seatrial.worker.ending import spared_teardown
 
-    main()
+    with spared_teardown():
+        from seatrial.worker.run import main
+
+        main()

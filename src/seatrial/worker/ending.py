@@ -1,11 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that end with the process that started them, and who may look into them."""
+"""How processes end: with whoever started them, and with the code that they mean.
 
+And who may look into them meanwhile.
+"""
+
+import atexit
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -21,6 +27,44 @@ def end_with_parent(parent: int | None = None) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def spared_teardown() -> Iterator[None]:
+    """Let this process end after its last exit handler, with Python itself not taken down.
+
+    A thread of torch that lets go of a tensor asks for Python's lock, and Python ends threads that
+    ask for it while it goes down; in C++ that aborts the process (pytorch/pytorch#190489). A rank
+    whose last step was an exchange with the others had done its work and counted as crashed.
+
+    To be entered before anything else is imported: the handler that is registered first runs last.
+    """
+    process, code = os.getpid(), 1
+
+    def leave() -> None:
+        if os.getpid() == process:  # and not in a copy of it
+            with suppress(OSError, ValueError):  # whoever read it may be gone
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    atexit.register(leave)
+    try:
+        yield
+        code = 0
+    except SystemExit as wish:
+        code = _meant(wish.code)
+        raise
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+        raise
+
+
+def _meant(code: object) -> int:
+    """The exit code that Python makes of what was given to `sys.exit`."""
+    if code is None:
+        return 0
+    return code & 0xFF if isinstance(code, int) else 1
 
 
 def adopt_orphans() -> None:

@@ -6,6 +6,9 @@ Loaders of data may import this module again in processes of their own; it is em
 """
 
 if __name__ == "__main__":
-    from seatrial.worker.llm_foundry.run import main
+    from seatrial.worker.ending import spared_teardown
 
-    main()
+    with spared_teardown():
+        from seatrial.worker.llm_foundry.run import main
+
+        main()
