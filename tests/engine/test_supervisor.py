@@ -16,7 +16,7 @@ from seatrial.checkpoints.stopping import StopCode
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
 from seatrial.rehearsal.worker_process import differing_tensors
-from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.ending import UNFINISHED
 from seatrial.worker.supervisor.codes import SupervisorCode
 from tests.engine.conftest import Figure
 from tests.engine.supervised import MODEL, SAVE_EVERY, Supervised, differing, undisturbed
@@ -72,6 +72,7 @@ def test_killed_ranks_agents_and_stopped_ranks_leave_no_trace(
     assert len(run.findings(SupervisorCode.AGENT)) == 1
 
 
+@pytest.mark.slow
 def test_asked_to_end_it_saves_and_goes_on_from_there(tmp_path: Path) -> None:
     model = {**MODEL, "train-iters": 24, "save-interval": 1000}
     run = Supervised(tmp_path, model)

@@ -238,7 +238,10 @@ def _newest_step(file: Path) -> int:
     return steps[-1] if steps else 0
 
 
-_OF_PEERS = ("Connection closed by peer", "Connection reset by peer", "gloo", "DistBackendError")
+_OF_PEERS = (
+    *("Connection closed by peer", "Connection reset by peer", "gloo"),
+    *("DistBackendError", "DistNetworkError", "DistStoreError"),
+)
 
 
 def _reason(log: Path) -> str:
@@ -246,25 +249,37 @@ def _reason(log: Path) -> str:
 
     When one rank fails, its peers complain about a lost connection; that is not the reason.
     """
-    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines()]
+    text = log.read_text(errors="replace")
+    lines = [line.rstrip() for line in text.splitlines()]
     errors = [
         line.partition("]: ")[2] or line
         for line in lines
-        if ("Error: " in line or "Error(" in line) and "ChildFailedError" not in line
+        if ("Error: " in line or "Error(" in line)
+        and not any(word in line for word in ("ChildFailedError", "what():"))
     ]
     own = [line for line in errors if not any(word in line for word in _OF_PEERS)]
-    return (own or _deaths(lines) or errors or ["\n".join(lines[-5:])])[0].strip()
+    candidates = (*own, _death(text), *errors, "\n".join(lines[-5:]))
+    return next(filter(None, candidates), "").strip()
 
 
-def _deaths(lines: list[str]) -> list[str]:
-    """Which rank died of which signal, by torchrun's account of what came first."""
-    _, _, account = "\n".join(lines).rpartition("Root Cause (first observed failure)")
-    found = re.search(r"rank +: (\d+) .*\n +exitcode +: -\d+ .*\((SIG\w+)\)", account)
-    if found is None:
-        return []
-    # What C++ says before it aborts.
-    last_words = [line for line in lines if line.startswith(("terminate called", "  what():"))]
-    return [": ".join((f"rank {found[1]} died of {found[2]}", *map(str.strip, last_words)))]
+def _death(text: str) -> str:
+    """Which rank died of which signal, by torchrun's account, and what C++ said of it.
+
+    The account names a first failure, by seconds: a peer that ended within the same one may be it.
+    """
+    account = text.rpartition("ChildFailedError")[2]
+    # What it takes for the first one stands last.
+    died = re.findall(r"rank +: (\d+) .*\n.*\n.*\n +traceback : Signal \d+ \((\w+)\)", account)[
+        ::-1
+    ]
+    # torchrun itself ends the others by SIGTERM.
+    first = next((one for one in died if one[1] != "SIGTERM"), died[0] if died else None)
+    if first is None:
+        return ""
+    rank, name = first
+    words = re.findall(r"^terminate called.*(?:\n  what\(\):.*)?", text, re.MULTILINE)
+    last_words = " ".join(words[-1].split()) if words and name == "SIGABRT" else ""
+    return f"rank {rank} died of {name}" + (f": {last_words}" if last_words else "")
 
 
 def ask_engine(

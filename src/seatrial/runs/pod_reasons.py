@@ -15,7 +15,7 @@ PREFLIGHT = "preflight"
 INSTALL = "install"
 """The init container that installs the worker."""
 UNFINISHED = 75
-"""The exit code of a worker that saved because it was asked to end (worker/pod.py)."""
+"""The exit code of a worker that saved because it was asked to end (worker/ending.py)."""
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _SETTINGS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _MOUNT = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")

@@ -13,6 +13,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+UNFINISHED = 75
+"""EX_TEMPFAIL of sysexits.h: a training that saved and ended before its last step."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PTRACER = 0x59616D61
@@ -37,16 +40,18 @@ def spared_teardown() -> Iterator[None]:
     ask for it while it goes down; in C++ that aborts the process (pytorch/pytorch#190489). A rank
     whose last step was an exchange with the others had done its work and counted as crashed.
 
-    To be entered before anything else is imported: the handler that is registered first runs last.
+    To be entered before anything is imported that registers an exit handler: the first one that is
+    registered runs last. A file that nobody closes loses what it has not written.
     """
     process, code = os.getpid(), 1
 
     def leave() -> None:
-        if os.getpid() == process:  # and not in a copy of it
-            with suppress(OSError, ValueError):  # whoever read it may be gone
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
+        if os.getpid() != process:  # a copy of it
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):  # there is none, or no reader
+                stream.flush()
+        os._exit(code)
 
     atexit.register(leave)
     try:
@@ -56,7 +61,8 @@ def spared_teardown() -> Iterator[None]:
         code = _meant(wish.code)
         raise
     except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
+        # Python ends by the signal then, which says more than a code.
+        atexit.unregister(leave)
         raise
 
 
@@ -64,7 +70,7 @@ def _meant(code: object) -> int:
     """The exit code that Python makes of what was given to `sys.exit`."""
     if code is None:
         return 0
-    return code & 0xFF if isinstance(code, int) else 1
+    return code if isinstance(code, int) else 1
 
 
 def adopt_orphans() -> None:

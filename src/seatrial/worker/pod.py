@@ -10,11 +10,9 @@ was not exits, and gets a code here that makes the operator start it again.
 
 import sys
 
-from seatrial.worker.lasting_managers import shield_managers
+from seatrial.worker.ending import UNFINISHED, spared_teardown
 from seatrial.worker.supervisor.ends import telling_end
 
-UNFINISHED = 75
-"""EX_TEMPFAIL of sysexits.h: saved and ended before the last step."""
 WANTED_ENDS = ("--exit-interval", "--exit-duration-in-mins")
 """Options by which a spec asks for an early end itself."""
 
@@ -26,7 +24,9 @@ def main() -> None:
 
 
 def _train() -> None:
-    from seatrial.worker.run import main as train  # noqa: PLC0415  (see seatrial.worker.__main__)
+    # Not before: see seatrial.worker.__main__ and spared_teardown.
+    from seatrial.worker.lasting_managers import shield_managers  # noqa: PLC0415
+    from seatrial.worker.run import main as train  # noqa: PLC0415
 
     shield_managers()
     try:
@@ -39,4 +39,5 @@ def _train() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with spared_teardown():
+        main()

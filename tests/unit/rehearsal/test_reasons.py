@@ -8,40 +8,77 @@ import pytest
 
 from seatrial.rehearsal.worker_process import WORKER_PYTHON, Training, train
 
-ABORTED = """\
+PEERS = """\
 [rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234
+[rank2]: torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was reset
+"""
+LAST_WORDS = """\
+terminate called without an active exception
 terminate called after throwing an instance of 'std::bad_alloc'
-  what():  std::bad_alloc
-Root Cause (first observed failure):
-[0]:
+  what():  RuntimeError: no room
+"""
+
+
+def block(rank: int, code: str, traceback: str) -> str:
+    """One failure in torchrun's account."""
+    return f"""\
   time      : 2026-11-16_15:25:49
   host      : localhost
-  rank      : 1 (local_rank: 1)
-  exitcode  : -6 (pid: 17873)  (SIGABRT)
+  rank      : {rank} (local_rank: {rank})
+  exitcode  : {code}
   error_file: <N/A>
-  traceback : Signal 6 (SIGABRT) received by PID 17873
-=======================================================
+  traceback : {traceback}
 """
-FAILED = """\
-[rank1]: ValueError: no such layer
-Root Cause (first observed failure):
-[0]:
-  rank      : 1 (local_rank: 1)
-  exitcode  : 1 (pid: 17873)
-"""
-"""As torchrun 2.13 prints them."""
+
+
+def account(*blocks: str) -> str:
+    """As torchrun prints it; what it takes for the first failure stands last."""
+    *others, first = blocks
+    return (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "seatrial.worker FAILED\nFailures:\n"
+        + "".join(f"[1]:\n{other}" for other in others)
+        + f"Root Cause (first observed failure):\n[0]:\n{first}=====\n"
+    )
+
+
+def signalled(rank: int, number: int, name: str, *, newer: bool = True) -> str:
+    """A rank that died; torch 2.13 names the signal twice, torch 2.7 once."""
+    code = f"-{number} (pid: 17)" + (f"  ({name})" if newer else "")
+    return block(rank, code, f"Signal {number} ({name}) received by PID 17")
+
+
+SEE = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+LEFT = block(0, "1 (pid: 16)", SEE)
 
 
 @pytest.mark.parametrize(
     ("printed", "said"),
     [
         (
-            ABORTED,
+            PEERS + LAST_WORDS + account(signalled(0, 15, "SIGTERM"), signalled(1, 6, "SIGABRT")),
             "rank 1 died of SIGABRT: terminate called after throwing an instance of "
-            "'std::bad_alloc': what():  std::bad_alloc",
+            "'std::bad_alloc' what(): RuntimeError: no room",
         ),
-        (FAILED, "ValueError: no such layer"),
+        # What another rank's C++ says at its end does not explain a kill.
+        (
+            LAST_WORDS + account(signalled(1, 9, "SIGKILL", newer=False)),
+            "rank 1 died of SIGKILL",
+        ),
+        # A peer that left within the same second counts as the first failure.
+        (PEERS + account(signalled(1, 9, "SIGKILL"), LEFT), "rank 1 died of SIGKILL"),
+        (account(signalled(1, 15, "SIGTERM")), "rank 1 died of SIGTERM"),
+        (
+            "[rank0]: ValueError: no such layer\n" + account(signalled(1, 15, "SIGTERM"), LEFT),
+            "ValueError: no such layer",
+        ),
+        (
+            PEERS + account(LEFT),
+            "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+            "[127.0.0.1]:1234",
+        ),
         ("one\ntwo\n", "one\ntwo"),
+        ("", ""),
     ],
 )
 def test_the_reason_of_a_failure_is_told(

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from seatrial.worker import pod
+from seatrial.worker.ending import UNFINISHED
 
 
 def trained(
@@ -41,7 +42,7 @@ def test_an_early_end_after_a_save_is_none(
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         trained(monkeypatch, ending(code))
-    assert caught.value.code == pod.UNFINISHED
+    assert caught.value.code == UNFINISHED
 
 
 @pytest.mark.parametrize("code", [1, 16, 17])

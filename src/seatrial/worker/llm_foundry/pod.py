@@ -4,7 +4,7 @@
 
 import sys
 
-from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.ending import UNFINISHED, spared_teardown
 from seatrial.worker.supervisor.ends import telling_end
 
 
@@ -19,4 +19,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with spared_teardown():
+        main()

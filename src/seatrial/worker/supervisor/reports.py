@@ -11,7 +11,7 @@ from typing import Any
 
 from seatrial.findings import Finding, Severity, Where
 from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.ending import UNFINISHED
 from seatrial.worker.supervisor.agent import Failure
 from seatrial.worker.supervisor.beats import Beat
 from seatrial.worker.supervisor.codes import SupervisorCode

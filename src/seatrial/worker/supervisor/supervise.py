@@ -14,8 +14,7 @@ from typing import BinaryIO
 
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.monitoring.processes import MARK, end, end_marked, new_mark, state
-from seatrial.worker.ending import adopt_orphans
-from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.ending import UNFINISHED, adopt_orphans
 from seatrial.worker.settings import ATTEMPT, FRUITLESS
 from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Meeting
 from seatrial.worker.supervisor.beats import DIRECTORY, Beat, Phase, forget_beats, read_beats

@@ -15,7 +15,7 @@ import pytest
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.monitoring.event_log import Event, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
-from seatrial.worker.pod import UNFINISHED
+from seatrial.worker.ending import UNFINISHED
 from seatrial.worker.supervisor.beats import Beat, Phase, read_beats
 from seatrial.worker.supervisor.codes import SupervisorCode
 from seatrial.worker.supervisor.final import remembered
