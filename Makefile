@@ -66,7 +66,7 @@ engine: $(ENV) worker-env ## Run the tests that train with the real engine on a 
 
 .PHONY: engine-short
 engine-short: $(ENV) worker-env ## Run the short ones of them
-	$(PYTHON) -m pytest -m 'engine and not slow' --durations=15 $(ARGS) tests/engine
+	$(PYTHON) -m pytest -m 'engine and not slow' -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) tests/engine
 
 .PHONY: foundry-env
 foundry-env: ## Create the environment of LLM Foundry, unless it is there (7 GB)
@@ -115,6 +115,10 @@ cluster-programs: $(ENV) ## Build Kubernetes, the operators and Helm for the tes
 cluster-api: $(ENV) cluster-programs ## Run the tests with a real API server and real operators, without pods
 	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/api
 
+.PHONY: cluster-api-short
+cluster-api-short: $(ENV) cluster-programs ## Run them without the older releases of the operators
+	$(PYTHON) -m pytest -m 'cluster and not slow' -s --durations=15 $(ARGS) tests/cluster/api
+
 .PHONY: cluster
 cluster: $(ENV) cluster-programs ## Run the tests in a whole cluster of one node (needs root)
 	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/pods
@@ -138,9 +142,10 @@ faults: $(ENV) worker-env ## Kill training and data preparation 200 times each, 
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults
 
 .PHONY: faults-short
-faults-short: export SEATRIAL_FAULT_SEEDS = 7:10
-faults-short: $(ENV) worker-env ## Run three cases each of kills, stopped ranks, failing disks and damaged checkpoints
-	$(PYTHON) -m pytest -m faults -k 'random_kills or stopped or disks or damaged' tests/faults
+faults-short: export SEATRIAL_FAULT_SEEDS = 7:9
+faults-short: $(ENV) worker-env ## Run two cases each of kills, stopped ranks, failing disks and damaged checkpoints
+	$(PYTHON) -m pytest -m faults -n $(WORKERS) --dist loadfile --durations=4 \
+		-k 'random_kills or stopped or disks or damaged' tests/faults
 
 .PHONY: corpus
 corpus: $(ENV) ## Make the benchmark's corpus from documentation packages, unless it is there

@@ -182,7 +182,7 @@ checkpoints: {{every_steps: 10}}
 
 
 COUNTED = "recompute: none, embedding_as_layer: true, loss_as_layer: true"
-SHORT = ("gpt3-7.5b", "llama3-405b", "mixtral-8x7b")
+SHORT = ("llama3-405b", "mixtral-8x7b")
 """The models that every run of CI counts; `make engine` counts all."""
 
 

@@ -100,7 +100,13 @@ def words_of(made: Blend) -> tuple[list[str], list[float] | None]:
     return list(made.words[1::2]), [float(word) for word in made.words[::2]]
 
 
-@pytest.mark.parametrize("samples", [[100, 20, 0], [2500, 300, 0]], ids=["once", "again"])
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param([100, 20, 0], id="once", marks=pytest.mark.slow),
+        pytest.param([2500, 300, 0], id="again"),
+    ],
+)
 def test_the_engines_readers_give_the_references_tokens(
     tmp_path: Path, corpus: Prepared, samples: list[int]
 ) -> None:
@@ -234,6 +240,7 @@ def test_a_cache_without_a_place_is_refused(tmp_path: Path, divided: Prepared) -
     assert "--data-cache-path is absent" in build_cache(arguments)["error"]
 
 
+@pytest.mark.slow
 def test_what_a_killed_build_left_is_removed(tmp_path: Path, divided: Prepared) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()

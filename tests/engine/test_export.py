@@ -206,6 +206,7 @@ def test_imported_weights_say_what_they_said(
         assert pieces[0] == pieces[1], name
 
 
+@pytest.mark.slow
 def test_the_bar_can_fail(hub: Path, tmp_path: Path) -> None:
     """The same weights with another base of rotation are found out."""
     import_weights(hub / "llama", tmp_path / "saved")

@@ -12,7 +12,7 @@ from seatrial.monitoring.view import RunView
 from tests.engine.conftest import Figure
 from tests.engine.toy import DENSE, start
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 MOST = 0.01
 """The share of the wall time that the buckets may miss it by."""
@@ -22,7 +22,7 @@ MOST = 0.01
     "restarts",
     [
         pytest.param(1, id="torchrun starts again"),
-        pytest.param(0, id="submitted again", marks=pytest.mark.slow),
+        pytest.param(0, id="submitted again"),
     ],
 )
 def test_the_buckets_add_up_to_the_wall_time(restarts: int, tmp_path: Path, figure: Figure) -> None:

@@ -24,6 +24,7 @@ def walked(walk: Walk, page: str, *changes: tuple[str, str]) -> str:
     return walk.through_text(text + WAIT.format(walk.run), HERE)
 
 
+@pytest.mark.slow
 def test_a_run_on_one_host_is_launched_and_watched() -> None:
     with walking("/tmp/pond", "pond") as walk:
         printed = walked(

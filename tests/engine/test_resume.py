@@ -75,6 +75,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Straight:
     return go_straight(tmp_path_factory.mktemp("straight"), KILLED)
 
 
+@pytest.mark.slow
 def test_one_kill_leaves_no_trace(tmp_path: Path, straight: Straight) -> None:
     assert kill_and_resume(tmp_path, straight, draws(1)[0]) == (0, [])
 

@@ -58,6 +58,7 @@ def test_the_newest_operators_refuse(control_plane: Cluster, defect: Defect) -> 
         assert "denied the request" in refusal
 
 
+@pytest.mark.slow
 def test_older_releases_refuse(old_server: tuple[Cluster, ReleaseSet]) -> None:
     server, releases = old_server
     api = server.api()

@@ -19,7 +19,10 @@ SERVED = frozenset({Operator.PYTORCHJOB, Operator.TRAINJOB})
 """The operators whose definitions are published; HyperPod's job has a test of its own."""
 
 
-@pytest.fixture(scope="module", params=RELEASE_SETS, ids=str)
+OLDER = [pytest.param(one, marks=pytest.mark.slow) for one in RELEASE_SETS if one is not NEWEST]
+
+
+@pytest.fixture(scope="module", params=[*OLDER, NEWEST], ids=str)
 def releases(request: pytest.FixtureRequest) -> ReleaseSet:
     chosen: ReleaseSet = request.param
     return chosen
