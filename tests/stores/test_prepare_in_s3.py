@@ -14,6 +14,8 @@ from seatrial.dataprep.inspection import Inspection, verify_at
 from seatrial.dataprep.prepare import prepare
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
 
+pytestmark = pytest.mark.stores
+
 BUCKET = "prepared"
 
 

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial wait`: come back when a run is over; the exit code says how it ended."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -46,21 +48,23 @@ def command(
             say_error(f"{datetime.now(UTC):%H:%M:%S}  {found.run}: {text}")
         last = text
 
+    ask: Callable[[], Status]
+    if chosen.here is not None:
+        ask = partial(status_here, chosen.here)
+    else:
+        ask = partial(status, chosen.site, chosen.name)
+    # Known before it waits: once interrupted, a command must not begin to ask a cluster.
+    flags = chosen.flags
     try:
-        if chosen.here is not None:
-            here = chosen.here
-            found = wait(lambda: status_here(here), timeout, saw)
-        else:
-            site = chosen.site
-            found = wait(lambda: status(site, chosen.name), timeout, saw, tell=say_error)
+        found = wait(ask, timeout, saw, tell=say_error)
     except KeyboardInterrupt:
-        stop = f"seatrial stop {chosen.name}{chosen.flags}"
+        stop = f"seatrial stop {chosen.name}{flags}"
         say_error(f"\nNo longer waiting; {chosen.name} goes on. To end it: {stop}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if as_json:
         say_json(found.to_dict())
     else:
-        say_status(found, datetime.now(UTC), chosen.flags)
+        say_status(found, datetime.now(UTC), flags)
     if not found.is_over:
         raise typer.Exit(ExitCode.STILL_RUNNING)
     if not found.succeeded:

@@ -52,6 +52,20 @@ def ran(
     return result.output if both else result.stdout
 
 
+def test_an_interruption_on_the_way_to_a_cluster_asks_it_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+
+    def connect(*words: object, **_: object) -> NoReturn:
+        asked.append(words)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_options, "connect", connect)
+    ran("wait", "slim-7b", code=130)
+    assert len(asked) == 1
+
+
 def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> None:
     assert "Launched slim-7b, attempt 1: 8 objects, the last a PyTorchJob." in ran(
         "launch", spec_file
