@@ -51,7 +51,7 @@ layers: $(ENV) ## Check that imports go one way
 
 .PHONY: test
 test: $(ENV) ## Run the tests that need no engine and no cluster
-	$(PYTHON) -m pytest -n $(WORKERS) $(ARGS)
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 .PHONY: worker-env
 worker-env: ## Create the environment of the training engine, unless it is there (5 GB)
@@ -117,7 +117,7 @@ cluster-api: $(ENV) cluster-programs ## Run the tests with a real API server and
 
 .PHONY: cluster-api-short
 cluster-api-short: $(ENV) cluster-programs ## Run them without the older releases of the operators
-	$(PYTHON) -m pytest -m 'cluster and not slow' -s --durations=15 $(ARGS) tests/cluster/api
+	$(PYTHON) -m pytest -m 'cluster and not slow' -n $(WORKERS) --dist loadfile --durations=5 $(ARGS) tests/cluster/api
 
 .PHONY: cluster
 cluster: $(ENV) cluster-programs ## Run the tests in a whole cluster of one node (needs root)
