@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share: a catalog without a user's own facts, and specs as text."""
 
+import os
 from pathlib import Path
 from textwrap import dedent
 
@@ -36,6 +37,9 @@ SPEC = dedent(
     checkpoints: {every_steps: 100}
     """
 )
+
+# No test asks the real Hub, or the network where that is; read by its library when that is loaded.
+os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("seatrial", deadline=None)

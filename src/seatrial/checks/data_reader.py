@@ -33,6 +33,7 @@ from seatrial.dataprep.output.finished import finished_record
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, MAGIC
 from seatrial.dataprep.stores.access import store_at
 from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.tasks.task_list import Tokenizer
 from seatrial.dataprep.tokenizers.identity import describe
 from seatrial.dataprep.tokenizers.unstated_end import names_class, unstated_end
 from seatrial.errors import SeatrialError
@@ -46,6 +47,14 @@ LONGEST = 1 << 16
 """Tokens of a document that are read at most."""
 
 
+def _identity(address: str) -> Tokenizer | SeatrialError | OSError:
+    """A tokenizer, or why it cannot be described: a hub that is silent is asked once."""
+    try:
+        return describe(address)[0]
+    except (SeatrialError, OSError) as error:
+        return error
+
+
 class DataReader:
     """Reads what a run names, as far as this host can see it."""
 
@@ -57,6 +66,7 @@ class DataReader:
             mount: Where pods see the volume; paths below it are unseen where it is not mounted.
         """
         self._own, self._mount = tokenizer, mount.rstrip("/")
+        self._identity = cache(_identity)
         self.tokenizer = cache(self._tokenizer)
         self.pair = cache(self._pair)
         self.split = cache(self._split)
@@ -70,16 +80,18 @@ class DataReader:
     def _tokenizer(self, address: str) -> TokenizerFacts | Unknown:
         if self._hidden(address):
             return Unknown.UNSEEN
-        try:
-            found, _ = describe(address)
-            unstated, named = unstated_end(address), names_class(address)
-        except BadInputError as error:
-            if error.findings[0].code == InputCode.END_OF_DOCUMENT:
+        found = self._identity(address)
+        if isinstance(found, BadInputError):
+            if found.findings[0].code == InputCode.END_OF_DOCUMENT:
                 return TokenizerFacts(0, ends_documents=False)
             # The hub may not answer, or may not be reached from here.
             if address.startswith("hf://"):
                 return Unknown.UNSEEN
             return Unknown.UNREADABLE if Path(address).exists() else Unknown.ABSENT
+        if isinstance(found, Exception):
+            return Unknown.UNSEEN
+        try:
+            unstated, named = unstated_end(address), names_class(address)
         except (SeatrialError, OSError):
             return Unknown.UNSEEN
         return TokenizerFacts(found.vocab_size, True, found.sha256, unstated, named)
@@ -136,9 +148,8 @@ class DataReader:
         self, store: Store, name: str, sequences: int, width: int
     ) -> tuple[int | None, bool | None]:
         """The largest id of a few documents, and whether they end with the token for it."""
-        end = None
-        with suppress(SeatrialError, OSError):
-            end = describe(self._own)[0].end_of_document if self._own else None
+        own = self._identity(self._own) if self._own else None
+        end = own.end_of_document if isinstance(own, Tokenizer) else None
         kind = {2: "<u2", 4: "<i4"}.get(width)
         if kind is None or not sequences:
             return None, None

@@ -6,12 +6,14 @@ import gzip
 import json
 import struct
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from seatrial.checks import data_reader
 from seatrial.checks.data_facts import (
     CorpusFacts,
     PairFacts,
@@ -21,6 +23,7 @@ from seatrial.checks.data_facts import (
     Unknown,
 )
 from seatrial.checks.data_reader import DataReader
+from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.output.mds_splits import Cut, cut
 from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tokenizers.unstated_end import end_findings
@@ -106,6 +109,24 @@ def test_a_pair_nearby_is_found(tmp_path: Path, tokenizer: str) -> None:
     write_pair(tmp_path / "web_text_document", [5])
     near = DataReader(tokenizer).pairs_near(str(tmp_path / "web"))
     assert near[0] == str(tmp_path / "web_text_document")
+
+
+def test_a_hub_that_is_silent_is_asked_once_for_all_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def silent(address: str) -> NoReturn:
+        asked.append(address)
+        raise BadInputError(InputCode.TOKENIZER, address, "does not answer.", "Try again.")
+
+    monkeypatch.setattr(data_reader, "describe", silent)
+    reader = DataReader("hf://gpt2")
+    for name in ("one", "two", "three"):
+        write_pair(tmp_path / name, [5])
+        assert isinstance(reader.pair(str(tmp_path / name)), PairFacts)
+    assert reader.tokenizer("hf://gpt2") is Unknown.UNSEEN
+    assert asked == ["hf://gpt2"]
 
 
 def test_an_end_that_training_would_not_know(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
@@ -22,6 +23,8 @@ _TRIES = 3
 _PAUSE = 1.0
 """Seconds between two tries."""
 _TIMEOUT = 5.0
+_PATIENCE = 20.0
+"""Seconds for all tries together: looking up the Hub's address has no timeout of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +142,21 @@ def _unanswered(hub: Any, name: str, revision: str) -> str:
         hub.try_to_load_from_cache(name, _FILES[0], revision=revision), str
     ):
         return ""
-    reason = ""
     try:
         url = hub.hf_hub_url(name, _FILES[0], revision=revision or None)
     except (ValueError, hub.errors.HFValidationError):
         # Said by the download, better than here.
         return ""
+    found: list[str] = []
+    asking = Thread(target=lambda: found.append(_silence(hub, url)), daemon=True)
+    asking.start()
+    asking.join(_PATIENCE)
+    return found[0] if found else f"nothing within {_PATIENCE:.0f} s"
+
+
+def _silence(hub: Any, url: str) -> str:
+    """Why the Hub does not answer about a file; empty if it does."""
+    reason = ""
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE)

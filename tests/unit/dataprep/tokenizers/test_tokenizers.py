@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import huggingface_hub.errors
@@ -20,7 +21,7 @@ from tokenizers import pre_tokenizers
 import seatrial.dataprep.tokenizers.selection
 from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import Tokenizer, TokenizerKind
-from seatrial.dataprep.tokenizers import backends
+from seatrial.dataprep.tokenizers import backends, locations
 from seatrial.dataprep.tokenizers.edge_cases import edge_cases
 from seatrial.dataprep.tokenizers.encoder import open_encoder
 from seatrial.dataprep.tokenizers.identity import describe
@@ -139,6 +140,20 @@ def test_a_tokenizer_of_the_hub_is_pinned_to_its_commit(
     (snapshot / "tokenizer.json").unlink()
     with pytest.raises(BadInputError, match=r"neither tokenizer\.json nor tokenizer\.model"):
         describe("hf://openai-community/gpt2")
+
+
+def test_a_hub_that_is_silent_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    over = Event()
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_, **__: over.wait())
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(locations, "_PATIENCE", 0.3)
+    try:
+        with pytest.raises(BadInputError, match=r"does not answer \(nothing within 0 s\)"):
+            describe("hf://openai-community/gpt2")
+    finally:
+        over.set()
 
 
 def test_a_hub_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
