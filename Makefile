@@ -142,8 +142,8 @@ faults: $(ENV) worker-env ## Kill training and data preparation 200 times each, 
 	$(PYTHON) -m pytest -m faults -s $(ARGS) tests/faults
 
 .PHONY: faults-short
-faults-short: export SEATRIAL_FAULT_SEEDS = 7:9
-faults-short: $(ENV) worker-env ## Run two cases each of kills, stopped ranks, failing disks and damaged checkpoints
+faults-short: export SEATRIAL_FAULT_SEEDS = 7:10
+faults-short: $(ENV) worker-env ## Run three cases each of kills, stopped ranks, failing disks and damaged checkpoints
 	$(PYTHON) -m pytest -m faults -n $(WORKERS) --dist loadfile --durations=4 \
 		-k 'random_kills or stopped or disks or damaged' tests/faults
 

@@ -49,8 +49,11 @@ def ends(ending: str, directory: Path) -> int:
     told = os.environ | {"PYTHONPATH": str(SOURCES), "GLOO_SOCKET_IFNAME": "lo"}
     store = str(directory / uuid4().hex)
     with subprocess.Popen([*words, "0", store], env=told) as first:
-        last = subprocess.run([*words, "1", store], env=told, check=False, timeout=60)
-        first.wait(timeout=60)
+        try:
+            last = subprocess.run([*words, "1", store], env=told, check=False, timeout=60)
+            first.wait(timeout=60)
+        finally:
+            first.kill()
     return last.returncode
 
 

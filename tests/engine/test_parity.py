@@ -50,7 +50,7 @@ LAYOUTS: dict[str, tuple[Arguments, int, Arguments]] = {
 }
 
 
-SHORT = ("tp 2, sequence parallel", "cp 2")
+SHORT = ("tp 2, sequence parallel", "cp 2", "ep 2")
 """The layouts that every run of CI tries; `make engine` tries all."""
 
 

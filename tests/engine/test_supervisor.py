@@ -72,7 +72,6 @@ def test_killed_ranks_agents_and_stopped_ranks_leave_no_trace(
     assert len(run.findings(SupervisorCode.AGENT)) == 1
 
 
-@pytest.mark.slow
 def test_asked_to_end_it_saves_and_goes_on_from_there(tmp_path: Path) -> None:
     model = {**MODEL, "train-iters": 24, "save-interval": 1000}
     run = Supervised(tmp_path, model)

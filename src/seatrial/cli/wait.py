@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
+from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, flags_to, meant
 from seatrial.cli.output import say_error, say_json
 from seatrial.cli.parameters import Json
 from seatrial.cli.status import say_status
@@ -49,12 +49,14 @@ def command(
         last = text
 
     ask: Callable[[], Status]
+    # Known before it waits: once interrupted, a command must not begin to ask a cluster.
+    flags = ""
     if chosen.here is not None:
         ask = partial(status_here, chosen.here)
     else:
-        ask = partial(status, chosen.site, chosen.name)
-    # Known before it waits: once interrupted, a command must not begin to ask a cluster.
-    flags = chosen.flags
+        site = chosen.site
+        ask = partial(status, site, chosen.name)
+        flags = flags_to(chosen.name, site.namespace, kubeconfig, context)
     try:
         found = wait(ask, timeout, saw, tell=say_error)
     except KeyboardInterrupt:

@@ -239,8 +239,8 @@ def _newest_step(file: Path) -> int:
 
 
 _OF_PEERS = (
-    *("Connection closed by peer", "Connection reset by peer", "gloo"),
-    *("DistBackendError", "DistNetworkError", "DistStoreError"),
+    *("Connection closed by peer", "Connection reset by peer", "Failed to recv, got 0 bytes"),
+    *("gloo", "DistBackendError"),
 )
 
 
@@ -263,20 +263,18 @@ def _reason(log: Path) -> str:
 
 
 def _death(text: str) -> str:
-    """Which rank died of which signal, by torchrun's account, and what C++ said of it.
-
-    The account names a first failure, by seconds: a peer that ended within the same one may be it.
-    """
-    account = text.rpartition("ChildFailedError")[2]
-    # What it takes for the first one stands last.
-    died = re.findall(r"rank +: (\d+) .*\n.*\n.*\n +traceback : Signal \d+ \((\w+)\)", account)[
-        ::-1
-    ]
-    # torchrun itself ends the others by SIGTERM.
-    first = next((one for one in died if one[1] != "SIGTERM"), died[0] if died else None)
-    if first is None:
+    """Which rank died of which signal, by torchrun's account, and what C++ said of it."""
+    others, _, first = text.rpartition("ChildFailedError")[2].partition("Root Cause")
+    block = r"rank +: (\d+) .*\n.*\n.*\n +traceback : Signal \d+ \((\w+)\)"
+    died = re.findall(block, first)
+    if not died:
+        # The first failure is known by its second: a peer that left in the same one may be it. The
+        # ranks that are left torchrun ends itself, by SIGTERM and, if need be, by SIGKILL.
+        own = {"SIGTERM", "SIGKILL"} if "forcefully exiting via" in text else {"SIGTERM"}
+        died = [(rank, name) for rank, name in re.findall(block, others) if name not in own]
+    if not died:
         return ""
-    rank, name = first
+    rank, name = died[0]
     words = re.findall(r"^terminate called.*(?:\n  what\(\):.*)?", text, re.MULTILINE)
     last_words = " ".join(words[-1].split()) if words and name == "SIGABRT" else ""
     return f"rank {rank} died of {name}" + (f": {last_words}" if last_words else "")

@@ -77,6 +77,24 @@ LEFT = block(0, "1 (pid: 16)", SEE)
             "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer "
             "[127.0.0.1]:1234",
         ),
+        # What torchrun itself ended explains nothing.
+        (
+            PEERS + account(signalled(1, 15, "SIGTERM"), LEFT),
+            "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+            "[127.0.0.1]:1234",
+        ),
+        (
+            "RuntimeError: [gloo/transport/tcp/buffer.cc:95] Timed out waiting 1000ms\n"
+            "Unable to shutdown process 17 via 15, forcefully exiting via 9\n"
+            + account(signalled(1, 9, "SIGKILL"), LEFT),
+            "RuntimeError: [gloo/transport/tcp/buffer.cc:95] Timed out waiting 1000ms",
+        ),
+        (
+            "[rank0]: torch.distributed.DistNetworkError: The server socket has failed to listen: "
+            "EADDRINUSE\n" + account(signalled(1, 15, "SIGTERM"), LEFT),
+            "torch.distributed.DistNetworkError: The server socket has failed to listen: "
+            "EADDRINUSE",
+        ),
         ("one\ntwo\n", "one\ntwo"),
         ("", ""),
     ],

@@ -151,7 +151,7 @@ def _unanswered(hub: Any, name: str, revision: str) -> str:
     asking = Thread(target=lambda: found.append(_silence(hub, url)), daemon=True)
     asking.start()
     asking.join(_PATIENCE)
-    return found[0] if found else f"nothing within {_PATIENCE:.0f} s"
+    return found[0] if found else f"not within {_PATIENCE:.0f} s"
 
 
 def _silence(hub: Any, url: str) -> str:
