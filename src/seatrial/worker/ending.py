@@ -58,7 +58,7 @@ def spared_teardown() -> Iterator[None]:
         yield
         code = 0
     except SystemExit as wish:
-        code = _meant(wish.code)
+        code = meant_code(wish.code)
         raise
     except KeyboardInterrupt:
         # Python ends by the signal then, which says more than a code.
@@ -66,7 +66,7 @@ def spared_teardown() -> Iterator[None]:
         raise
 
 
-def _meant(code: object) -> int:
+def meant_code(code: object) -> int:
     """The exit code that Python makes of what was given to `sys.exit`."""
     if code is None:
         return 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from seatrial.worker.ending import meant_code
 from seatrial.worker.supervisor.beats import DIRECTORY
 
 
@@ -20,7 +21,7 @@ def telling_end() -> Iterator[None]:
     try:
         yield
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = meant_code(end.code)
         raise
     except BaseException:
         code = 1
