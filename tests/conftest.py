@@ -12,6 +12,7 @@ from hypothesis import settings
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
+from seatrial.spec.engine import ENGINE_CLASSES
 from seatrial.spec.loader import LoadedSpec, loads
 
 SPEC = dedent(
@@ -65,6 +66,14 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture
+def toy_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third engine that specs can name, and that its worker finds below the checkout."""
+    monkeypatch.setitem(ENGINE_CLASSES, "toy", "tests.toy_engine.engine:ToyEngine")
+    root = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(root / "src"), str(root))))
+
+
+@pytest.fixture
 def spec_file(tmp_path: Path) -> Path:
     """A good spec in a file."""
     path = tmp_path / "run.yaml"
@@ -80,3 +89,28 @@ def loaded(*overrides: str) -> LoadedSpec:
 def resolved(*overrides: str) -> Plan:
     """The plan of the good spec with overrides."""
     return resolve(loaded(*overrides), Catalog())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skipped test fails the run: there a missing program is a defect of `.ci/run`."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CI") or reporter is None or not reporter.stats.get("skipped"):
+        return
+    reporter.write_line("CI: skipped tests count as failures; install what they need.", red=True)
+    session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each figure that a test recorded with `record_property("figure", text)`."""
+    figures = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "call"
+        for name, value in report.user_properties
+        if name == "figure"
+    ]
+    if figures:
+        terminalreporter.section("figures")
+        for figure in figures:
+            terminalreporter.write_line(str(figure))

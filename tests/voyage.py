@@ -11,8 +11,10 @@ from pathlib import Path
 
 import zstandard
 
-from scripts.write_voyage_table import RESULTS
+from docs.tools.page_parts import ROOT
 from tests.unit.dataprep.little_corpus import documents, tokenizer_json
+
+RESULTS = ROOT / "build/voyages.jsonl"
 
 
 def write_corpus(directory: Path, texts: int, files: int = 1) -> None:
@@ -49,7 +51,7 @@ class Clock:
 
 
 def record(title: str, clock: Clock, resumed: list[int], logits: float) -> None:
-    """Keep a voyage for the table of `scripts/write_voyage_table.py`."""
+    """Keep a voyage for the table of `docs/tools/recorded_tables.py`."""
     told = {
         "title": title,
         "seconds": clock.seconds,

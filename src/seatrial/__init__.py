@@ -8,12 +8,23 @@
     validate(path, overrides)    spec, plan and notes; raises FindingsError with all that is wrong
     plan(path, overrides)        what a spec resolves to
     check(path, overrides, ...)  every rule applied before a GPU is asked for, as a Verdict
+    rehearse(path, overrides)    the real engine on this host's CPU, with drills
     prepare_data(path, ...)      raw text to verified Megatron data, resumable
     estimate_data(path, ...)     what that would take, from a sample
     verify_data(where)           what is wrong with prepared data
     render(path, overrides)      the Kubernetes manifests of a run
     launch(path, overrides)      make sure that a run is on its cluster, once
     status(run, namespace)       how a run is, and why
+    logs(run, namespace, ...)    what its processes print
+    wait(run, namespace, ...)    until it is over
+    stop(run), delete(run)       end it; remove it
+    list_runs(namespace)         all runs of a namespace, and of this directory
+    diagnose(run)                why a run stopped, hangs or is slow
+    report(runs, output)         what a run was like, as one HTML file
+    calibrate(path, measured)    fit the planner to measured steps
+    list_checkpoints(where)      what was saved
+    verify_checkpoint(where)     what is wrong with a checkpoint
+    resume_verdict(path, ...)    whether a run can go on from one
     export_weights(checkpoint)   a checkpoint's weights for Hugging Face's transformers
     import_weights(source)       Hugging Face weights as a checkpoint to start from
     export_mlflow(events, ...)   an event log as a run of MLflow
@@ -35,22 +46,6 @@ from seatrial.version import VERSION
 if TYPE_CHECKING:
     from seatrial.catalog.catalog import Catalog, Kind
     from seatrial.checks.check import Verdict
-    from seatrial.client import (
-        Validation,
-        check,
-        estimate_data,
-        export_mlflow,
-        export_weights,
-        import_weights,
-        launch,
-        load_spec,
-        plan,
-        prepare_data,
-        render,
-        status,
-        validate,
-        verify_data,
-    )
     from seatrial.errors import (
         FindingsError,
         NotInCatalogError,
@@ -63,8 +58,30 @@ if TYPE_CHECKING:
     from seatrial.recipes.shipped import Recipe, recipe, recipe_names
     from seatrial.recipes.starter import Starter, Wishes, starter
     from seatrial.rendering.render import Rendering
-    from seatrial.runs.launch import Launched
-    from seatrial.runs.status import Status
+    from seatrial.runs.launch.kubernetes import Launched
+    from seatrial.runs.status.status import Status
+    from seatrial.runs.stop import Removal, Stopped
+    from seatrial.sdk.check import check
+    from seatrial.sdk.checkpoints import (
+        export_weights,
+        import_weights,
+        list_checkpoints,
+        resume_verdict,
+        verify_checkpoint,
+    )
+    from seatrial.sdk.data import estimate_data, prepare_data, verify_data
+    from seatrial.sdk.history import (
+        Diagnosed,
+        HistoryPlace,
+        Report,
+        calibrate,
+        diagnose,
+        export_mlflow,
+        report,
+    )
+    from seatrial.sdk.plan import Validation, load_spec, plan, validate
+    from seatrial.sdk.rehearse import RehearsalWatch, Rehearsed, rehearse
+    from seatrial.sdk.runs import Runs, delete, launch, list_runs, logs, render, status, stop, wait
     from seatrial.spec.run import RunSpec
     from seatrial.spec.schema import json_schema
 
@@ -72,59 +89,87 @@ __version__ = VERSION
 
 _HOMES = {
     "Catalog": "seatrial.catalog.catalog",
+    "Diagnosed": "seatrial.sdk.history",
     "Finding": "seatrial.findings",
     "FindingsError": "seatrial.errors",
+    "HistoryPlace": "seatrial.sdk.history",
     "Kind": "seatrial.catalog.catalog",
-    "Launched": "seatrial.runs.launch",
+    "Launched": "seatrial.runs.launch.kubernetes",
     "NotInCatalogError": "seatrial.errors",
     "Plan": "seatrial.planning.plan",
     "Recipe": "seatrial.recipes.shipped",
+    "RehearsalWatch": "seatrial.sdk.rehearse",
+    "Rehearsed": "seatrial.sdk.rehearse",
+    "Removal": "seatrial.runs.stop",
     "Rendering": "seatrial.rendering.render",
+    "Report": "seatrial.sdk.history",
     "RunSpec": "seatrial.spec.run",
+    "Runs": "seatrial.sdk.runs",
     "SeatrialError": "seatrial.errors",
     "Severity": "seatrial.findings",
-    "Status": "seatrial.runs.status",
+    "Starter": "seatrial.recipes.starter",
+    "Status": "seatrial.runs.status.status",
+    "Stopped": "seatrial.runs.stop",
     "UnreadableError": "seatrial.errors",
     "UsageError": "seatrial.errors",
-    "Validation": "seatrial.client",
+    "Validation": "seatrial.sdk.plan",
     "Verdict": "seatrial.checks.check",
     "Where": "seatrial.findings",
-    "Starter": "seatrial.recipes.starter",
     "Wishes": "seatrial.recipes.starter",
-    "check": "seatrial.client",
-    "estimate_data": "seatrial.client",
+    "calibrate": "seatrial.sdk.history",
+    "check": "seatrial.sdk.check",
+    "delete": "seatrial.sdk.runs",
+    "diagnose": "seatrial.sdk.history",
+    "estimate_data": "seatrial.sdk.data",
+    "export_mlflow": "seatrial.sdk.history",
+    "export_weights": "seatrial.sdk.checkpoints",
+    "import_weights": "seatrial.sdk.checkpoints",
     "json_schema": "seatrial.spec.schema",
-    "export_mlflow": "seatrial.client",
-    "export_weights": "seatrial.client",
-    "import_weights": "seatrial.client",
-    "launch": "seatrial.client",
-    "load_spec": "seatrial.client",
-    "plan": "seatrial.client",
-    "prepare_data": "seatrial.client",
+    "launch": "seatrial.sdk.runs",
+    "list_checkpoints": "seatrial.sdk.checkpoints",
+    "list_runs": "seatrial.sdk.runs",
+    "load_spec": "seatrial.sdk.plan",
+    "logs": "seatrial.sdk.runs",
+    "plan": "seatrial.sdk.plan",
+    "prepare_data": "seatrial.sdk.data",
     "recipe": "seatrial.recipes.shipped",
     "recipe_names": "seatrial.recipes.shipped",
-    "render": "seatrial.client",
+    "rehearse": "seatrial.sdk.rehearse",
+    "render": "seatrial.sdk.runs",
+    "report": "seatrial.sdk.history",
+    "resume_verdict": "seatrial.sdk.checkpoints",
     "starter": "seatrial.recipes.starter",
-    "status": "seatrial.client",
-    "validate": "seatrial.client",
-    "verify_data": "seatrial.client",
+    "status": "seatrial.sdk.runs",
+    "stop": "seatrial.sdk.runs",
+    "validate": "seatrial.sdk.plan",
+    "verify_checkpoint": "seatrial.sdk.checkpoints",
+    "verify_data": "seatrial.sdk.data",
+    "wait": "seatrial.sdk.runs",
 }
 
 __all__ = [
     "Catalog",
+    "Diagnosed",
     "Finding",
     "FindingsError",
+    "HistoryPlace",
     "Kind",
     "Launched",
     "NotInCatalogError",
     "Plan",
     "Recipe",
+    "RehearsalWatch",
+    "Rehearsed",
+    "Removal",
     "Rendering",
+    "Report",
     "RunSpec",
+    "Runs",
     "SeatrialError",
     "Severity",
     "Starter",
     "Status",
+    "Stopped",
     "UnreadableError",
     "UsageError",
     "Validation",
@@ -132,23 +177,35 @@ __all__ = [
     "Where",
     "Wishes",
     "__version__",
+    "calibrate",
     "check",
+    "delete",
+    "diagnose",
     "estimate_data",
     "export_mlflow",
     "export_weights",
     "import_weights",
     "json_schema",
     "launch",
+    "list_checkpoints",
+    "list_runs",
     "load_spec",
+    "logs",
     "plan",
     "prepare_data",
     "recipe",
     "recipe_names",
+    "rehearse",
     "render",
+    "report",
+    "resume_verdict",
     "starter",
     "status",
+    "stop",
     "validate",
+    "verify_checkpoint",
     "verify_data",
+    "wait",
 ]
 
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from seatrial.findings import Finding, Severity
+from seatrial.secrets.redaction import redact
 
 
 class ExitCode(IntEnum):
@@ -51,6 +52,10 @@ class SeatrialError(Exception):
     """The base of every error that a user can mend; its text says how."""
 
     exit_code = ExitCode.FINDINGS
+
+    def __init__(self, *given: object) -> None:
+        """Redact the text: whoever catches the error may print it."""
+        super().__init__(*(redact(each) if isinstance(each, str) else each for each in given))
 
 
 class FindingsError(SeatrialError):

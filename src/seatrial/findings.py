@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from seatrial.secrets.redaction import redact, redact_tree
+
 
 class Severity(StrEnum):
     """How much a finding matters to the run."""
@@ -38,7 +40,7 @@ class Where:
             spot += f":{self.line}"
             if self.column:
                 spot += f":{self.column}"
-        return " ".join(part for part in (spot, self.field) if part)
+        return redact(" ".join(part for part in (spot, self.field) if part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,14 @@ class Finding:
     fix: str
     """What to do, as an instruction."""
 
+    def __post_init__(self) -> None:
+        """Redact the texts: findings are printed, written and sent."""
+        for name in ("rule", "value", "fix"):
+            text = getattr(self, name)
+            plain = redact(text) if isinstance(text, str) else text
+            if plain is not text:
+                object.__setattr__(self, name, plain)
+
     def one_line(self) -> str:
         """The finding as one line: where, rule, fix."""
         place = str(self.where)
@@ -65,7 +75,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, object]:
         """The finding as plain data, for `--json`."""
-        return asdict(self)
+        plain: dict[str, object] = redact_tree(asdict(self))
+        return plain
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

@@ -12,13 +12,13 @@ _BYTE_FACTORS = {
     **{letter: 1000**power for power, letter in enumerate("KMGTP", start=1)},
 }
 
-_COUNT = re.compile(r"^(\d[\d_]*(?:\.\d+)?)\s*([kmbgtKMBGT]?)$")
-_BYTES = re.compile(r"^(\d+(?:\.\d+)?)\s*((?:[KMGTP]i?)?)B?$")
+_COUNT = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kmbgtKMBGT]?)")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[KMGTP]i?)?)B?")
 
 
 def parse_count(text: str) -> int:
     """The whole number that `150B`, `1.5T`, `2_000` or `100k` means."""
-    match = _COUNT.match(text.strip())
+    match = _COUNT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a count such as 1500, 100k, 2.5M, 150B or 1.5T")
     return _whole(match[1].replace("_", ""), _COUNT_FACTORS[match[2].lower()], text)
@@ -26,7 +26,7 @@ def parse_count(text: str) -> int:
 
 def parse_bytes(text: str) -> int:
     """The bytes that `16Ti`, `1.2TiB`, `500G` or `1024` means."""
-    match = _BYTES.match(text.strip())
+    match = _BYTES.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 500Gi, 16Ti or 2T")
     return _whole(match[1], _BYTE_FACTORS[match[2]], text)

@@ -9,15 +9,14 @@ from statistics import median
 
 import pytest
 
-from scripts.backtest import ampere
-from scripts.backtest.cross_validation import Prediction, predicted
-from scripts.backtest.figures import read_figures
-from scripts.backtest.groups import GROUPS, fit_group, start_of
-from scripts.backtest.layout_choice import choices
-from scripts.backtest.line import Line
-from scripts.backtest.record_split import RUNS, is_timed
-from scripts.backtest.rows import Row, left_out, timed_rows
-from scripts.backtest.time_lines import (
+from backtest import ampere
+from backtest.cross_validation import Prediction, predicted
+from backtest.figures import read_figures
+from backtest.groups import GROUPS, fit_group, start_of
+from backtest.layout_choice import choices
+from backtest.line import Line
+from backtest.rows import RUNS, Row, is_timed, left_out, timed_rows
+from backtest.time_lines import (
     MEDIANS,
     UNSEEN,
     blackwell_dense,
@@ -25,7 +24,7 @@ from scripts.backtest.time_lines import (
     time_lines,
     without_bar,
 )
-from scripts.backtest.unseen import FAMILIES, below, family
+from backtest.unseen import FAMILIES, below, family
 from seatrial.planning.timing.constants import constants_for, table
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.parallelism import Recompute, RecomputeModule

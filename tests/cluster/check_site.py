@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.checks.site.codes import SiteCode
+from seatrial.codes.cluster_checks import SiteCode
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.volumes import LOCK_CONFIG
 from tests.cluster.http_api import Api

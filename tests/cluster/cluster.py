@@ -142,8 +142,8 @@ class Cluster:
 
     # ------------------------------------------------------------------ start and stop
 
-    def start(self, releases: ReleaseSet = NEWEST) -> None:
-        """Start everything; what is ready is really ready."""
+    def start(self, releases: ReleaseSet | None = NEWEST) -> None:
+        """Start everything; what is ready is really ready. None installs no definitions."""
         if self.tier >= Tier.NODE:
             node.ensure_packages()
         control_plane.prepare(self.layout)
@@ -155,7 +155,8 @@ class Cluster:
         self.start_api_server()
         for daemon in self._others:
             daemon.start()
-        self._install_definitions(releases)
+        if releases is not None:
+            self._install_definitions(releases)
         if self.tier >= Tier.OPERATORS:
             operators.install(self.layout, self.api())
             self._operators = operators.daemons(self.layout)
@@ -206,7 +207,7 @@ def _all_served(api: Api) -> bool:
 
 
 @contextmanager
-def running(home: Path, tier: Tier, releases: ReleaseSet = NEWEST) -> Iterator[Cluster]:
+def running(home: Path, tier: Tier, releases: ReleaseSet | None = NEWEST) -> Iterator[Cluster]:
     """A cluster for as long as it is wanted; `home` is made, and removed."""
     home.mkdir(parents=True)
     layout = network.own_layout(home) if tier >= Tier.NODE else loopback_layout(home)

@@ -6,8 +6,8 @@ import math
 import threading
 import time
 
-from seatrial.runs.logs import Asked, read_logs
-from seatrial.runs.site import Site
+from seatrial.runs.history.logs import Asked, read_logs
+from seatrial.runs.namespace import Site
 from tests.cluster.daemon import wait_until
 from tests.cluster.stub_kubelet import PERIOD, StubKubelet, text_of
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from seatrial.client import load_plan
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.data_jobs import TaskList, indexed_job
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part, render
-from seatrial.rendering.scene import scene_of
+from seatrial.sdk.plan import load_plan
 from seatrial.spec.cluster import Operator
 from tests.cluster.definitions import ReleaseSet
 from tests.unit.rendering.scenes import CATALOG, every_combination
@@ -39,7 +39,7 @@ ATTEMPTS = (
     Attempt(2, ("node-a", "node-b"), f"sha256:{'0' * 64}"),
 )
 """A first submission, and one that stays off nodes."""
-TASKS = TaskList("/data/corpus/work/0123456789ab/tasks.jsonl", 100)
+TASKS = TaskListPlace("/data/corpus/work/0123456789ab/tasks.jsonl", 100)
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ class Scene:
     def kill_a_task(self, run: str, process: "subprocess.Popen[str]") -> str:
         """Delete the first pod of data preparation that runs, while a command goes on; its name."""
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
-        selector = {"labelSelector": f"batch.kubernetes.io/job-name={run}-data"}
+        selector = {"labelSelector": f"batch.kubernetes.io/job-name={run}--data"}
         while process.poll() is None:
             for pod in self.cluster.api().ask("GET", pods, query=selector).body["items"]:
                 if pod["status"]["phase"] == "Running":

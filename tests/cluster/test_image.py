@@ -129,7 +129,7 @@ def test_torch_loads_without_cuda_and_trains_on_two_processes(built: Built) -> N
     }
     words = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=2", "--tee=3"]
     words += ["--master-addr=127.0.0.1", "--master-port=29513"]
-    words += ["--module", "seatrial.worker.pod", *command_line(arguments)]
+    words += ["--module", "seatrial.worker.megatron.pod", *command_line(arguments)]
     with container(built) as (store, name):
         script = (
             "import os, torch; print(os.getuid(), torch.__version__, torch.cuda.is_available())"

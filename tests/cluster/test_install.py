@@ -19,8 +19,8 @@ import pytest
 
 from scripts.build_image_packages import normalised
 from scripts.write_chart_files import IN_BASE_IMAGE
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.flags import command_line
-from seatrial.rehearsal.worker_process import worker_python
 from seatrial.rendering.environment import SITE
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.volumes import LOCK
@@ -116,9 +116,8 @@ def test_the_worker_is_there_and_torch_is_the_images(installed: Path, base: Path
     names = {path.name for path in (installed / "site").iterdir()}
     assert {"seatrial", "megatron", "transformers", "tensorboard"} <= names
     assert not names & {"torch", "triton", "numpy", "nvidia"}
-    script = (
-        "import torch, seatrial.worker.pod, megatron.core as m; print(torch.__file__, m.__file__)"
-    )
+    script = "import torch, seatrial.worker.megatron.pod, megatron.core as m; "
+    script += "print(torch.__file__, m.__file__)"
     done = in_pod(installed, base, ["python3", "-c", script], {"PYTHONPATH": SITE})
     assert done.returncode == 0, done.stdout[-4000:]
     torch, engine = done.stdout.split()[-2:]
@@ -128,7 +127,7 @@ def test_the_worker_is_there_and_torch_is_the_images(installed: Path, base: Path
 
 def test_it_trains(installed: Path, base: Path) -> None:
     words = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=1", "--tee=3"]
-    words += ["--module", "seatrial.worker.pod", *command_line(DENSE | {"train-iters": 1})]
+    words += ["--module", "seatrial.worker.megatron.pod", *command_line(DENSE | {"train-iters": 1})]
     variables = {
         "PYTHONPATH": SITE,
         "SEATRIAL_DEVICE": "cpu",

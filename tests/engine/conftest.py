@@ -4,13 +4,14 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.process import WORKER_PYTHON, worker_python
 from seatrial.errors import MissingExtraError
-from seatrial.rehearsal.worker_process import WORKER_PYTHON, worker_python
+from tests.scanned import scan_recorded
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,8 +25,15 @@ def _worker() -> str:
         )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _scanner_accepts_what_was_written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Scan every checkpoint that the tests of this session have written and left intact."""
+    yield
+    scan_recorded(tmp_path_factory.getbasetemp())
+
+
 FIGURES = Path(__file__).parents[2] / "build" / "engine-figures.jsonl"
-"""What was measured, one JSON line a row; scripts/write_engine_tables.py makes the page of it."""
+"""What was measured, one JSON line a row; docs/tools/recorded_tables.py makes the page of it."""
 
 Figure = Callable[..., None]
 """Called with the name of a table and the cells of a row."""

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from seatrial.codes.supervisor import SupervisorCode
+from seatrial.engine_process.package_path import python_path
+from seatrial.engine_process.process import Training, train, worker_python
 from seatrial.engines.megatron.flags import Arguments, command_line
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
-from seatrial.rehearsal.worker_process import Training, python_path, train, worker_python
-from seatrial.worker.supervisor.beats import Beat, read_beats
-from seatrial.worker.supervisor.codes import SupervisorCode
+from seatrial.worker.supervisor.heartbeats import Beat, read_beats
 from tests.engine.test_pods import ENVIRONMENT
 from tests.engine.toy import DENSE, SHARDED
 
@@ -53,7 +54,13 @@ class Supervised:
             *("-m", "seatrial.worker.supervisor", "--nodes=1", f"--processes={processes}"),
             *("--node-rank=0", "--address=127.0.0.1", f"--port={port}", "--name=test"),
             *("--restarts=100", "--grace-seconds=300", f"--directory={directory / 'beats'}"),
-            *("--", "--tee=3", "--module", "seatrial.worker.pod", *command_line(arguments)),
+            *(
+                "--",
+                "--tee=3",
+                "--module",
+                "seatrial.worker.megatron.pod",
+                *command_line(arguments),
+            ),
         ]
         settings = {
             **os.environ,

@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from scripts.agreement.asking import static_errors
-from scripts.agreement.drawing import drawn
-from scripts.check_agreement import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
 from seatrial.catalog.catalog import Catalog
-from seatrial.engines.megatron.environment import engine_environment
+from seatrial.engine_process.process import ask_engine
+from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.engines.megatron.trial import production_arguments
 from seatrial.planning.resolve import resolve
-from seatrial.rehearsal.worker_process import ask_engine
 from seatrial.spec.loader import loads
+from tests.engine.agreement.asking import static_errors
+from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
+from tests.engine.agreement.drawing import drawn
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 

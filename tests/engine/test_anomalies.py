@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.codes.anomalies import AnomalyCode
+from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engines.megatron.flags import Arguments
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Notice, Phase
-from seatrial.monitoring.anomalies.expectations import Expectations
-from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.monitoring.anomalies.detector import AnomalyPhase, Expectations, Notice
+from seatrial.monitoring.anomalies.monitor import Watchkeeper
 from seatrial.monitoring.event_log import Event, EventKind, read_events
-from seatrial.rehearsal.worker_process import Outcome, Training, train
 from tests.engine.conftest import Figure
 from tests.engine.test_processes import ranks
 from tests.engine.text_model import text_model
@@ -161,7 +160,7 @@ class Reader:
         self._note(self.keeper.pass_time(time.time()))
         stalled = [n for _, n in self.notices if n.finding.code == AnomalyCode.STALLED]
         # The worker has 25 s to say more than the reader can.
-        if stalled and stalled[-1].phase is Phase.BEGAN and time.time() > self.last + 35:
+        if stalled and stalled[-1].phase is AnomalyPhase.BEGAN and time.time() > self.last + 35:
             self._wake()
 
     def _note(self, notices: tuple[Notice, ...]) -> None:
@@ -181,7 +180,7 @@ def begun(events: Iterator[Event] | tuple[Event, ...]) -> list[Event]:
     return [e for e in events if e.kind is EventKind.FINDING and e.values["phase"] == "began"]
 
 
-def noticed(trial: Trial, outcome: Outcome, reader: Reader, log: str) -> int | None:
+def noticed(trial: Trial, outcome: TrainingOutcome, reader: Reader, log: str) -> int | None:
     """How many steps it took until the trouble was named; none where it was not."""
     for event in begun(outcome.events):
         step = max(event.step, int(event.values["since"]))

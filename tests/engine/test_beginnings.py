@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 from seatrial.checkpoints.exchange.hub_side import config_of_model
-from seatrial.checkpoints.exchange.key_map import entries
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.checkpoints.inventory import checkpoints
 from seatrial.checkpoints.naming import RECORD, directory_name
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.checkpoints.verification import verify
+from seatrial.engine_process.process import Training, TrainingOutcome, train
+from seatrial.engine_process.weights import import_weights
 from seatrial.engines.megatron.flags import Arguments
-from seatrial.rehearsal.weights_process import import_weights
-from seatrial.rehearsal.worker_process import Outcome, Training, train
+from seatrial.engines.megatron.weight_map import entries
+from seatrial.storage.location import LocalPlace
 from tests.engine.toy import TIMEOUT
 from tests.faults.checkpoint_starts import TINY, Engine
 from tests.unit.checkpoints.exchange.models import LLAMA
@@ -90,7 +90,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parent(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def parent(
+    engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, TrainingOutcome]:
     """A run of four steps that saved after two, and where it did."""
     directory = tmp_path_factory.mktemp("parent")
     outcome, printed = engine.start(directory, directory / "saved", RUN)
@@ -103,7 +105,7 @@ def following(saved: Path, **more: str) -> dict[str, str]:
     return {"SEATRIAL_CONTINUE_FROM": str(saved), "SEATRIAL_CONTINUE_STEP": "2", **more}
 
 
-def figures(outcome: Outcome) -> dict[int, list[float]]:
+def figures(outcome: TrainingOutcome) -> dict[int, list[float]]:
     """Loss, gradient norm and learning rate of each step."""
     names = ("loss", "grad_norm", "learning_rate")
     steps = outcome.steps().items()
@@ -170,7 +172,7 @@ def test_weights_of_another_model_are_refused(engine: Engine, hub: Path, tmp_pat
 
 
 def test_a_run_goes_on_from_its_parent(
-    engine: Engine, parent: tuple[Path, Outcome], tmp_path: Path
+    engine: Engine, parent: tuple[Path, TrainingOutcome], tmp_path: Path
 ) -> None:
     """As the parent itself did, to the last bit; and after that from its own saves."""
     saved, told = tmp_path / "saved", following(parent[0])
@@ -188,7 +190,7 @@ def test_a_run_goes_on_from_its_parent(
 
 
 def test_a_schedule_begins_anew(
-    engine: Engine, parent: tuple[Path, Outcome], tmp_path: Path
+    engine: Engine, parent: tuple[Path, TrainingOutcome], tmp_path: Path
 ) -> None:
     saved, told = tmp_path / "saved", following(parent[0])
     other: Arguments = {**RUN, "lr": 1e-3, "min-lr": 1e-4, "lr-warmup-iters": 1}

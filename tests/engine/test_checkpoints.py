@@ -13,11 +13,12 @@ import pytest
 
 from seatrial.checkpoints.inventory import State, checkpoints, tracked_step
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.starts import claim, read_starts
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.checkpoints.verification import verify
-from seatrial.rehearsal.worker_process import Outcome, python_path, worker_python
+from seatrial.engine_process.package_path import python_path
+from seatrial.engine_process.process import TrainingOutcome, worker_python
+from seatrial.storage.location import LocalPlace
 from tests.engine.toy import start
 from tests.faults.checkpoint_starts import (
     ASYNCHRONOUS,
@@ -31,6 +32,7 @@ from tests.faults.checkpoint_starts import (
 )
 from tests.unit.checkpoints.made import archive, crafted_list, make_checkpoint
 from tests.unit.checkpoints.test_pickles import Trap
+from tests.unit.checkpoints.test_scan import zipped
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2700)]
 
@@ -44,13 +46,13 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutcome]:
     directory = tmp_path_factory.mktemp("whole")
     return directory / "saved", whole_run(engine, directory)
 
 
 @pytest.fixture
-def saved(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
+def saved(whole: tuple[Path, TrainingOutcome], tmp_path: Path) -> Path:
     shutil.copytree(whole[0], tmp_path / "saved")
     return tmp_path / "saved"
 
@@ -72,7 +74,7 @@ def test_every_save_is_committed_and_good(saved: Path) -> None:
 
 
 def test_a_start_goes_on_to_the_last_bit(
-    engine: Engine, whole: tuple[Path, Outcome], saved: Path
+    engine: Engine, whole: tuple[Path, TrainingOutcome], saved: Path
 ) -> None:
     outcome, printed = engine.start(saved.parent, saved)
     assert outcome.code == 0, printed[-2000:]
@@ -84,7 +86,7 @@ def test_a_start_goes_on_to_the_last_bit(
 
 @pytest.mark.parametrize("crafted", ["item", pytest.param("list", marks=pytest.mark.slow)])
 def test_a_crafted_checkpoint_runs_nothing(
-    engine: Engine, whole: tuple[Path, Outcome], saved: Path, tmp_path: Path, crafted: str
+    engine: Engine, whole: tuple[Path, TrainingOutcome], saved: Path, tmp_path: Path, crafted: str
 ) -> None:
     """Whoever can write there makes the record for it as well; it is refused all the same."""
     shutil.rmtree(saved / directory_name(NEWEST))
@@ -103,26 +105,63 @@ def test_a_crafted_checkpoint_runs_nothing(
 
 
 LOADING = """
-import sys, pickle
-from seatrial.worker import resume_pickles
-resume_pickles.install()
-import torch
+import io, sys, pickle, types
+import numpy, torch
+from megatron.core.datasets import blended_dataset, gpt_dataset
+from megatron.core import safe_globals
 from torch.distributed.checkpoint import FileSystemReader
+from seatrial.worker.checkpointing import safe_load
+# Transformer Engine needs a GPU; it unpickles the state of FP8 like this.
+engine = sys.modules["transformer_engine.base"] = types.ModuleType("base")
+engine.pickle = pickle
+before = pickle.dumps(torch.ones(2))
+dtypes = [torch.float32, torch.uint8, torch.bfloat16]
+state = {"scale_fwd": [torch.ones(300).to(kind) for kind in dtypes], "extra": {"n": 1}}
+extra_states = [pickle.dumps(state)]
+numpy.save(sys.argv[1] + "/index.npy", numpy.arange(5))
+safe_load.install()
 for load in (
     lambda: FileSystemReader(sys.argv[1]).read_metadata(),
-    lambda: torch.load(sys.argv[1] + "/item", weights_only=False),
+    lambda: torch.load(sys.argv[1] + "/legacy", weights_only=False),
+    lambda: torch.load(sys.argv[1] + "/case", weights_only=False),
+    lambda: torch.load(sys.argv[1] + "/prefix", weights_only=False),
+    lambda: torch.serialization.load(sys.argv[1] + "/item", weights_only=False),
+    lambda: engine.pickle.loads(open(sys.argv[1] + "/legacy", "rb").read()),
+    lambda: engine.pickle.loads(open(sys.argv[1] + "/pointer", "rb").read()),
+    lambda: safe_globals.SafeUnpickler(open(sys.argv[1] + "/pointer", "rb")).load(),
+    lambda: gpt_dataset.safe_numpy_load(sys.argv[1] + "/pointer", allow_pickle=True, mmap_mode="r"),
+    lambda: blended_dataset.safe_numpy_load(sys.argv[1] + "/legacy", allow_pickle=True),
 ):
     try:
         load()
     except pickle.UnpicklingError as error:
         print("refused")
+# What ranks send each other still arrives.
+print([pickle.loads(sent).tolist() for sent in (before, pickle.dumps(torch.zeros(1)))])
+# So do the state of FP8, pickled before and after, and the indices of samples.
+for written in (*extra_states, pickle.dumps(state)):
+    for read in (
+        engine.pickle.loads,
+        lambda data: safe_globals.SafeUnpickler(io.BytesIO(data)).load(),
+    ):
+        scales = read(written)["scale_fwd"]
+        print([one.dtype for one in scales] == dtypes, sum(one.float().sum() for one in scales))
+print(gpt_dataset.safe_numpy_load(sys.argv[1] + "/index.npy", allow_pickle=True, mmap_mode="r"))
 """
+
+POINTER = b"\x80\x04cbuiltins\nlist\ncnumpy\nndarray\nK\x01\x85X\x01\0\0\0OC\x08AAAAAAAA\x87R\x85R."
+"""An array whose bytes are taken for a pointer to an object; Megatron allows each of its names."""
 
 
 def test_what_reaches_the_loader_unverified_runs_nothing_either(tmp_path: Path) -> None:
     sprung = tmp_path / "sprung"
+    trap = pickle.dumps(Trap(sprung), protocol=2)
     (tmp_path / ".metadata").write_bytes(pickle.dumps(Trap(sprung)))
-    (tmp_path / "item").write_bytes(pickle.dumps(Trap(sprung), protocol=2))
+    (tmp_path / "legacy").write_bytes(trap)
+    (tmp_path / "pointer").write_bytes(POINTER)
+    (tmp_path / "case").write_bytes(zipped([("archive/data.PKL", trap)]))
+    (tmp_path / "prefix").write_bytes(trap + archive({"a": 1}))
+    (tmp_path / "item").write_bytes(archive(trap))
     done = subprocess.run(
         [worker_python(), "-c", LOADING, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": python_path()},
@@ -130,7 +169,8 @@ def test_what_reaches_the_loader_unverified_runs_nothing_either(tmp_path: Path) 
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["refused", "refused"], done.stderr
+    arrived = ["[[1.0, 1.0], [0.0]]", *["True tensor(900.)"] * 4, "[0 1 2 3 4]"]
+    assert done.stdout.splitlines() == [*["refused"] * 10, *arrived], done.stderr
     assert not sprung.exists()
 
 

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engine_process.process import ask_engine, worker_python
 from seatrial.engines.megatron.flags import FLAGS, engine_arguments
-from seatrial.engines.megatron.options import known_options
-from seatrial.engines.megatron.trial import production_arguments
+from seatrial.engines.megatron.option_table import known_options
+from seatrial.engines.megatron.trial import CPU_ARGUMENTS, production_arguments
 from seatrial.planning.resolve import resolve
-from seatrial.rehearsal.worker_process import ask_engine, worker_python
 from seatrial.spec.loader import loads
 from tests.engine.conftest import Figure
 
@@ -60,7 +59,7 @@ def test_every_mapped_flag_exists() -> None:
 
 def test_the_layouts_that_the_planner_is_tested_with_are_the_engines() -> None:
     done = subprocess.run(
-        [worker_python(), str(ROOT / "scripts" / "record_engine_layouts.py")],
+        [worker_python(), str(ROOT / "tests/engine/record_engine_layouts.py")],
         capture_output=True,
         text=True,
         check=True,
@@ -73,10 +72,10 @@ def test_everything_that_is_replaced_or_watched_is_still_there() -> None:
     script = """
 import inspect, json
 import torch
-from seatrial.worker.cpu.redirection import ANSWERED, PASSED_THROUGH
+from seatrial.worker.megatron.cpu.redirection import ANSWERED, PASSED_THROUGH
 missing = [name for name in (*ANSWERED, *PASSED_THROUGH) if not hasattr(torch.cuda, name)]
-from seatrial.worker.cpu.runtime import install
-from seatrial.worker.replacements import ON_ANY_DEVICE, ON_CPU, RELIED_ON, find
+from seatrial.worker.megatron.cpu.runtime import install
+from seatrial.worker.megatron.replacements import ON_ANY_DEVICE, ON_CPU, RELIED_ON, find
 install()
 listed = [(r.module, r.name) for r in (*ON_ANY_DEVICE, *ON_CPU)]
 for module, name in (*listed, *RELIED_ON):
@@ -93,9 +92,9 @@ missing += [name for name in wanted if f"self.{name}" not in source]
 from megatron.core import optimizer
 offered = "from apex.optimizers import FusedAdam"
 missing += [] if offered in inspect.getsource(optimizer) else ["apex"]
-from seatrial.worker.observe import Observer
+from seatrial.worker.megatron.observe import MegatronObserver
 from megatron.training import training
-missing += [name for name in Observer(None).wrappers() if not hasattr(training, name)]
+missing += [name for name in MegatronObserver(None).wrappers() if not hasattr(training, name)]
 print(json.dumps(missing))
 """
     assert json.loads(in_worker(script)) == []
@@ -103,7 +102,7 @@ print(json.dumps(missing))
 
 def test_an_unknown_call_of_torch_cuda_is_named() -> None:
     script = """
-from seatrial.worker.cpu.runtime import install
+from seatrial.worker.megatron.cpu.runtime import install
 install()
 import torch
 import megatron.core
@@ -124,7 +123,7 @@ def test_a_batch_goes_to_the_gpu() -> None:
 import torch
 moved = []
 torch.Tensor.cuda = lambda self, *args, **kwargs: moved.append(kwargs) or self
-from seatrial.worker.gpt import _on_device
+from seatrial.worker.megatron.gpt import _on_device
 _on_device(torch.zeros(2)), _on_device(None)
 print(moved)
 """
@@ -133,7 +132,7 @@ print(moved)
 
 def test_the_helper_is_not_compiled_again_on_any_device() -> None:
     script = """
-from seatrial.worker.replacements import ON_ANY_DEVICE, replace
+from seatrial.worker.megatron.replacements import ON_ANY_DEVICE, replace
 replace(ON_ANY_DEVICE)
 from megatron.core.datasets.utils import compile_helpers
 print(compile_helpers())
@@ -145,9 +144,11 @@ def test_the_worker_leaves_a_gpu_alone() -> None:
     script = """
 import torch
 before = torch.cuda.is_available
-import seatrial.worker.gpt, seatrial.worker.observe, seatrial.worker.training
+import seatrial.worker.megatron.gpt, seatrial.worker.megatron.observe
+import seatrial.worker.megatron.training
 import sys
-print(torch.cuda.is_available is before and "seatrial.worker.cpu.redirection" not in sys.modules)
+redirected = "seatrial.worker.megatron.cpu.redirection" in sys.modules
+print(torch.cuda.is_available is before and not redirected)
 """
     assert in_worker(script) == "True"
 
@@ -229,7 +230,7 @@ def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
 
 def test_a_revision_of_the_tokenizer_is_fetched_first() -> None:
     script = """
-from seatrial.worker import training
+from seatrial.worker.megatron import training
 asked = []
 training.snapshot_download = lambda name, **how: asked.append((name, how["revision"])) or "/copy"
 words = ["--seed", "1", "--tokenizer-model", "some/where", "--bf16"]
@@ -243,9 +244,9 @@ print([asked, words])
 
 def test_an_image_without_transformer_engine_says_what_to_do() -> None:
     script = """
-from seatrial.worker import gpu
+from seatrial.worker.megatron import run
 try:
-    gpu.prepare(["--bf16"])
+    run.prepare_gpu(["--bf16"])
 except SystemExit as end:
     print(end.code)
 """
@@ -256,9 +257,9 @@ except SystemExit as end:
 
 def test_a_fusion_that_the_image_lacks_is_left_out() -> None:
     script = """
-from seatrial.worker import gpu
+from seatrial.worker.megatron import run
 words = ["--transformer-impl", "local"]
-gpu.prepare(words)
+run.prepare_gpu(words)
 print(words)
 """
     assert "'--no-gradient-accumulation-fusion'" in in_worker(script)
@@ -268,10 +269,10 @@ def test_a_pinned_tokenizer_is_known_by_its_commit_whatever_host_it_lies_on() ->
     """The engine names the index cache after it, and pods must find what was built elsewhere."""
     printed = in_worker(
         "import os\n"
-        "from seatrial.worker.cpu.runtime import install\n"
+        "from seatrial.worker.megatron.cpu.runtime import install\n"
         "install()\n"
         "from megatron.core.tokenizers.text.text_tokenizer import MegatronTokenizerText\n"
-        "from seatrial.worker.gpt import known_by_commit\n"
+        "from seatrial.worker.megatron.gpt import known_by_commit\n"
         "def made(path):\n"
         "    found = MegatronTokenizerText.__new__(MegatronTokenizerText)\n"
         "    found.path, found.additional_args = path, {}\n"

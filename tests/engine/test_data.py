@@ -16,8 +16,8 @@ from seatrial.dataprep.blends.blend import Blend, Needs, blend
 from seatrial.dataprep.blends.splits import Shares, Split, SplitFile, split_counts
 from seatrial.dataprep.output.assemble import assemble
 from seatrial.dataprep.output.dataset import DataFile
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.flags import Arguments, command_line
-from seatrial.rehearsal.worker_process import worker_python
 from tests.engine.toy import DENSE, start
 from tests.unit.dataprep.gpt2 import gpt2_file
 from tests.unit.dataprep.prepared_corpus import DATA, prepared, split_corpus
@@ -190,7 +190,13 @@ def state(cache: Path) -> dict[str, tuple[int, int]]:
 
 def build_cache(arguments: Arguments, *own: str) -> Any:
     done = subprocess.run(
-        [worker_python(), "-m", "seatrial.worker.index_cache", *own, *command_line(arguments)],
+        [
+            worker_python(),
+            "-m",
+            "seatrial.worker.megatron.index_cache",
+            *own,
+            *command_line(arguments),
+        ],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,

@@ -16,18 +16,18 @@ import pytest
 
 from seatrial.checkpoints.exchange.safetensors_file import placed_tensors
 from seatrial.checkpoints.naming import directory_name
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.verification import verify
-from seatrial.engines.megatron.flags import Arguments
-from seatrial.errors import FindingsError
-from seatrial.rehearsal.weights_process import (
+from seatrial.engine_process.process import worker_python
+from seatrial.engine_process.weights import (
     LOGITS_BAR,
     Logits,
     compare_logits,
     export_weights,
     import_weights,
 )
-from seatrial.rehearsal.worker_process import worker_python
+from seatrial.engines.megatron.flags import Arguments
+from seatrial.errors import FindingsError
+from seatrial.storage.location import LocalPlace
 from tests.engine.conftest import Figure
 from tests.engine.toy import DENSE, LLAMA, SHARDED, start
 

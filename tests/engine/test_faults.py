@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.process import TrainingOutcome
 from seatrial.engines.megatron.flags import Arguments
-from seatrial.rehearsal.worker_process import Outcome
 from tests.engine.conftest import Figure
 from tests.engine.test_parity import BAR, CP, SP
 from tests.engine.toy import DENSE, SHARDED, initial_weights, largest_difference, start
@@ -24,7 +24,7 @@ FAULTS: dict[str, tuple[str, Arguments]] = {
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arguments, Outcome]:
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arguments, TrainingOutcome]:
     directory = tmp_path_factory.mktemp("dense")
     loading = initial_weights(directory, DENSE)
     return loading, start(directory, "one-rank", loading)
@@ -32,7 +32,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arguments, Outc
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_caught(
-    fault: str, tmp_path: Path, reference: tuple[Arguments, Outcome], figure: Figure
+    fault: str, tmp_path: Path, reference: tuple[Arguments, TrainingOutcome], figure: Figure
 ) -> None:
     loading, alone = reference
     outcome = start(tmp_path, "faulty", {**loading, **FAULTS[fault][1]}, 2, fault=fault)

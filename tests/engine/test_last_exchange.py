@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
 PROGRAM = """
 from contextlib import nullcontext, suppress
-from seatrial.worker.ending import spared_teardown
+from seatrial.worker.process import spared_teardown
 
 with {ending}():
     import sys

@@ -4,9 +4,9 @@
 
 import pytest
 
-from scripts.page_blocks import ROOT
-from scripts.tutorial.walk import Walk, walking
-from seatrial.checks.fixing import applied
+from docs.tools.page_parts import ROOT
+from docs.tools.tutorial.walk import Walk, walking
+from seatrial.checks.repairs.yaml_edits import applied
 from seatrial.recipes.shipped import recipe
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.rehearsal.worker_process import python_path, worker_python
-from seatrial.worker.preflight import PreflightCode, read_findings
+from seatrial.codes.preflight import PreflightCode
+from seatrial.engine_process.package_path import python_path
+from seatrial.engine_process.process import worker_python
+from seatrial.worker.node.preflight import read_findings
 from tests.engine.test_pods import ENVIRONMENT
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 CORRUPTING = """\
 import os, sys
 import torch.distributed as dist
-from seatrial.worker import all_reduce
+from seatrial.worker.node import all_reduce
 
 add_up, rounds = dist.all_reduce, [0]
 

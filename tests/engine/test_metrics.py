@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engines.megatron.flags import Arguments
 from seatrial.monitoring.event_log import Event, EventKind
-from seatrial.monitoring.goodput import Attempt, Bucket, account
-from seatrial.rehearsal.worker_process import Outcome, Training, train
+from seatrial.monitoring.goodput import AttemptTimes, Bucket, account
 from tests.debian import unpacked
 from tests.engine.toy import DENSE, SHARDED
 
@@ -113,7 +113,7 @@ def known_at(events: tuple[Event, ...], when: float) -> list[Event]:
 
 
 @pytest.fixture(scope="module")
-def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Outcome]]:
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, TrainingOutcome]]:
     """A training that is killed and started again by torchrun, and the Prometheus that saw it."""
     directory = tmp_path_factory.mktemp("scraped")
     port, saved = free_port(), str(directory / "saved")
@@ -132,7 +132,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Out
         yield address, outcome
 
 
-def test_what_prometheus_has_is_what_the_event_log_says(scraped: tuple[str, Outcome]) -> None:
+def test_what_prometheus_has_is_what_the_event_log_says(
+    scraped: tuple[str, TrainingOutcome],
+) -> None:
     address, outcome = scraped
     losses = {event.step: event.values["loss"] for event in step_events(outcome.events)}
     steps, values = (
@@ -149,7 +151,7 @@ def test_what_prometheus_has_is_what_the_event_log_says(scraped: tuple[str, Outc
     assert len(set(steps.values())) >= 4, "too few steps were seen to compare"
 
 
-def test_counters_go_on_over_the_restart(scraped: tuple[str, Outcome]) -> None:
+def test_counters_go_on_over_the_restart(scraped: tuple[str, TrainingOutcome]) -> None:
     address, outcome = scraped
     done = series(address, "seatrial_training_steps_total")
     values = [value for _, value in done]
@@ -167,7 +169,9 @@ def test_counters_go_on_over_the_restart(scraped: tuple[str, Outcome]) -> None:
     )
 
 
-def test_the_last_scrape_agrees_with_the_log_in_every_number(scraped: tuple[str, Outcome]) -> None:
+def test_the_last_scrape_agrees_with_the_log_in_every_number(
+    scraped: tuple[str, TrainingOutcome],
+) -> None:
     address, outcome = scraped
     when = series(address, "seatrial_last_event_timestamp_seconds")[-1]
     seen = tuple(event for event in outcome.events if event.time <= when[1])
@@ -196,14 +200,16 @@ def test_the_last_scrape_agrees_with_the_log_in_every_number(scraped: tuple[str,
     assert found == pytest.approx(expected)
     parts = math.fsum(event.values["parts"]["compute"] for event in steps)
     assert last(address, "seatrial_step_part_seconds_total", part="compute") == pytest.approx(parts)
-    goodput = account([Attempt(seen)])
+    goodput = account([AttemptTimes(seen)])
     for bucket in Bucket:
         value = last(address, "seatrial_run_seconds_total", bucket=str(bucket))
         assert value == pytest.approx(goodput.seconds[bucket])
     assert goodput.replayed_steps > 0
 
 
-def test_the_rules_run_and_a_healthy_training_raises_nothing(scraped: tuple[str, Outcome]) -> None:
+def test_the_rules_run_and_a_healthy_training_raises_nothing(
+    scraped: tuple[str, TrainingOutcome],
+) -> None:
     address, _ = scraped
     rules = [rule for group in asked(address, "rules")["groups"] for rule in group["rules"]]
     assert len(rules) == 12
@@ -211,7 +217,7 @@ def test_the_rules_run_and_a_healthy_training_raises_nothing(scraped: tuple[str,
     assert asked(address, "alerts")["alerts"] == []
 
 
-def test_the_port_is_free_when_the_training_has_ended(scraped: tuple[str, Outcome]) -> None:
+def test_the_port_is_free_when_the_training_has_ended(scraped: tuple[str, TrainingOutcome]) -> None:
     address, _ = scraped
     target = asked(address, "targets")["activeTargets"][0]["discoveredLabels"]["__address__"]
     with pytest.raises(OSError, match="refused"):

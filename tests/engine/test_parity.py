@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.process import TrainingOutcome
 from seatrial.engines.megatron.flags import Arguments
-from seatrial.rehearsal.worker_process import Outcome
 from tests.engine.conftest import Figure
 from tests.engine.toy import (
     DENSE,
@@ -60,15 +60,15 @@ def cases() -> list[object]:
     return [pytest.param(name, marks=() if name in SHORT else slow) for name in LAYOUTS]
 
 
-Reference = Callable[[Arguments], tuple[Arguments, Outcome]]
+Reference = Callable[[Arguments], tuple[Arguments, TrainingOutcome]]
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     """For a model, what loads its initial weights, and its training on one rank; made once."""
-    made: dict[int, tuple[Arguments, Outcome]] = {}
+    made: dict[int, tuple[Arguments, TrainingOutcome]] = {}
 
-    def of(model: Arguments) -> tuple[Arguments, Outcome]:
+    def of(model: Arguments) -> tuple[Arguments, TrainingOutcome]:
         if id(model) not in made:
             directory = tmp_path_factory.mktemp("reference")
             loading = initial_weights(directory, model)

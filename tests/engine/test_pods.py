@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.package_path import python_path
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.flags import command_line
 from seatrial.monitoring.event_log import EventKind, read_events
-from seatrial.rehearsal.worker_process import python_path, worker_python
 from tests.engine.toy import DENSE
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -47,7 +48,12 @@ def meeting(tmp_path: Path, directories: tuple[str, str], port: int) -> list[tup
     nodes = []
     for rank, directory in enumerate(directories):
         words = [
-            *("-m", "seatrial.worker.preflight", "--mount=/dev/shm", f"--directory={directory}"),
+            *(
+                "-m",
+                "seatrial.worker.node.preflight",
+                "--mount=/dev/shm",
+                f"--directory={directory}",
+            ),
             *("--nodes=2", "--processes=1", f"--node-rank={rank}"),
             *("--master-addr=127.0.0.1", f"--master-port={port}"),
         ]
@@ -97,7 +103,7 @@ def test_a_rank_that_is_asked_to_end_makes_all_save_and_none_succeed(tmp_path: P
     }
     words = [
         *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-        *("--max-restarts=0", "--module", "seatrial.worker.pod", *command_line(arguments)),
+        *("--max-restarts=0", "--module", "seatrial.worker.megatron.pod", *command_line(arguments)),
     ]
     log = tmp_path / "log"
     process = started(words, log, SEATRIAL_EVENTS=str(events))

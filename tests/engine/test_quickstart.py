@@ -7,14 +7,31 @@
 
 import pytest
 
-from scripts.count_flow import QUICKSTART
-from scripts.tutorial.comparing import difference
-from scripts.tutorial.walk import walking
-from scripts.walk_quickstart import PLACE, RUN, shortened
+from docs.tools.page_parts import QUICKSTART
+from docs.tools.tutorial.comparing import difference
+from docs.tools.tutorial.walk import walking
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(3600)]
 
 AGAIN = "make quickstart ARGS=--write"
+PLACE = "/tmp/seatrial"
+RUN = "stories-260k"
+WHOLE_WAY = "$ seatrial run run.yaml\n"
+SHORT = "check"
+"""The last step of the way that needs no engine."""
+AFTER_SHORT = "\n── 5 of "
+"""How the page goes on after it."""
+
+
+def shortened(text: str) -> str:
+    """The page up to the first step that starts the engine, as if it had asked to stop there."""
+    begun, found, walked = text.partition(WHOLE_WAY)
+    steps, more, _ = walked.partition(AFTER_SHORT)
+    assert found
+    assert more
+    asked = WHOLE_WAY.replace("\n", f" --until {SHORT}\n")
+    end = f"Stopped after {SHORT}, as asked.\nnext  seatrial run run.yaml\n```\n"
+    return f"{begun}{asked}{steps}{end}"
 
 
 def test_the_quickstart_shows_what_its_first_commands_print() -> None:

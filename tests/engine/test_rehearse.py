@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.rehearsal.worker_process import worker_python
+from seatrial.engine_process.process import worker_python
 from tests.engine.conftest import Figure
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.process import TrainingOutcome, differing_tensors
 from seatrial.engines.megatron.flags import Arguments
 from seatrial.monitoring.event_log import EventKind
-from seatrial.rehearsal.worker_process import Outcome, differing_tensors
 from tests.engine.conftest import Figure
 from tests.engine.test_parity import BAR, EP, PP, SP
 from tests.engine.toy import DENSE, MOE, SHARDED, STEPS, largest_difference, start
@@ -21,7 +21,7 @@ SEED = 20261115
 DROPOUT: Arguments = {"hidden-dropout": 0.1, "attention-dropout": 0.1}
 KILLED: Arguments = {**DENSE, **SHARDED, **DROPOUT, "save-interval": SAVE_AT}
 
-Straight = tuple[Path, Outcome]
+Straight = tuple[Path, TrainingOutcome]
 """Where an undisturbed training saved, and what it did."""
 
 
@@ -33,7 +33,7 @@ def draws(number: int, ranks: int = 2) -> list[tuple[int, int]]:
     ]
 
 
-def figures(outcome: Outcome) -> dict[int, tuple[float, float]]:
+def figures(outcome: TrainingOutcome) -> dict[int, tuple[float, float]]:
     """Loss and gradient norm of each step."""
     return {s: (e.values["loss"], e.values["grad_norm"]) for s, e in outcome.steps().items()}
 
@@ -43,7 +43,7 @@ def go_straight(directory: Path, model: Arguments, processes: int = 2) -> Straig
     return saved, start(directory, "straight", {**model, "save": str(saved)}, processes)
 
 
-def compare(straight: Straight, saved: Path, resumed: Outcome) -> tuple[int, list[str]]:
+def compare(straight: Straight, saved: Path, resumed: TrainingOutcome) -> tuple[int, list[str]]:
     """How many steps, and which tensors, differ from the undisturbed training."""
     mine = figures(resumed)
     wrong = sum(mine[step] != figures(straight[1])[step] for step in mine)

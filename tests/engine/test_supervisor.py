@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.inventory import newest_step
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.stopping import StopCode
+from seatrial.codes.supervisor import SupervisorCode
+from seatrial.engine_process.process import differing_tensors
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
-from seatrial.rehearsal.worker_process import differing_tensors
-from seatrial.worker.ending import UNFINISHED
-from seatrial.worker.supervisor.codes import SupervisorCode
+from seatrial.storage.location import LocalPlace
+from seatrial.worker.process import UNFINISHED
 from tests.engine.conftest import Figure
 from tests.engine.supervised import MODEL, SAVE_EVERY, Supervised, differing, undisturbed
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.tutorial.comparing import difference
-from scripts.tutorial.walk import PAGES, Walk, walking
+from docs.tools.tutorial.comparing import difference
+from docs.tools.tutorial.walk import PAGES, Walk, walking
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
+from seatrial.engine_process.weights import LOGITS_BAR
 from seatrial.monitoring.event_log import EventKind, read_events
-from seatrial.rehearsal.weights_process import LOGITS_BAR
 from tests.voyage import Clock, record, write_corpus
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -4,10 +4,10 @@
 
 from pathlib import Path
 
-from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
+from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engines.megatron.flags import Arguments
+from seatrial.engines.megatron.trial import CPU_ARGUMENTS
 from seatrial.rehearsal import drills
-from seatrial.rehearsal.worker_process import Outcome, Training, train
 
 STEPS = 20
 TIMEOUT = 300.0
@@ -72,7 +72,7 @@ def start(
     kill: tuple[int, int] | None = None,
     fault: str = "",
     restarts: int = 0,
-) -> Outcome:
+) -> TrainingOutcome:
     """One training; it must end well unless it is to be killed."""
     training = Training(name, arguments, processes, directory, kill, fault, restarts=restarts)
     outcome = train(training, TIMEOUT)
@@ -94,6 +94,6 @@ def initial_weights(directory: Path, model: Arguments) -> Arguments:
     }
 
 
-def largest_difference(one: Outcome, other: Outcome) -> float:
+def largest_difference(one: TrainingOutcome, other: TrainingOutcome) -> float:
     """The largest relative difference of a loss over the steps that both have."""
     return drills.largest_difference(one.losses(), other.losses())

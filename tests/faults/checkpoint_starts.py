@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scripts.fault_results import RESULTS
+from docs.tools.fault_tables import RESULTS
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
+from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.megatron.flags import Arguments, command_line
-from seatrial.rehearsal.worker_process import Outcome, worker_python
 from tests.engine.toy import DENSE, SHARDED
 from tests.faults.warm import Warm
 
@@ -65,7 +65,7 @@ class Engine(Warm):
         saved: Path,
         more: Arguments | None = None,
         environment: dict[str, str] | None = None,
-    ) -> tuple[Outcome, str]:
+    ) -> tuple[TrainingOutcome, str]:
         """One start on a run's checkpoints, and what it printed."""
         arguments = {**TINY, **(more or {}), "save": str(saved), "load": str(saved)}
         log = directory / "run.log"
@@ -73,7 +73,7 @@ class Engine(Warm):
         return outcome, log.read_text(errors="replace")
 
 
-def whole_run(engine: Engine, directory: Path, more: Arguments | None = None) -> Outcome:
+def whole_run(engine: Engine, directory: Path, more: Arguments | None = None) -> TrainingOutcome:
     """A run that was never disturbed, of whose checkpoints the last is then taken away."""
     saved = directory / "saved"
     outcome, printed = engine.start(directory, saved, more)
@@ -83,7 +83,7 @@ def whole_run(engine: Engine, directory: Path, more: Arguments | None = None) ->
     return outcome
 
 
-def figures(outcome: Outcome) -> dict[int, tuple[float, float]]:
+def figures(outcome: TrainingOutcome) -> dict[int, tuple[float, float]]:
     """Loss and gradient norm of each step."""
     return {s: (e.values["loss"], e.values["grad_norm"]) for s, e in outcome.steps().items()}
 

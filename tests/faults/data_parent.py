@@ -63,8 +63,8 @@ def main() -> None:
             driver = local.LocalDriver(options.workers, command)
     # Loaded after the functions of `os` were replaced, because some are kept when it is loaded.
     # Tasks are small, so that a small corpus has many.
-    vars(import_module("seatrial.dataprep.tasks.bundling"))["SMALLEST"] = 12_000
-    prepare_data = import_module("seatrial.client").prepare_data
+    vars(import_module("seatrial.dataprep.tasks.task_list"))["SMALLEST"] = 12_000
+    prepare_data = import_module("seatrial.sdk.data").prepare_data
     prepare_data(options.spec, to=options.to, driver=driver, workers=options.workers)
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from seatrial.checkpoints.inventory import newest_step
 from seatrial.checkpoints.naming import RECORD
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.engines.megatron.flags import Arguments
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
-from seatrial.worker.supervisor.beats import Beat
+from seatrial.storage.location import LocalPlace
+from seatrial.worker.supervisor.heartbeats import Beat
 from tests.engine.supervised import DROPOUT, Supervised
 from tests.faults.checkpoint_starts import ASYNCHRONOUS, TINY
 

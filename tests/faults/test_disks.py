@@ -23,9 +23,9 @@ import pytest
 
 from seatrial.checkpoints.inventory import checkpoints
 from seatrial.checkpoints.naming import RECORD
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.verification import verify
 from seatrial.findings import Severity
+from seatrial.storage.location import LocalPlace
 from tests.faults.checkpoint_starts import STEPS, Engine, figures, record, seeds, whole_run
 
 pytestmark = [

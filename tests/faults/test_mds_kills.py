@@ -22,7 +22,7 @@ import pytest
 from seatrial.dataprep.output import mds_shard
 from seatrial.dataprep.output.dataset import DatasetRecord
 from seatrial.dataprep.output.mds_splits import cut
-from seatrial.dataprep.stores.local import LocalStore
+from seatrial.storage.directory import LocalStore
 from tests.faults.checkpoint_starts import record, seeds
 from tests.faults.data_parent import die_at
 from tests.unit.dataprep.little_corpus import contents

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.codes.supervisor import SupervisorCode
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
-from seatrial.worker.supervisor.codes import SupervisorCode
-from seatrial.worker.supervisor.patience import EARLY_STEPS
+from seatrial.worker.supervisor.timeouts import EARLY_STEPS
 from tests.engine.supervised import MODEL, Supervised
 from tests.faults.checkpoint_starts import record, seeds
 from tests.faults.supervisor_kills import SAVE_EVERY, Setting, all_new, in_flight

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.naming import directory_name
+from seatrial.engine_process.process import differing_tensors
 from seatrial.monitoring.event_log import EventKind
-from seatrial.rehearsal.worker_process import differing_tensors
 from tests.engine.supervised import Figures, Supervised, differing, undisturbed
 from tests.faults.checkpoint_starts import record, seeds
 from tests.faults.supervisor_kills import (

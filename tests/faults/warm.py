@@ -8,9 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from seatrial.engine_process.package_path import python_path
+from seatrial.engine_process.process import TrainingOutcome
 from seatrial.monitoring.event_log import read_events
 from seatrial.monitoring.processes import MARK, end_marked, marked, new_mark, state
-from seatrial.rehearsal.worker_process import Outcome, python_path
 
 
 class Warm:
@@ -38,7 +39,7 @@ class Warm:
 
     def begin(
         self, log: Path, words: list[str], environment: dict[str, str], ranks: int = 1
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """One start; what it prints is in the log, and its events beside it."""
         events = log.with_suffix(".events.jsonl")
         told = {"SEATRIAL_EVENTS": str(events), **environment}
@@ -51,7 +52,7 @@ class Warm:
         code = json.loads(self._process.stdout.readline())["code"]
         found = tuple(read_events(events)) if events.exists() else ()
         tail = "" if code == 0 else log.read_text(errors="replace")[-3000:]
-        return Outcome(code, time.monotonic() - began, found, tail)
+        return TrainingOutcome(code, time.monotonic() - began, found, tail)
 
     def close(self) -> None:
         """End it, and what its starts have left: torch's manager processes outlive a rank."""

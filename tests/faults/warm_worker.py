@@ -43,7 +43,7 @@ def begin(case: dict[str, Any]) -> int:
     sys.argv = ["seatrial.worker", *case["words"]]
     try:
         chosen = import_module("seatrial.worker.settings").settings()
-        import_module("seatrial.worker.training").train(chosen)
+        import_module("seatrial.worker.megatron.training").train(chosen)
     except SystemExit as end:
         return int(end.code or 0)
     except BaseException:
@@ -55,8 +55,8 @@ def begin(case: dict[str, Any]) -> int:
 def main() -> None:
     """Start each case in a fork, and tell its exit code."""
     # Not above: the engine starts processes that load this file again, and need none of it.
-    import_module("seatrial.worker.cpu.runtime").install()
-    import_module("seatrial.worker.training")
+    import_module("seatrial.worker.megatron.cpu.runtime").install()
+    import_module("seatrial.worker.megatron.training")
     for line in sys.stdin:
         case = json.loads(line)
         alone = {

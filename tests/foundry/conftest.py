@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.process import worker_python
 from seatrial.errors import MissingExtraError
-from seatrial.rehearsal.worker_process import worker_python
 from tests.foundry.warm import FOUNDRY, WarmFoundry
+from tests.scanned import scan_recorded
 
 FIGURES = Path(__file__).parents[2] / "build" / "foundry-figures.jsonl"
-"""What was measured, one JSON line a row; scripts/write_foundry_tables.py makes the page of it."""
+"""What was measured, one JSON line a row; docs/tools/recorded_tables.py makes the page of it."""
 
 Figure = Callable[..., None]
 """Called with the name of a table and the cells of a row."""
@@ -28,6 +29,13 @@ def foundry_python() -> str:
     except MissingExtraError as error:
         name = FOUNDRY.installation.variable
         pytest.fail(f"{error} (make foundry sets {name}; now {os.environ.get(name)})")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _scanner_accepts_what_was_written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Scan every checkpoint that the tests of this session have written and left intact."""
+    yield
+    scan_recorded(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.naming import COMPOSER_FILE, RECORD
+from seatrial.engine_process.process import TrainingOutcome
 from seatrial.engines.engine import Arguments
-from seatrial.rehearsal.worker_process import Outcome
 from tests.foundry.test_export import Case, arguments_of, trained
 from tests.foundry.warm import WarmFoundry
-from tests.unit.checkpoints.made import archive, flip
+from tests.unit.checkpoints.made import archive, crafted_whole, flip
+from tests.unit.checkpoints.test_composer import wanted
 from tests.unit.checkpoints.test_pickles import Trap
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(7200)]
@@ -20,7 +21,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(7200)]
 REFUSED = 82
 
 
-def begun(warm: WarmFoundry, directory: Path, case: Case, load: Path, ranks: int = 1) -> Outcome:
+def begun(
+    warm: WarmFoundry, directory: Path, case: Case, load: Path, ranks: int = 1
+) -> TrainingOutcome:
     """A run that begins with the weights of a path."""
     other = directory / f"from-{load.name}-{ranks}"
     other.mkdir()
@@ -52,6 +55,13 @@ def test_a_pickle_that_runs_code_is_not_loaded(tmp_path: Path, warm: WarmFoundry
     trap = tmp_path / "theirs.pt"
     trap.write_bytes(archive({"state": Trap(tmp_path / "sprung")}))
     refused = begun(warm, tmp_path, Case("MPT", "none", "", {}), trap)
+    assert refused.code == REFUSED
+    assert "ST-CHECKPOINT-009" in refused.tail
+    assert not (tmp_path / "sprung").exists()
+    # A record beside it makes it no better: whoever writes the one can write the other.
+    setup = wanted("parallelism.sharding=none")
+    ours = crafted_whole(tmp_path / "ours", 4, trap.read_bytes(), setup)
+    refused = begun(warm, tmp_path, Case("MPT", "none", "", {}), ours)
     assert refused.code == REFUSED
     assert "ST-CHECKPOINT-009" in refused.tail
     assert not (tmp_path / "sprung").exists()

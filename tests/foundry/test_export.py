@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.verification import read_record
+from seatrial.engine_process.weights import LOGITS_BAR, compare_logits, export_weights
 from seatrial.engines.engine import Arguments, Trial
 from seatrial.errors import FindingsError
-from seatrial.rehearsal.weights_process import LOGITS_BAR, compare_logits, export_weights
+from seatrial.storage.location import LocalPlace
 from tests.foundry.conftest import Figure
 from tests.foundry.test_training import twin
 from tests.foundry.warm import FOUNDRY, WarmFoundry

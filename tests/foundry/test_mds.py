@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import plan, prepare_data
 from seatrial.engines.llm_foundry.data_settings import mds_directory
+from seatrial.sdk.data import prepare_data
+from seatrial.sdk.plan import plan
 from tests.foundry.conftest import Figure
 from tests.unit.dataprep.gpt2 import gpt2_file
 from tests.unit.dataprep.little_corpus import InlineDriver

@@ -7,16 +7,16 @@ import subprocess
 
 import pytest
 
-from seatrial.rehearsal.worker_process import python_path
+from seatrial.engine_process.package_path import python_path
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 ATTACH = """
 import _posixshmem, os, sys, threading, time
 from streaming.base.shared import memory
-from seatrial.worker.llm_foundry import shared_memory
+from seatrial.worker.llm_foundry import training
 if sys.argv[2] == "installed":
-    shared_memory.install()
+    training.install_shared_memory()
 block = _posixshmem.shm_open("/" + sys.argv[1], os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
 threading.Timer(1.0, os.ftruncate, (block, 64)).start()
 try:

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.engine_process.process import TrainingOutcome, differing_tensors
 from seatrial.engines.engine import Resharding, Trial
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.rehearsal.drills import largest_difference
 from seatrial.rehearsal.twin import SAVE_AT, STEPS, TwinData, twins
-from seatrial.rehearsal.worker_process import Outcome, differing_tensors
 from seatrial.spec.loader import load
 from tests.faults.checkpoint_starts import record, seeds
 from tests.foundry.conftest import Figure
@@ -67,7 +67,7 @@ class Bench:
         saves: str = "",
         kill: tuple[int, int] | None = None,
         resharding: Resharding | None = None,
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """One training; it must end well unless it is to be killed."""
         place = str(self.directory)
         trial = Trial(place, f"{place}/{saves or name}", True, resharding)
@@ -82,7 +82,7 @@ def bench(tmp_path: Path, warm: WarmFoundry) -> Bench:
     return Bench(tmp_path, warm)
 
 
-def figures(outcome: Outcome) -> dict[int, tuple[float, float, str]]:
+def figures(outcome: TrainingOutcome) -> dict[int, tuple[float, float, str]]:
     """Loss, gradient norm and samples of each step."""
     return {
         step: (event.values["loss"], event.values["grad_norm"], event.values["samples"])
@@ -90,7 +90,7 @@ def figures(outcome: Outcome) -> dict[int, tuple[float, float, str]]:
     }
 
 
-def norms_of(outcome: Outcome) -> dict[int, float]:
+def norms_of(outcome: TrainingOutcome) -> dict[int, float]:
     """The gradient norm of each step."""
     return {step: event.values["grad_norm"] for step, event in outcome.steps().items()}
 

@@ -4,9 +4,9 @@
 
 from pathlib import Path
 
+from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.engine import Arguments
 from seatrial.engines.registry import ENGINES
-from seatrial.rehearsal.worker_process import Outcome, worker_python
 from seatrial.spec.engine import EngineName
 from tests.faults.warm import Warm
 
@@ -26,7 +26,7 @@ class WarmFoundry(Warm):
         arguments: Arguments,
         ranks: int,
         kill: tuple[int, int] | None = None,
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """One training; what it printed is in a file of its name."""
         told = {} if kill is None else {"SEATRIAL_DRILL_KILL": f"{kill[0]}:{kill[1]}"}
         words = FOUNDRY.command_line(arguments)

@@ -14,13 +14,13 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
-from seatrial.dataprep.stores.object_files import KINDS
-from seatrial.dataprep.stores.patience import Patience
+from seatrial.storage.providers import KINDS
+from seatrial.storage.retries import RetryPolicy
 from tests.stores.faults import Faults, spoilt
 from tests.stores.servers import ask, azurite, azurite_connection, fake_gcs
 
 BUCKET = "corpus"
-QUICK = Patience(tries=3, first_wait=0.05, longest_wait=0.2)
+QUICK = RetryPolicy(tries=3, first_wait=0.05, longest_wait=0.2)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pytest
 from seatrial.checkpoints.copying import copy
 from seatrial.checkpoints.inventory import State, checkpoints, look
 from seatrial.checkpoints.naming import directory_name
-from seatrial.checkpoints.noting import pin, verify_noting
-from seatrial.checkpoints.place import LocalPlace, ObjectPlace
+from seatrial.checkpoints.resumable_verification import pin, verify_noting
 from seatrial.checkpoints.retention import remove
 from seatrial.checkpoints.verification import verify
 from seatrial.findings import has_errors
+from seatrial.storage.location import LocalPlace, ObjectPlace
 from tests.stores.conftest import Running
 from tests.unit.checkpoints.made import make_checkpoint
 

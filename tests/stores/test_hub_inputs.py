@@ -10,10 +10,10 @@ import pytest
 
 from seatrial.dataprep.inputs.access import list_inputs, open_input
 from seatrial.dataprep.inputs.selection import InputError
-from seatrial.dataprep.stores.patience import Patience
-from seatrial.dataprep.stores.store import StoreError
 from seatrial.dataprep.tasks.task_list import InputFile
 from seatrial.spec.data import DataSource
+from seatrial.storage.retries import RetryPolicy
+from seatrial.storage.store import StoreError
 from tests.stores.conftest import QUICK, noise
 from tests.stores.faults import Fault, Faults, spoilt
 from tests.stores.hub_stand_in import COMMIT, REPO, TOKEN, Hub, serve_hub
@@ -57,7 +57,7 @@ def _source(address: str, **options: object) -> DataSource:
     return DataSource.model_validate({"from": address, **options})
 
 
-def _list(address: str, patience: Patience = QUICK, **options: object) -> list[InputFile]:
+def _list(address: str, patience: RetryPolicy = QUICK, **options: object) -> list[InputFile]:
     return list_inputs(_source(address, **options), patience)
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from seatrial.dataprep.inputs.access import list_inputs, open_input
 from seatrial.dataprep.inputs.selection import InputError
-from seatrial.dataprep.stores.objects import ObjectStore
-from seatrial.dataprep.stores.store import StoreError
 from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.spec.data import DataSource
+from seatrial.storage.object_store import ObjectStore
+from seatrial.storage.store import StoreError
 from tests.stores.conftest import QUICK, Running, noise
 from tests.stores.faults import Fault
 

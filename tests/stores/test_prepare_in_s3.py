@@ -9,9 +9,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from seatrial.client import plan
 from seatrial.dataprep.inspection import Inspection, verify_at
 from seatrial.dataprep.prepare import prepare
+from seatrial.sdk.plan import plan
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
 
 pytestmark = pytest.mark.stores

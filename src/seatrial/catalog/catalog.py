@@ -3,21 +3,18 @@
 """The catalog: shipped facts, and a user's own directory that adds to them or replaces them."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from seatrial.catalog.accelerators import Accelerator
-from seatrial.catalog.codes import CatalogCode as CatalogCode
-from seatrial.catalog.codes import problem
 from seatrial.catalog.entry import Entry
+from seatrial.catalog.entry import Kind as Kind
 from seatrial.catalog.explain import invalid
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
-from seatrial.catalog.kinds import Kind as Kind
-from seatrial.catalog.lines import place
 from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import NodeType
 from seatrial.catalog.profiles import Profile
@@ -25,15 +22,58 @@ from seatrial.catalog.reading import (
     RawEntry,
     file_names,
     missing_directories,
+    place,
     read_kind,
     stray_files,
 )
-from seatrial.catalog.references import references, stray_defaults
 from seatrial.catalog.storage import StorageTier
+from seatrial.codes.catalog import CatalogCode as CatalogCode
+from seatrial.codes.catalog import problem
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding
-from seatrial.naming import nearest
+from seatrial.naming import nearest, of_size
 from seatrial.spec.tree import dotted
+
+Reference = tuple[tuple[str | int, ...], Kind, str]
+"""The fact that refers, the kind of what it refers to, and that thing's name."""
+
+
+def references(entry: Entry) -> Iterator[Reference]:
+    """Everything that an entry names in other kinds."""
+    if isinstance(entry, NodeType):
+        # A node without a GPU names no accelerator.
+        if entry.accelerator:
+            yield ("accelerator",), Kind.ACCELERATORS, entry.accelerator
+        yield ("fabric",), Kind.FABRICS, entry.fabric
+    elif isinstance(entry, Fabric):
+        limits = [("environment", i, v.node_types) for i, v in enumerate(entry.environment)]
+        limits += [("avoid", i, v.node_types) for i, v in enumerate(entry.avoid)]
+        limits += [("host_paths", i, v.node_types) for i, v in enumerate(entry.host_paths)]
+        for fact, index, names in limits:
+            for name in names:
+                yield (fact, index, "node_types"), Kind.NODE_TYPES, name
+    elif isinstance(entry, Image):
+        for name in entry.fabrics:
+            yield ("fabrics",), Kind.FABRICS, name
+    elif isinstance(entry, Profile):
+        yield ("default_node_type",), Kind.NODE_TYPES, entry.default_node_type
+        yield ("default_storage",), Kind.STORAGE, entry.default_storage
+        for name in entry.node_types:
+            yield ("node_types",), Kind.NODE_TYPES, name
+        for name in entry.storage:
+            yield ("storage",), Kind.STORAGE, name
+        for engine, name in entry.images.items():
+            yield ("images", engine), Kind.IMAGES, name
+
+
+def stray_defaults(entry: Entry) -> Iterator[tuple[str, str, str]]:
+    """The default, its fact and the fact that lists the choices, where it is not among them."""
+    if isinstance(entry, Profile):
+        if entry.default_node_type not in entry.node_types:
+            yield entry.default_node_type, "default_node_type", "node_types"
+        if entry.default_storage not in entry.storage:
+            yield entry.default_storage, "default_storage", "storage"
+
 
 SHIPPED = Path(__file__).parent / "data"
 """The facts that come with Seatrial."""
@@ -81,7 +121,10 @@ class Catalog:
                 return candidate
         match = self._nearest(kind, name)
         having = self._machines_with(name) if kind is Kind.NODE_TYPES else []
-        hint = f"Did you mean {match}?" if match else f"See: seatrial catalog list {kind}."
+        meant = self._meant(kind, name) or ([match] if match else [])
+        hint = f"See: seatrial catalog list {kind}."
+        if meant:
+            hint = f"Did you mean {' or '.join(meant)}?"
         if having:
             hint = f"Machines with it: {', '.join(having)}."
         raise NotInCatalogError(f"There is no {kind.singular} {name!r} in the catalog. {hint}")
@@ -97,31 +140,35 @@ class Catalog:
             raise FindingsError(found) from None
 
     def model(self, name: str) -> ModelPreset:
-        """A model preset."""
+        """The model preset of that name; raises NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.MODELS, name), ModelPreset)
 
     def accelerator(self, name: str) -> Accelerator:
-        """An accelerator."""
+        """The accelerator of that name; raises NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.ACCELERATORS, name), Accelerator)
 
     def node_type(self, name: str) -> NodeType:
-        """A node type."""
+        """The node type of that name; raises NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.NODE_TYPES, name), NodeType)
 
     def fabric(self, name: str) -> Fabric:
-        """A fabric."""
+        """The fabric of that name; raises NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.FABRICS, name), Fabric)
 
     def storage(self, name: str) -> StorageTier:
-        """A storage tier."""
+        """The storage tier of that name; raises NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.STORAGE, name), StorageTier)
 
     def image(self, name: str) -> Image:
-        """An image."""
+        """An image, by its name or by its reference with the tag or the digest."""
+        for known in self._entries(Kind.IMAGES) if ":" in name else ():
+            found = _typed(self.entry(Kind.IMAGES, known), Image)
+            if name.removeprefix("docker.io/") in found.references:
+                return found
         return _typed(self.entry(Kind.IMAGES, name), Image)
 
     def profile(self, name: str) -> Profile:
-        """A cluster profile."""
+        """The cluster profile of that name; raises NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.PROFILES, name), Profile)
 
     def check(self) -> list[Finding]:
@@ -178,6 +225,15 @@ class Catalog:
         entries = self._entries(kind)
         return nearest(name, [*entries, *(a for raw in entries.values() for a in raw.aliases)])
 
+    def _meant(self, kind: Kind, name: str) -> list[str]:
+        """The entries that a cloud's name, or a model's size, may stand for."""
+        entries = self._entries(kind)
+        if kind is Kind.PROFILES:
+            word = name.lower().replace("_", "-")
+            cloud = next((cloud for cloud, words in _CLOUD_WORDS.items() if word in words), None)
+            return [each for each, raw in entries.items() if raw.facts.get("cloud") == cloud]
+        return of_size(name, entries) if kind is Kind.MODELS else []
+
     def _machines_with(self, accelerator: str) -> list[str]:
         """The node types with such GPUs, for who gives those in place of a machine."""
         wanted = accelerator.lower()
@@ -201,6 +257,15 @@ class Catalog:
             known = {*ENTRY_TYPES[kind].model_fields, "like"}
             self._raw[kind] = read_kind(kind, known, (SHIPPED, *self._own))
         return self._raw[kind]
+
+
+_CLOUD_WORDS = {
+    "aws": ("aws", "amazon", "ec2", "sagemaker"),
+    "azure": ("azure", "microsoft", "az"),
+    "google": ("gcp", "google", "google-cloud", "gce"),
+    "local": ("localhost", "host", "laptop", "cpu", "this-host"),
+}
+"""What people write for a profile, by the cloud of the profiles that may be meant."""
 
 
 def _typed[T: Entry](entry: Entry, wanted: type[T]) -> T:

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every catalog entry has: a title, other names, and a source for each of its facts."""
+"""The kinds of facts that the catalog holds."""
+
+from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,3 +26,27 @@ class Entry(Facts):
     """Other names under which it is found."""
     note: str = ""
     """What a user should know before relying on it."""
+
+
+class Kind(StrEnum):
+    """The kinds of facts, by the name that the command line and the files use."""
+
+    MODELS = "models"
+    """Model presets: an architecture, and how its authors trained it."""
+    ACCELERATORS = "accelerators"
+    """GPUs: memory, peak rates, bandwidths."""
+    NODE_TYPES = "node-types"
+    """Machines of the clouds: GPUs, network, CPU, memory, price."""
+    FABRICS = "fabrics"
+    """Networks between nodes: variables to set, and never to set."""
+    STORAGE = "storage"
+    """Storage tiers: bandwidth by capacity, steps of capacity, drivers."""
+    IMAGES = "images"
+    """Container images and the engine inside."""
+    PROFILES = "profiles"
+    """Kinds of clusters, which tie the rest together."""
+
+    @property
+    def singular(self) -> str:
+        """One thing of the kind, in words."""
+        return "storage tier" if self is Kind.STORAGE else self.removesuffix("s").replace("-", " ")

@@ -8,8 +8,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from seatrial.catalog.codes import CatalogCode, problem
-from seatrial.catalog.lines import place
+from seatrial.catalog.reading import place
+from seatrial.codes.catalog import CatalogCode, problem
 from seatrial.docstrings import field_docs
 from seatrial.findings import Finding
 from seatrial.spec.secrets import shown

@@ -39,3 +39,10 @@ class Image(Entry):
     """Fabrics whose user-space libraries the image brings."""
     published: bool = True
     """Whether it can be pulled today; false for images of ours that are not released yet."""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The references that mean this image, without Docker Hub's own host."""
+        tagged = self.reference.removeprefix("docker.io/")
+        repository = tagged.rpartition(":")[0]
+        return (tagged, f"{repository}@{self.digest}") if self.digest else (tagged,)

@@ -5,7 +5,8 @@
 from pydantic import PositiveFloat, PositiveInt
 
 from seatrial.catalog.entry import Entry
-from seatrial.spec.architecture import Architecture
+from seatrial.spec.engine import DEFAULT_ENGINE
+from seatrial.spec.model import Architecture
 
 
 class ModelPreset(Entry):
@@ -31,5 +32,5 @@ class ModelPreset(Entry):
     """Sequences per step of its published training, where stated."""
     learning_rate: PositiveFloat | None = None
     """Peak learning rate of its published training, where stated."""
-    engine: str = "megatron"
+    engine: str = DEFAULT_ENGINE
     """The engine that trains it."""

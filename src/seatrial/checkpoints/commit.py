@@ -26,13 +26,13 @@ from seatrial.checkpoints.naming import (
     set_aside_name,
     shard_list_name,
 )
-from seatrial.checkpoints.pickles import PickleError, stored_items
-from seatrial.checkpoints.place import LocalPlace
-from seatrial.checkpoints.record import Record
-from seatrial.checkpoints.shard_list import ShardFile, write_list
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
+from seatrial.checkpoints.record import Record, ShardFile, write_list
 from seatrial.checkpoints.starts import refuse_stale
-from seatrial.dataprep.stores.local import sync_names
+from seatrial.checkpoints.stored_tensors import stored_items
 from seatrial.errors import SeatrialError
+from seatrial.storage.location import LocalPlace
+from seatrial.storage.state_files import sync_directory
 
 _BLOCK = 1 << 20
 
@@ -46,9 +46,7 @@ class Committed:
     """A checkpoint that counts now."""
 
     record: Record
-    """Its record."""
     path: Path
-    """Its directory."""
 
 
 def make_room(place: LocalPlace, step: int, incarnation: int, name: str = "") -> Path | None:
@@ -159,7 +157,7 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
     path = directory / METADATA
     try:
         pointed = {item.file for item in stored_items(path.read_bytes())}
-    except (OSError, PickleError) as error:
+    except (OSError, UnsafeFileError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise CommitError(
             f"{path}: the engine's list of tensors cannot be read: {said}. The save does not count."
@@ -196,7 +194,7 @@ def _sync(directory: Path) -> None:
     Shares and FUSE mounts often cannot, and say so. A disk that fails at it has lost something.
     """
     try:
-        sync_names(directory)
+        sync_directory(directory)
     except OSError as error:
         raise CommitError(
             f"{directory}: {error.strerror}. What was saved may not be on the disk: check it. "

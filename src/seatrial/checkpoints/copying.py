@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from seatrial.checkpoints.codes import CheckpointCode, found
 from seatrial.checkpoints.inventory import look
 from seatrial.checkpoints.naming import RECORD, shard_list_name
-from seatrial.checkpoints.noting import verify_noting
-from seatrial.checkpoints.place import Place
-from seatrial.checkpoints.record import Record
-from seatrial.checkpoints.shard_list import ShardFile, ShardListError, read_list
+from seatrial.checkpoints.record import Record, ShardFile, ShardListError, read_list
+from seatrial.checkpoints.resumable_verification import verify_noting
 from seatrial.checkpoints.verification import RESTORE, read_record, unreadable
+from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, has_errors
+from seatrial.storage.location import Location
 
 THREADS = 4
 """Files on their way at a time."""
@@ -30,7 +29,7 @@ Tell = Callable[[int, int], None]
 """Told how many files and bytes are done."""
 
 
-def copy(source: Place, directory: str, target: Place, tell: Tell | None = None) -> Record:
+def copy(source: Location, directory: str, target: Location, tell: Tell | None = None) -> Record:
     """Copy a checkpoint and read the copy back; FindingsError where one of the two is damaged."""
     record, findings = read_record(source, directory)
     if record is None:
@@ -57,7 +56,7 @@ def copy(source: Place, directory: str, target: Place, tell: Tell | None = None)
     return record
 
 
-def _listed(source: Place, directory: str, record: Record) -> Iterator[ShardFile]:
+def _listed(source: Location, directory: str, record: Record) -> Iterator[ShardFile]:
     """The files of a checkpoint, after the whole list was compared with the record."""
     path = f"{directory}/{shard_list_name(record.incarnation)}"
     try:
@@ -74,7 +73,7 @@ def _listed(source: Place, directory: str, record: Record) -> Iterator[ShardFile
         raise FindingsError([unreadable(f"{source.address}/{path}", error)]) from error
 
 
-def _refuse_other(target: Place, directory: str, record: Record) -> None:
+def _refuse_other(target: Location, directory: str, record: Record) -> None:
     """Refuse to write over another checkpoint of the same step."""
     there = look(target, directory)
     if there.record is not None and there.record.identity != record.identity:
@@ -84,7 +83,7 @@ def _refuse_other(target: Place, directory: str, record: Record) -> None:
         )
 
 
-def _send(source: Place, directory: str, target: Place, file: ShardFile) -> Finding | None:
+def _send(source: Location, directory: str, target: Location, file: ShardFile) -> Finding | None:
     """Send one file, unless it is there and right; what is wrong with the source."""
     path = f"{directory}/{file.name}"
     if _is_right(target, path, file):
@@ -111,7 +110,7 @@ def _send(source: Place, directory: str, target: Place, file: ShardFile) -> Find
     return None
 
 
-def _is_right(place: Place, path: str, file: ShardFile) -> bool:
+def _is_right(place: Location, path: str, file: ShardFile) -> bool:
     """Whether a file is there already; one that cannot be read there is sent again."""
     hasher = hashlib.sha256()
     try:
@@ -125,7 +124,7 @@ def _is_right(place: Place, path: str, file: ShardFile) -> bool:
     return hasher.hexdigest() == file.sha256
 
 
-def _not_good(source: Place, directory: str) -> list[Finding]:
+def _not_good(source: Location, directory: str) -> list[Finding]:
     where = f"{source.address}/{directory}"
     rule, fix = (
         "only a committed checkpoint can be copied.",

@@ -2,21 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which checkpoints there are, without looking at their files: the record tells the rest."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.checkpoints.naming import PIN, TRACKER, VERIFIED, is_set_aside, step_of
-from seatrial.checkpoints.place import Place
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verification import read_record
-from seatrial.dataprep.stores.store import StoreError
+from seatrial.codes.checkpoints import CheckpointCode
 from seatrial.findings import Finding
 from seatrial.hashing import canonical_json
+from seatrial.storage.location import Location
+from seatrial.storage.state_files import decode, parse_json
+from seatrial.storage.store import StoreError
 
+SCANNER = 1
+"""Counts the versions of the scanner of pickles; a newer one finds what an older one passed."""
 _NO_NOTE = (OSError, StoreError, ValueError, TypeError, KeyError, RecursionError)
 
 
@@ -43,6 +45,8 @@ class Verification:
     """Files that were read; fewer than the record has, while it goes on."""
     wrong: int
     """How many findings there were."""
+    scanner: int = 0
+    """Version of the scanner; 0 in notes from before there was one."""
 
     def to_bytes(self) -> bytes:
         """As it is stored."""
@@ -54,7 +58,6 @@ class Checkpoint:
     """One checkpoint of a run."""
 
     directory: str
-    """Its directory's name."""
     step: int
     """The step that the name says."""
     state: State
@@ -77,19 +80,19 @@ class Checkpoint:
         return whole and self.verification.wrong == 0
 
 
-def checkpoints(place: Place) -> Iterator[Checkpoint]:
+def checkpoints(place: Location) -> Iterator[Checkpoint]:
     """The checkpoints of a run, newest first, one at a time."""
     steps = {step: name for name in place.directories() if (step := step_of(name)) is not None}
     for step in sorted(steps, reverse=True):
         yield look(place, steps[step])
 
 
-def set_aside(place: Place) -> dict[str, str | None]:
+def set_aside(place: Location) -> dict[str, str | None]:
     """Directories of checkpoints whose step was saved again, each with why it is pinned, if so."""
     return {name: _pin(place, name) for name in place.directories() if is_set_aside(name)}
 
 
-def look(place: Place, directory: str) -> Checkpoint:
+def look(place: Location, directory: str) -> Checkpoint:
     """One checkpoint, by its directory's name."""
     record, findings = read_record(place, directory)
     verification = _verification(place, directory, record)
@@ -111,12 +114,12 @@ def look(place: Place, directory: str) -> Checkpoint:
     )
 
 
-def newest_step(place: Place) -> int:
+def newest_step(place: Location) -> int:
     """The step of the newest checkpoint that is not known to be damaged; 0 without any."""
     return next((one.step for one in checkpoints(place) if one.state is State.COMMITTED), 0)
 
 
-def tracked_step(place: Place) -> int | None:
+def tracked_step(place: Location) -> int | None:
     """The step that the engine's tracker names; none without one, -1 where it is no number."""
     try:
         text = place.store.read(TRACKER).decode("ascii", "replace").strip()
@@ -125,23 +128,24 @@ def tracked_step(place: Place) -> int | None:
     return int(text) if text.isdigit() and len(text) <= 12 else -1
 
 
-def _verification(place: Place, directory: str, record: Record | None) -> Verification | None:
+def _verification(place: Location, directory: str, record: Record | None) -> Verification | None:
     """The last verification, if it was of this very record."""
     if record is None:
         return None
     try:
-        seen = Verification(**json.loads(place.store.read(f"{directory}/{VERIFIED}")))
+        seen = decode(Verification, parse_json(place.store.read(f"{directory}/{VERIFIED}")))
         datetime.fromisoformat(seen.at)
         counted = all(type(number) is int and number >= 0 for number in (seen.files, seen.wrong))
     except _NO_NOTE:
-        # No digest protects a note, and nothing depends on it but what is known.
+        # No digest protects a note. It spares comparing files again, never scanning them.
         return None
-    return seen if counted and seen.record == record.identity else None
+    current = seen.wrong or seen.scanner == SCANNER
+    return seen if counted and current and seen.record == record.identity else None
 
 
-def _pin(place: Place, directory: str) -> str | None:
+def _pin(place: Location, directory: str) -> str | None:
     try:
-        return str(json.loads(place.store.read(f"{directory}/{PIN}"))["why"])
+        return str(parse_json(place.store.read(f"{directory}/{PIN}"))["why"])
     except FileNotFoundError:
         return None
     except _NO_NOTE:

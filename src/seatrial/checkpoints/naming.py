@@ -33,6 +33,9 @@ _SHARD = re.compile(r"__\d+_(i(?P<incarnation>\d+)_)?\d+\.distcp")
 _SHARD_LIST = re.compile(r"seatrial-shards-(?P<incarnation>\d+)\.jsonl")
 
 
+_ARCHIVES = (".pt", ".pth", ".pkl", ".bin", ".ckpt")
+
+
 def directory_name(step: int) -> str:
     """The directory of a step's checkpoint of Megatron."""
     return f"iter_{step:07d}"
@@ -71,11 +74,16 @@ def incarnation_of(name: str) -> int | None:
     return int(match["incarnation"]) if match and match["incarnation"] else None
 
 
+def is_archive(name: str) -> bool:
+    """True if the engine would hand a file to torch.load by its name."""
+    return name.endswith(_ARCHIVES)
+
+
 def engine_reads(name: str) -> bool:
     """Whether the engine might read a file, or look into a directory, by its name alone."""
     return (
         name in (METADATA, FORMAT_FILE, "modelopt_state", "latest_checkpointed_iteration.txt")
-        or name.endswith((".pt", ".pth", ".pkl", ".bin", ".ckpt"))
+        or is_archive(name)
         or name.startswith(("mp_rank_", "model_optim"))
         or (name.startswith(".") and name.endswith(METADATA))
     )

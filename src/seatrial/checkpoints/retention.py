@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seatrial.checkpoints.inventory import Checkpoint, State, look
 from seatrial.checkpoints.naming import RECORD
-from seatrial.checkpoints.place import LocalPlace, Place
+from seatrial.storage.location import LocalPlace, Location
 
 SAFE = 2
 """Verified checkpoints that always stay."""
@@ -26,8 +26,6 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to keep."""
-
     last: int = 3
     """The newest ones."""
     every_steps: int | None = None
@@ -37,24 +35,20 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RetentionDecision:
     """What happens to one checkpoint."""
 
     directory: str
-    """Its directory."""
     step: int
-    """Its step."""
     kept: bool
-    """Whether it stays."""
     why: str
-    """The reason."""
     size: int
     """Bytes; 0 where the record does not tell."""
 
 
 def decide(
     there: Sequence[Checkpoint], aside: Mapping[str, str | None], policy: Policy
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     """What happens to each checkpoint, newest first, and to those that were set aside."""
     committed = [one for one in there if one.state is State.COMMITTED]
     # Stable: the newest come first among the verified, and among the others.
@@ -67,10 +61,10 @@ def decide(
         why = _reason(one, committed, policy, best, safe, newest)
         size = one.record.shards.size if one.record else 0
         gone = {State.TORN: TORN, State.DAMAGED: "damaged"}.get(one.state, "older")
-        decisions.append(Decision(one.directory, one.step, bool(why), why or gone, size))
+        decisions.append(RetentionDecision(one.directory, one.step, bool(why), why or gone, size))
     for name, pinned in aside.items():
         why = "its step was saved again" if pinned is None else _pinned(pinned)
-        decisions.append(Decision(name, -1, pinned is not None, why, 0))
+        decisions.append(RetentionDecision(name, -1, pinned is not None, why, 0))
     return decisions
 
 
@@ -109,7 +103,7 @@ def _reason(
     return ""
 
 
-def retire(place: Place, decision: Decision) -> bool:
+def retire(place: Location, decision: RetentionDecision) -> bool:
     """Remove a checkpoint that may go; not one that was committed since that was decided."""
     if decision.why == TORN and look(place, decision.directory).state is State.COMMITTED:
         return False
@@ -117,7 +111,7 @@ def retire(place: Place, decision: Decision) -> bool:
     return True
 
 
-def remove(place: Place, directory: str) -> None:
+def remove(place: Location, directory: str) -> None:
     """Remove a checkpoint; its record first, so that half of one never counts."""
     local = Path(place.address, directory) if isinstance(place, LocalPlace) else None
     if local is not None and local.is_symlink():

@@ -41,13 +41,10 @@ class ModelShape:
     """The dimensions that the tensors have."""
 
     layers: int
-    """Transformer layers."""
     hidden_size: int
-    """Width."""
     ffn_hidden_size: int
     """Width of the feed-forward part."""
     heads: int
-    """Attention heads."""
     kv_heads: int
     """Heads of keys and values."""
     head_dim: int
@@ -81,7 +78,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class SavedConstants:
     """What decides what the model computes, and has no tensor of its own: any of it loads."""
 
     rotary_base: float
@@ -118,7 +115,7 @@ class DataOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class SavedSchedule:
     """The learning rate over the run, which the engine compares when it loads a checkpoint."""
 
     peak: float
@@ -138,11 +135,9 @@ class Versions:
     """What wrote the checkpoint."""
 
     seatrial: str
-    """Version of Seatrial."""
     engine: str
     """Name and version of the engine."""
     torch: str
-    """Version of torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +147,6 @@ class Setup:
     layout: Layout
     """How it is spread."""
     model: ModelShape
-    """What is trained."""
     data_order: DataOrder
     """What is read when."""
     tokenizer: str
@@ -162,16 +156,15 @@ class Setup:
     checkpoint_format: str
     """The engine's format of checkpoints."""
     optimizer: str
-    """The optimizer."""
     optimizer_sharding: str
     """How its state is kept: `none`, or the engine's sharding type."""
     global_batch_size: int
     """Sequences a step."""
     versions: Versions
     """What wrote it, or would."""
-    schedule: Schedule | None = None
+    schedule: SavedSchedule | None = None
     """The learning rate; absent in records from before it was written down."""
-    constants: Constants | None = None
+    constants: SavedConstants | None = None
     """Constants of the model; absent in such records too, and for engines that do not tell."""
 
     @property
@@ -218,7 +211,7 @@ def setup_from_dict(values: dict[str, Any]) -> Setup:
         "versions": Versions(**values["versions"]),
     }
     if values.get("schedule") is not None:
-        parts["schedule"] = Schedule(**values["schedule"])
+        parts["schedule"] = SavedSchedule(**values["schedule"])
     if values.get("constants") is not None:
-        parts["constants"] = Constants(**values["constants"])
+        parts["constants"] = SavedConstants(**values["constants"])
     return Setup(**values | parts)

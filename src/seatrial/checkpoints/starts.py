@@ -7,17 +7,18 @@ Whoever finds a higher number than its own has been replaced, and may not commit
 files tell how many starts have come to nothing, so that the count outlives pods.
 """
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from seatrial.checkpoints.codes import CheckpointCode, found
 from seatrial.checkpoints.naming import STARTS
-from seatrial.checkpoints.place import Place
+from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding
 from seatrial.hashing import canonical_json
+from seatrial.storage.location import Location
+from seatrial.storage.state_files import DamagedError, decode, parse_json
+from seatrial.storage.store import StoreError
 
 FRUITLESS_STARTS = 5
 """Starts in a row without a new checkpoint after which a run stops."""
@@ -48,7 +49,7 @@ class Start:
         return canonical_json(asdict(self)).encode()
 
 
-def claim(place: Place, attempt: str, newest_step: int) -> Start:
+def claim(place: Location, attempt: str, newest_step: int) -> Start:
     """Take the next incarnation: from here on, no earlier start can commit."""
     number = newest_incarnation(place) + 1
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -59,12 +60,12 @@ def claim(place: Place, attempt: str, newest_step: int) -> Start:
     raise SeatrialError(f"{place.address}/{STARTS}: no number is free. Look at who starts there.")
 
 
-def newest_incarnation(place: Place) -> int:
+def newest_incarnation(place: Location) -> int:
     """The number of the last start; 0 before the first."""
     return max(_numbers(place), default=0)
 
 
-def refuse_stale(place: Place, incarnation: int) -> None:
+def refuse_stale(place: Location, incarnation: int) -> None:
     """Raise StaleStartError when a later start has begun."""
     newest = newest_incarnation(place)
     if newest > incarnation:
@@ -74,14 +75,14 @@ def refuse_stale(place: Place, incarnation: int) -> None:
         )
 
 
-def read_starts(place: Place, last: int) -> list[Start]:
+def read_starts(place: Location, last: int) -> list[Start]:
     """The last starts, oldest first; one whose file cannot be read is left out."""
     numbers = sorted(_numbers(place))[-last:]
     starts = []
     for number in numbers:
         try:
-            starts.append(Start(**json.loads(place.store.read(_path(number)))))
-        except (ValueError, TypeError, FileNotFoundError):
+            starts.append(decode(Start, parse_json(place.store.read(_path(number)))))
+        except (DamagedError, StoreError, FileNotFoundError):
             continue
     return starts
 
@@ -114,6 +115,6 @@ def _path(number: int) -> str:
     return f"{STARTS}/{number:07d}.json"
 
 
-def _numbers(place: Place) -> list[int]:
+def _numbers(place: Location) -> list[int]:
     matches = (_FILE.fullmatch(name) for name in place.names(STARTS))
     return [int(match["number"]) for match in matches if match]

@@ -2,21 +2,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tensors a checkpoint holds, and in which pieces; read without torch, running nothing.
 
-The pieces are items of checkpoint shards. Nothing here compares digests: a checkpoint is verified
-before.
+The pieces are items of checkpoint shards: each is an archive of torch. Nothing here compares
+digests: a checkpoint is verified before.
 """
 
-import zipfile
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
-from seatrial.checkpoints.archives import item_archive
+from seatrial.checkpoints.fp8_rules import EXTRA_STATE_RULES
 from seatrial.checkpoints.naming import METADATA
-from seatrial.checkpoints.pickles import PickleError, StoredItem, read_item, read_metadata
-from seatrial.checkpoints.place import Place
+from seatrial.checkpoints.pickle_rules import METADATA_RULES, Made, Name, UnsafeFileError
+from seatrial.checkpoints.pickle_scan import LARGEST_PICKLE, scan_pickle
+from seatrial.checkpoints.scan import ScannedArchive, scan_archive
+from seatrial.storage.location import Location
 
-COMMON = "common_state/shard_0_1"
-"""The item with everything that is no tensor (megatron-core 0.19.2, serialization.py)."""
+EXTRA_STATE = "_extra_state"
+"""How torch names what a layer keeps beside its tensors; those of FP8 are pickles in bytes."""
+_BUFFER = Name("_io", "BytesIO")
+_REBUILT = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3")
+_BYTES = ("ByteStorage", "CharStorage")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """One tensor or object, and where it lies."""
+
+    name: str
+    """The engine's name for it, such as `decoder.layers.0.weight`."""
+    file: str
+    """The checkpoint shard."""
+    offset: int
+    """Where it begins in that file, in bytes."""
+    length: int
+    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +46,6 @@ class Chunk:
     offsets: tuple[int, ...]
     """Where it begins in the whole tensor."""
     sizes: tuple[int, ...]
-    """Its shape."""
     item: StoredItem
     """Where its bytes are."""
     plain: bool = False
@@ -42,13 +61,11 @@ class StoredTensor:
     """A tensor of a checkpoint."""
 
     name: str
-    """Its name."""
     dtype: str
     """Its type, by torch's name."""
     shape: tuple[int, ...]
     """Its whole shape, whoever wrote it."""
     chunks: tuple[Chunk, ...]
-    """Its pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +73,13 @@ class Contents:
     """What a checkpoint holds."""
 
     tensors: dict[str, StoredTensor]
-    """Its tensors, by name."""
     arguments: dict[str, Any]
     """The engine's arguments, as far as they are plain values; anything else is a stand-in."""
 
 
-def contents_of(place: Place, directory: str) -> Contents:
-    """What a verified checkpoint of Megatron holds; PickleError where it is not what it writes."""
-    tensors, places = listed(place, directory)
-    if (COMMON, ()) not in places:
-        raise PickleError(f"the list of tensors lacks something ({COMMON})")
-    held = read_stored(place, directory, places[COMMON, ()])
-    try:
-        return Contents(tensors, dict(vars(held[0]["args"])))
-    except (KeyError, IndexError, TypeError) as error:
-        raise PickleError(f"{COMMON} holds no arguments of the engine") from error
-
-
-def listed(place: Place, directory: str) -> tuple[dict[str, StoredTensor], Places]:
+def listed(place: Location, directory: str) -> tuple[dict[str, StoredTensor], Places]:
     """The tensors that torch's list of a verified checkpoint names, and where every item is."""
-    read = read_metadata(place.store.read(f"{directory}/{METADATA}"))
+    read = _scanned_list(place.store.read(f"{directory}/{METADATA}"))
     try:
         places = {_key(index): _item(index, at) for index, at in read.storage_data.items()}
         tensors = {
@@ -84,7 +88,7 @@ def listed(place: Place, directory: str) -> tuple[dict[str, StoredTensor], Place
             if hasattr(told, "chunks")
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PickleError(f"the list of tensors lacks something ({error})") from error
+        raise UnsafeFileError(f"the list of tensors lacks something ({error})") from error
     return tensors, places
 
 
@@ -93,14 +97,17 @@ def _key(index: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _item(index: Any, at: Any) -> StoredItem:
-    return StoredItem(str(index.fqn), str(at.relative_path), int(at.offset), int(at.length))
+    values = (index.fqn, at.relative_path, at.offset, at.length)
+    if tuple(map(type, values)) != (str, str, int, int) or at.offset < 0 or at.length < 0:
+        raise ValueError("an item without a place")
+    return StoredItem(*values)
 
 
 def _sizes(size: Any) -> tuple[int, ...]:
     """The numbers of a stand-in for torch's Size."""
     if size is None:
         return ()
-    numbers = size.arguments[0] if hasattr(size, "arguments") else size
+    numbers = size.arguments[0] if isinstance(size, Made) else size
     return tuple(int(number) for number in numbers)
 
 
@@ -109,18 +116,74 @@ def _tensor(name: str, told: Any, places: Places) -> Any:
         Chunk(_sizes(one.offsets), _sizes(one.sizes), places[name, _sizes(one.offsets)])
         for one in told.chunks
     )
-    # The first of the properties is the type, for which a class of its name stands in.
-    return StoredTensor(name, told.properties.state[0].__name__, _sizes(told.size), chunks)
+    # The first of the properties is the type.
+    return StoredTensor(name, told.properties.state[0].name, _sizes(told.size), chunks)
 
 
-def read_stored(place: Place, directory: str, item: StoredItem) -> Any:
-    """What an item holds that is no tensor; PickleError where it asks for more than is known."""
+def stored_items(metadata: bytes) -> list[StoredItem]:
+    """Everything that the engine's list of tensors points at, in order of place."""
+    read = _scanned_list(metadata)
+    try:
+        items = [_item(index, at) for index, at in read.storage_data.items()]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UnsafeFileError(f"the list of tensors lacks something ({error})") from error
+    return sorted(items, key=lambda item: (item.file, item.offset))
+
+
+def scan_items(stream: BinaryIO, items: Iterable[StoredItem]) -> None:
+    """Scan items of a shard; raise UnsafeFileError for the first that must not be loaded."""
+    for item in items:
+        _scan_item(stream, item)
+
+
+def _scan_item(stream: BinaryIO, item: StoredItem) -> ScannedArchive:
+    try:
+        scanned = scan_archive(stream, offset=item.offset, length=item.length)
+        for held in _extra_states(item.name, scanned.content.value):
+            _scan_extra_state(scanned, held)
+    except UnsafeFileError as error:
+        raise UnsafeFileError(f"{item.name}: {error}") from None
+    return scanned
+
+
+def _extra_states(name: str, value: Any) -> Iterator[Made]:
+    """Yield what an archive holds under the name of an extra state, which layers unpickle."""
+    waiting, seen = [(EXTRA_STATE in name, value)], set()
+    while waiting:
+        is_inside, one = waiting.pop()
+        if isinstance(one, Made):
+            if is_inside:
+                yield one
+        elif isinstance(one, dict | list | tuple) and (id(one), is_inside) not in seen:
+            seen.add((id(one), is_inside))
+            pairs = one.items() if isinstance(one, dict) else enumerate(one)
+            waiting += [(is_inside or EXTRA_STATE in str(key), below) for key, below in pairs]
+
+
+def _scan_extra_state(archive: ScannedArchive, held: Made) -> None:
+    """Scan the pickle that is in the bytes of a tensor, or the archive that is in a buffer."""
+    if held.kind == _BUFFER and held.state and held.state[0]:
+        scan_archive(io.BytesIO(held.state[0]))
+    if held.kind.name not in _REBUILT or held.arguments[0].kind not in _BYTES:
+        return
+    storage, offset, size, strides = held.arguments[:4]
+    shape, steps = _sizes(size), _sizes(strides)
+    if shape == (0,):
+        return
+    if len(shape) != 1 or steps != (1,):
+        raise UnsafeFileError("the bytes of an extra state do not lie in one piece")
+    if shape[0] > LARGEST_PICKLE:
+        raise UnsafeFileError(f"an extra state has {shape[0]:,} bytes")
+    # The scanner has seen to it that the tensor lies inside its storage.
+    archive.stream.seek(archive.offset + archive.entries[f"data/{storage.key}"].begin + offset)
+    scan_pickle(archive.stream.read(shape[0]), EXTRA_STATE_RULES)
+
+
+def _scanned_list(metadata: bytes) -> Any:
+    return scan_pickle(metadata, METADATA_RULES).value
+
+
+def read_stored(place: Location, directory: str, item: StoredItem) -> Any:
+    """Read an item that is no tensor; UnsafeFileError if it names something unknown."""
     with place.open(f"{directory}/{item.file}") as stream:
-        try:
-            with item_archive(stream, item) as archive:
-                code = archive.read(
-                    next(name for name in archive.namelist() if name.endswith("data.pkl"))
-                )
-        except (zipfile.BadZipFile, StopIteration) as error:
-            raise PickleError(f"{item.name}: no archive of torch") from error
-    return read_item(code)
+        return _scan_item(stream, item).content.value

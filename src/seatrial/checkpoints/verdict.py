@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from seatrial.checkpoints.setup import (
     OLD_FORMAT,
-    Constants,
     DataOrder,
     Layout,
     ModelShape,
-    Schedule,
+    SavedConstants,
+    SavedSchedule,
     Setup,
 )
 
@@ -33,40 +33,37 @@ class Resume(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ResumeReason:
     """One difference and what it means."""
 
     outcome: Resume
     """What it alone would make of the resume."""
     what: str
-    """What differs."""
     saved: str
-    """How it was saved."""
     wanted: str
     """How the run wants it."""
     meaning: str
-    """What follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ResumeVerdict:
     """The answer and its reasons."""
 
     outcome: Resume
     """The worst of all reasons."""
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ResumeReason, ...]
     """Every difference, the worst first."""
 
 
-def verdict(saved: Setup, wanted: Setup) -> Verdict:
+def verdict(saved: Setup, wanted: Setup) -> ResumeVerdict:
     """Whether a run that wants one setup can go on from a checkpoint of another."""
     order = list(Resume)
     reasons = sorted(_reasons(saved, wanted), key=lambda reason: -order.index(reason.outcome))
     worst = reasons[0].outcome if reasons else Resume.SAFE
-    return Verdict(worst, tuple(reasons))
+    return ResumeVerdict(worst, tuple(reasons))
 
 
-def other_model(saved: Setup, wanted: Setup) -> list[Reason]:
+def other_model(saved: Setup, wanted: Setup) -> list[ResumeReason]:
     """Why two setups compute something else from the same tokens; nothing where they do not."""
     found = [one for one in _model(saved, wanted) if one.outcome is Resume.IMPOSSIBLE]
     if saved.constants is not None and wanted.constants is not None:
@@ -74,7 +71,7 @@ def other_model(saved: Setup, wanted: Setup) -> list[Reason]:
     return found
 
 
-def _reasons(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+def _reasons(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     yield from _model(saved, wanted)
     yield from _state(saved, wanted)
     yield from _layout(saved, wanted)
@@ -84,18 +81,20 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[Reason]:
     if saved.global_batch_size and saved.global_batch_size != wanted.global_batch_size:
         sizes = f"{saved.global_batch_size:,}", f"{wanted.global_batch_size:,}"
         meaning = "the same samples come in other steps."
-        yield Reason(Resume.DATA_CHANGES, "global batch size", *sizes, meaning)
+        yield ResumeReason(Resume.DATA_CHANGES, "global batch size", *sizes, meaning)
     if saved.schedule is not None and wanted.schedule is not None:
         yield from _schedule(saved.schedule, wanted.schedule)
     if saved.tokenizer != wanted.tokenizer:
         meaning = "the same numbers would stand for other words."
-        yield Reason(Resume.DATA_CHANGES, "tokenizer", saved.tokenizer, wanted.tokenizer, meaning)
+        yield ResumeReason(
+            Resume.DATA_CHANGES, "tokenizer", saved.tokenizer, wanted.tokenizer, meaning
+        )
 
 
 _PADDING = "padded_vocab_size"
 
 
-def _model(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+def _model(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     for field in fields(ModelShape):
         one, other = getattr(saved.model, field.name), getattr(wanted.model, field.name)
         if one == other:
@@ -107,36 +106,40 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[Reason]:
             outcome, meaning = Resume.RESHARDED, "rows of padding are added or left out."
         elif field.name == _PADDING and not saved.by_composer:
             meaning = "the optimizer's buffers have another length."
-        yield Reason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
+        yield ResumeReason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
 
 
-def _constants(saved: Constants, wanted: Constants) -> Iterator[Reason]:
-    for field in fields(Constants):
+def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[ResumeReason]:
+    for field in fields(SavedConstants):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
             meaning = "no tensor tells, so it loads; the weights were trained with the other."
             name = field.name.replace("_", " ")
-            yield Reason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
+            yield ResumeReason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
 
 
-def _state(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     if saved.checkpoint_format not in (wanted.checkpoint_format, OLD_FORMAT):
         meaning = "the engine reads one format or the other."
         one, other = saved.checkpoint_format, wanted.checkpoint_format
-        yield Reason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
     if saved.optimizer != wanted.optimizer:
         meaning = "its state is another."
-        yield Reason(Resume.IMPOSSIBLE, "optimizer", saved.optimizer, wanted.optimizer, meaning)
+        yield ResumeReason(
+            Resume.IMPOSSIBLE, "optimizer", saved.optimizer, wanted.optimizer, meaning
+        )
     if saved.precision != wanted.precision:
         meaning = "the optimizer keeps other copies of the weights."
-        yield Reason(Resume.IMPOSSIBLE, "precision", saved.precision, wanted.precision, meaning)
+        yield ResumeReason(
+            Resume.IMPOSSIBLE, "precision", saved.precision, wanted.precision, meaning
+        )
     one, other = saved.optimizer_sharding, wanted.optimizer_sharding
     if (one == "none") != (other == "none") or (one == "fsdp_dtensor") != (other == "fsdp_dtensor"):
         meaning = "the optimizer's state is named otherwise."
-        yield Reason(Resume.IMPOSSIBLE, "optimizer sharding", one, other, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, "optimizer sharding", one, other, meaning)
 
 
-def _layout(saved: Setup, wanted: Setup) -> Iterator[Reason]:
+def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     one, other = saved.layout, wanted.layout
     if one == other:
         return
@@ -144,21 +147,21 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[Reason]:
     names = f"{one} on {one.world_size} ranks", f"{other} on {other.world_size} ranks"
     if saved.checkpoint_format == OLD_FORMAT:
         meaning = "the engine's old format has a file a rank, which loads only into the same ranks."
-        yield Reason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     elif model_cut and not saved.reshardable:
         meaning = (
             f"the optimizer's state was saved as {saved.optimizer_sharding}, which loads only "
             "into the same tp and pp."
         )
-        yield Reason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     elif saved.model.experts and _two_optimizers(one) != _two_optimizers(other):
         # The engine keeps a second optimizer for experts that are spread otherwise.
         meaning = "the experts have an optimizer of their own in one of the layouts, and not both."
-        yield Reason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     else:
         drawn = " Dropout draws anew, as tp or pp change." if model_cut else ""
         meaning = f"the state is cut anew; losses agree up to rounding.{drawn}"
-        yield Reason(Resume.RESHARDED, "layout", *names, meaning)
+        yield ResumeReason(Resume.RESHARDED, "layout", *names, meaning)
 
 
 def _two_optimizers(layout: Layout) -> bool:
@@ -175,7 +178,7 @@ _DATA_MEANING = {
 }
 
 
-def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[Reason]:
+def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[ResumeReason]:
     for field in fields(DataOrder):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         unseen = field.name == "sizes" and not (one and other)
@@ -185,7 +188,7 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[Reason]:
             # The file with the blend cannot be read from here; the worker compares it again.
             continue
         name = "data" if field.name == "sizes" else field.name.replace("_", " ")
-        yield Reason(
+        yield ResumeReason(
             Resume.DATA_CHANGES, name, _shown(one), _shown(other), _DATA_MEANING[field.name]
         )
 
@@ -201,15 +204,15 @@ SCHEDULE_NAMES = frozenset(_BY_FIELD.values())
 """What a reason about the learning rate speaks of."""
 
 
-def _schedule(saved: Schedule, wanted: Schedule) -> Iterator[Reason]:
+def _schedule(saved: SavedSchedule, wanted: SavedSchedule) -> Iterator[ResumeReason]:
     """The engine stops at any difference (`OptimizerParamScheduler._check_and_set`, 0.19.2)."""
-    for field in fields(Schedule):
+    for field in fields(SavedSchedule):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
             unit = " samples" if field.name.endswith("_samples") else ""
             meaning = "the engine compares it when it loads, and stops at a difference."
             shown = f"{_figure(one)}{unit}", f"{_figure(other)}{unit}"
-            yield Reason(Resume.IMPOSSIBLE, _BY_FIELD[field.name], *shown, meaning)
+            yield ResumeReason(Resume.IMPOSSIBLE, _BY_FIELD[field.name], *shown, meaning)
 
 
 def _figure(value: object) -> str:

@@ -7,32 +7,40 @@ finding; a checkpoint without findings of severity error is good.
 """
 
 import hashlib
-import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from seatrial.checkpoints.archives import refuse_code
-from seatrial.checkpoints.codes import CheckpointCode, found
 from seatrial.checkpoints.naming import (
     FORMAT_FILE,
     METADATA,
     OURS,
     RECORD,
     engine_reads,
+    is_archive,
     is_left_behind,
     shard_list_name,
     step_of,
 )
-from seatrial.checkpoints.pickles import PickleError, StoredItem, stored_items
-from seatrial.checkpoints.place import Place
-from seatrial.checkpoints.record import LARGEST_RECORD, Record, RecordError, record_from_bytes
-from seatrial.checkpoints.shard_list import ShardFile, ShardListError, read_list
-from seatrial.dataprep.stores.store import StoreError
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
+from seatrial.checkpoints.record import (
+    LARGEST_RECORD,
+    Record,
+    RecordError,
+    ShardFile,
+    ShardListError,
+    read_list,
+    record_from_bytes,
+)
+from seatrial.checkpoints.stored_tensors import StoredItem, scan_items, stored_items
+from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.findings import Finding, Severity
+from seatrial.storage.location import Location
+from seatrial.storage.state_files import parse_json
+from seatrial.storage.store import StoreError
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
@@ -61,7 +69,7 @@ class Share:
 WHOLE = Share()
 
 
-def read_record(place: Place, directory: str) -> tuple[Record | None, list[Finding]]:
+def read_record(place: Location, directory: str) -> tuple[Record | None, list[Finding]]:
     """The record of a checkpoint, and what is wrong with it; no record and no finding is torn."""
     where = f"{place.address}/{directory}/{RECORD}"
     try:
@@ -90,7 +98,7 @@ def read_record(place: Place, directory: str) -> tuple[Record | None, list[Findi
 class Verifier:
     """Reads a checkpoint again."""
 
-    def __init__(self, place: Place, directory: str, record: Record, threads: int = 0) -> None:
+    def __init__(self, place: Location, directory: str, record: Record, threads: int = 0) -> None:
         """Compare the files of a directory with its record."""
         self._place = place
         self._directory = directory
@@ -103,16 +111,22 @@ class Verifier:
     def verify(
         self, share: Share = WHOLE, skip: int = 0, tell: Tell | None = None
     ) -> list[Finding]:
-        """What is wrong with the files of a share; the first `skip` of the list are trusted."""
+        """What is wrong with the files of a share.
+
+        The first `skip` of the list are not compared again. Their pickles are scanned all the
+        same: whoever can write a file can write the note that says how many were compared.
+        """
         findings = self._frame()
         if findings:
             return findings
         listed = enumerate(self._listed_again(findings))
-        files = (file for index, file in listed if share.has(index) and index >= skip)
+        files = ((file, index >= skip) for index, file in listed if share.has(index))
         done, size = skip, 0
-        for file, wrong in self._compared(files):
+        for file, whole, wrong in self._examined(files):
             findings += wrong
             self.wrong = len(findings)
+            if not whole:
+                continue
             done, size = done + 1, size + file.size
             if tell is not None:
                 tell(done, size)
@@ -134,11 +148,11 @@ class Verifier:
 
     def _frame(self) -> list[Finding]:
         """What is wrong with the list, with names that do not belong, and with the metadata."""
-        listed: set[str] = set()
+        listed: dict[str, int] = {}
         metadata: ShardFile | None = None
         try:
             for file in self._listed():
-                listed.add(file.name)
+                listed[file.name] = file.size
                 metadata = file if file.name == METADATA else metadata
         except (ShardListError, OSError, StoreError) as error:
             return [self._bad_list(error)]
@@ -155,7 +169,7 @@ class Verifier:
             return found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)
         return unreadable(where, error)
 
-    def _unlisted(self, listed: set[str]) -> Iterator[Finding]:
+    def _unlisted(self, listed: Container[str]) -> Iterator[Finding]:
         for name in self._place.names(self._directory):
             known = name in listed or name in OURS or is_left_behind(name)
             if not known and engine_reads(name):
@@ -163,10 +177,15 @@ class Verifier:
                 fix = "Find out who put it there; remove it, or resume from another checkpoint."
                 yield found(CheckpointCode.UNLISTED, self._where(name), rule, fix, name)
 
-    def _metadata(self, metadata: ShardFile | None, listed: set[str]) -> list[Finding]:
+    def _metadata(self, metadata: ShardFile | None, listed: Mapping[str, int]) -> list[Finding]:
         """Compare the engine's list of tensors, and only then look what it points at."""
         where = self._where(METADATA)
-        if not self._record.setup.in_shards:
+        in_shards = self._record.setup.in_shards
+        for name, size in listed.items():
+            # Without shards every file is an archive; beside shards, whatever torch would load.
+            if not in_shards or is_archive(name):
+                self._items[name].append(StoredItem(name, name, 0, size))
+        if not in_shards:
             return []
         if metadata is None:
             rule = "the record names no list of tensors."
@@ -177,8 +196,8 @@ class Verifier:
         try:
             with self._place.open(f"{self._directory}/{METADATA}") as stream:
                 items = stored_items(stream.read())
-        except PickleError as error:
-            return [self._pickle(METADATA, error)]
+        except UnsafeFileError as error:
+            return [self._unsafe(METADATA, error)]
         except (OSError, StoreError) as error:
             return [unreadable(where, error)]
         for item in items:
@@ -188,29 +207,32 @@ class Verifier:
             self._items[item.file].append(item)
         return []
 
-    def _compared(self, files: Iterable[ShardFile]) -> Iterator[tuple[ShardFile, list[Finding]]]:
+    def _examined(
+        self, files: Iterable[tuple[ShardFile, bool]]
+    ) -> Iterator[tuple[ShardFile, bool, list[Finding]]]:
         """Every file with what is wrong with it, in order, some of them at a time."""
         waiting = iter(files)
         with ThreadPoolExecutor(self._threads) as pool:
-            ahead: list[tuple[ShardFile, Future[list[Finding]]]] = []
-            for file in islice(waiting, self._threads * AHEAD):
-                ahead.append((file, pool.submit(self._looked_at, file)))
+            ahead: list[tuple[ShardFile, bool, Future[list[Finding]]]] = []
+            for file, whole in islice(waiting, self._threads * AHEAD):
+                ahead.append((file, whole, pool.submit(self._looked_at, file, whole)))
             while ahead:
-                file, answer = ahead.pop(0)
-                yield file, answer.result()
-                for following in islice(waiting, 1):
-                    ahead.append((following, pool.submit(self._looked_at, following)))
+                file, whole, answer = ahead.pop(0)
+                yield file, whole, answer.result()
+                for file, whole in islice(waiting, 1):
+                    ahead.append((file, whole, pool.submit(self._looked_at, file, whole)))
 
-    def _looked_at(self, file: ShardFile) -> list[Finding]:
-        wrong = self._compare(file)
+    def _looked_at(self, file: ShardFile, whole: bool) -> list[Finding]:
+        """Compare the file where it is to be read whole, and scan its pickles in any case."""
+        wrong = self._compare(file) if whole else []
         items = self._items.get(file.name)
         if wrong or not items:
             return wrong
         try:
             with self._place.open(f"{self._directory}/{file.name}") as stream:
-                refuse_code(stream, items)
-        except PickleError as error:
-            return [self._pickle(file.name, error)]
+                scan_items(stream, items)
+        except UnsafeFileError as error:
+            return [self._unsafe(file.name, error)]
         except (OSError, StoreError) as error:
             return [unreadable(self._where(file.name), error)]
         return []
@@ -243,7 +265,7 @@ class Verifier:
     def _format(self, where: str) -> list[Finding]:
         """The engine must take the checkpoint for a distributed one, not for an older kind."""
         try:
-            known = json.loads(self._place.store.read(f"{self._directory}/{FORMAT_FILE}"))
+            known = parse_json(self._place.store.read(f"{self._directory}/{FORMAT_FILE}"))
             good = known["sharded_backend"] == "torch_dist"
         except (ValueError, KeyError, TypeError):
             good = False
@@ -252,14 +274,14 @@ class Verifier:
         rule = "the file does not say that the checkpoint is of the format torch_dist."
         return [] if good else [found(CheckpointCode.METADATA, where, rule, RESTORE)]
 
-    def _pickle(self, name: str, error: PickleError) -> Finding:
+    def _unsafe(self, name: str, error: UnsafeFileError) -> Finding:
         rule = f"a pickle holds what no checkpoint needs: {error}. Nothing of it was run."
         fix = "Do not load it. Find out who wrote the file; resume from another checkpoint."
         return found(CheckpointCode.PICKLE, self._where(name), rule, fix)
 
 
 def verify(
-    place: Place, directory: str, *, threads: int = 0, tell: Tell | None = None
+    place: Location, directory: str, *, threads: int = 0, tell: Tell | None = None
 ) -> list[Finding]:
     """What is wrong with a checkpoint, everything of it read."""
     record, findings = read_record(place, directory)

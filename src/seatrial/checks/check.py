@@ -4,31 +4,92 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.data_facts import DataProbe
-from seatrial.checks.planned import planned
-from seatrial.checks.registry import RULES, codes_before, codes_of
-from seatrial.checks.rules.unseen import blind_codes
-from seatrial.checks.saved.facts import CheckpointProbe
-from seatrial.checks.saved.wanted import sees_checkpoints
-from seatrial.checks.site.facts import ClusterFacts
-from seatrial.checks.situation import Checked, Scope, Situation
-from seatrial.engines.check import option_findings, plan_findings
+from seatrial.checks.cluster.facts import ClusterFacts
+from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.resume_source import sees_checkpoints
+from seatrial.checks.rules import (
+    blend,
+    environment_variables,
+    images,
+    not_inspected,
+    options,
+    paths,
+    pod_environment,
+    prepared_data,
+    resume,
+    schedule,
+    secrets,
+    sources,
+    splits,
+    tokenizers,
+)
+from seatrial.checks.rules.cluster import namespaces, nodes, operators, queues, rights, volumes
+from seatrial.checks.rules.not_inspected import blind_codes
+from seatrial.checks.situation import Checked, Rule, Scope, Situation
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.engines import EngineCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.rendering import RenderCode
+from seatrial.codes.spec import SpecCode
+from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
-from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.budget import budget_of
-from seatrial.planning.search.planner import PlannedRun
-from seatrial.planning.search.verdicts import lost_time, verdicts
+from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.codes import RenderCode
+from seatrial.rendering.context import scene_of
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.rules import class_findings, data_findings
-from seatrial.rendering.scene import scene_of
 from seatrial.spec.loader import LoadedSpec, loads
 from seatrial.spec.placeholders import placeholders
+
+RULES: tuple[Rule, ...] = (
+    *schedule.RULES,
+    *paths.RULES,
+    *environment_variables.RULES,
+    *images.RULES,
+    *secrets.RULES,
+    *options.RULES,
+    *tokenizers.RULES,
+    *prepared_data.RULES,
+    *splits.RULES,
+    *blend.RULES,
+    *pod_environment.RULES,
+    *sources.RULES,
+    *not_inspected.RULES,
+    *resume.RULES,
+    *operators.RULES,
+    *queues.RULES,
+    *nodes.RULES,
+    *volumes.RULES,
+    *namespaces.RULES,
+    *rights.RULES,
+)
+"""In the order in which they are applied."""
+
+BEFORE: dict[str, tuple[type[StrEnum], ...]] = {
+    "spec": (SpecCode,),
+    "plan": (PlanCode, EngineCode),
+    "manifests": (RenderCode,),
+}
+"""What is applied before them, part by part: reading, planning, rendering."""
+
+
+def codes_of(scope: Scope) -> tuple[str, ...]:
+    """The codes of one scope, each once."""
+    return tuple(
+        dict.fromkeys(code for rule in RULES if rule.scope is scope for code in rule.codes)
+    )
+
+
+def codes_before(part: str) -> tuple[str, ...]:
+    """The codes of a part that is applied before the rules."""
+    return tuple(str(code) for enum in BEFORE[part] for code in enum)
+
 
 Planner = Callable[[LoadedSpec], PlannedRun]
 """Plans a run; the default is the planner, a command uses the plan that is kept."""
@@ -117,7 +178,7 @@ def check(
         return _verdict(error.findings, codes_before("spec"), {UNREADABLE: len(rest)})
     found = [*option_findings(loaded), *placeholders(loaded)]
     try:
-        run = (planner or (lambda spec: planned(spec, catalog)))(loaded)
+        run = (planner or (lambda spec: plan_run(spec, catalog)))(loaded)
     except FindingsError as error:
         rest = [*codes_before("manifests"), *_of_rules()]
         applied = [*codes_before("spec"), *codes_before("plan")]

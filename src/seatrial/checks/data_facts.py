@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from seatrial.checkpoints.setup import Setup
+
 
 class Unknown(StrEnum):
     """Why there are no facts."""
@@ -25,8 +27,6 @@ class Unknown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """A tokenizer."""
-
     entries: int
     """Its entries, those that were added included."""
     ends_documents: bool
@@ -44,7 +44,6 @@ class Pointer:
     """A pointer of an index that leads elsewhere than to its sequence."""
 
     sequence: int
-    """The number of the sequence."""
     value: int
     """What the index says, in bytes."""
 
@@ -56,7 +55,6 @@ class PairFacts:
     sequences: int
     """Sequences, which are documents unless those were cut into sentences."""
     documents: int
-    """Documents."""
     tokens: int
     """Tokens of all of it, as the index counts them."""
     token_bytes: int
@@ -133,3 +131,44 @@ class DataProbe(Protocol):
     def pairs_near(self, prefix: str) -> Sequence[str]:
         """Prefixes of prepared pairs that lie near another one, the likeliest first."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFacts:
+    step: int
+    """The step after which it was saved."""
+    setup: Setup | None
+    """What its state belongs to; nothing where it has no record that can be read."""
+    consumed_samples: int = 0
+    """Sequences that were trained on up to then."""
+    recorded: bool = True
+    """Whether it has a record; a save that was cut short has none, nor has another's."""
+    has_optimizer: bool = True
+    """Whether it holds the optimizer's state; taken to be so where nobody looked."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a run can be told to go on from it."""
+        return self.recorded and self.setup is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFacts:
+    """The checkpoints of one place."""
+
+    saved: tuple[SavedFacts, ...]
+    """All of them, the newest first."""
+    tracked: int | None = None
+    """The step that the engine's tracker names; nothing without a tracker."""
+
+    @property
+    def newest(self) -> SavedFacts | None:
+        """The newest whole one."""
+        return next((one for one in self.saved if one.whole), None)
+
+
+class CheckpointProbe(Protocol):
+    """Who looks at places of checkpoints."""
+
+    def at(self, address: str) -> PlaceFacts | Unknown:
+        """What lies at a place."""

@@ -37,7 +37,6 @@ class HarmfulVariable:
     """A variable that does harm on any fabric."""
 
     name: str
-    """The variable."""
     kind: Harm
     """What is wrong with it."""
     values: tuple[str, ...]
@@ -61,7 +60,6 @@ class Elsewhere:
     """Variables that nobody reads on some fabrics, though somebody does on others."""
 
     prefix: str
-    """How they begin."""
     fabrics: tuple[str, ...]
     """Where nobody reads them."""
     why: str
@@ -99,7 +97,6 @@ class Hole:
     below: Version
     """The first version without them."""
     names: tuple[str, ...]
-    """Their numbers."""
     what: str
     """What an attacker can do, as a sentence begins."""
 
@@ -233,7 +230,6 @@ class Network:
     fails: Version = ()
     """The newest NCCL that was found not to work."""
     works: Version = ()
-    """One that does."""
 
 
 def nccl_for(fabric: str, architecture: str) -> Network:

@@ -7,15 +7,48 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.data_facts import DataProbe
-from seatrial.checks.saved.facts import CheckpointProbe
-from seatrial.checks.site.facts import ClusterFacts
+from seatrial.checks.cluster.facts import ClusterFacts
+from seatrial.checks.data_facts import CheckpointProbe, DataProbe
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.spec.cluster import Operator
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.run import RunSpec
+
+
+class RepairKind(StrEnum):
+    """What a repair does to the run that its owner described."""
+
+    SAME_RUN = "same-run"
+    """It spells the same run differently: a key, a unit, quotes. `--fix` writes it."""
+    OTHER_RUN = "other-run"
+    """It changes what is trained, on what, from what, how fast or where. It is only proposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change of the spec that removes a finding."""
+
+    kind: RepairKind
+    """What it claims to be; the guard before the file is written does not rely on it."""
+    overrides: tuple[str, ...]
+    """The change as `key=value`, applied together."""
+
+    @property
+    def is_written(self) -> bool:
+        """True if `--fix` may write it."""
+        return self.kind is RepairKind.SAME_RUN
+
+
+def proposed(*overrides: str) -> Repair | None:
+    """A change of the run, for its owner to decide; `None` without overrides."""
+    return Repair(RepairKind.OTHER_RUN, overrides) if overrides else None
+
+
+def respelt(*overrides: str) -> Repair:
+    """The same run in another spelling."""
+    return Repair(RepairKind.SAME_RUN, overrides)
 
 
 class Scope(StrEnum):
@@ -38,9 +71,8 @@ class Checked:
     """A finding of the check, with the change that mends it where that is a change of the spec."""
 
     finding: Finding
-    """What was found."""
-    overrides: tuple[str, ...] = ()
-    """The change as `key=value`; empty where the repair is outside the spec."""
+    repair: Repair | None = None
+    """The change that the rule itself names; `None` if it names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +84,6 @@ class Situation:
     run: PlannedRun
     """The plan, with what the planner thinks of it."""
     catalog: Catalog
-    """The facts."""
     data: DataProbe | None = None
     """Data, corpora and tokenizers; nothing where they are not looked at."""
     checkpoints: CheckpointProbe | None = None
@@ -62,7 +93,6 @@ class Situation:
 
     @property
     def spec(self) -> RunSpec:
-        """What is wanted."""
         return self.loaded.spec
 
     @property
@@ -76,20 +106,32 @@ class Situation:
         return self.plan.machines.operator is not Operator.TORCHRUN
 
     def error(
-        self, code: str, field_name: str, rule: str, fix: str, value: object = "", *by: str
+        self,
+        code: str,
+        field_name: str,
+        rule: str,
+        fix: str,
+        value: object = "",
+        repair: Repair | None = None,
     ) -> Checked:
-        """An error about a field; `by` are the overrides that mend it."""
-        return self._made(Severity.ERROR, code, field_name, rule, fix, value, by)
+        """An error about a field, with the change that removes it."""
+        return self._made(Severity.ERROR, code, field_name, rule, fix, value, repair)
 
     def warning(
-        self, code: str, field_name: str, rule: str, fix: str, value: object = "", *by: str
+        self,
+        code: str,
+        field_name: str,
+        rule: str,
+        fix: str,
+        value: object = "",
+        repair: Repair | None = None,
     ) -> Checked:
-        """A warning about a field; `by` are the overrides that mend it."""
-        return self._made(Severity.WARNING, code, field_name, rule, fix, value, by)
+        """A warning about a field, with the change that removes it."""
+        return self._made(Severity.WARNING, code, field_name, rule, fix, value, repair)
 
     def note(self, code: str, field_name: str, rule: str, fix: str, value: object = "") -> Checked:
         """A note about a field."""
-        return self._made(Severity.NOTE, code, field_name, rule, fix, value, ())
+        return self._made(Severity.NOTE, code, field_name, rule, fix, value, None)
 
     def _made(
         self,
@@ -99,10 +141,10 @@ class Situation:
         rule: str,
         fix: str,
         value: object,
-        by: tuple[str, ...],
+        repair: Repair | None,
     ) -> Checked:
         where = self.loaded.where(field_name)
-        return Checked(Finding(code, severity, where, rule, str(value), fix), by)
+        return Checked(Finding(code, severity, where, rule, str(value), fix), repair)
 
 
 @dataclass(frozen=True, slots=True)

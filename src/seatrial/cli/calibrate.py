@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import say_error, say_json, say_text
-from seatrial.cli.parameters import Json, Overrides, SpecFile
+from seatrial.cli.options import Json, Overrides, SpecFile
 from seatrial.errors import UsageError
 from seatrial.planning.calibration import NINE_OF_TEN
-from seatrial.runs.calibrate import Calibrated, calibrate_run
-from seatrial.spec.loader import load
+from seatrial.reports.terminal import say_error, say_json, say_text
+from seatrial.runs.calibrate import Calibrated
+from seatrial.sdk.history import calibrate
+from seatrial.sdk.plan import load_spec
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -43,14 +43,13 @@ def command(
     if (events is None) == (seconds is None):
         raise UsageError("give either --events with the run's event log, or --seconds with times.")
     measured = events if events is not None else _times(seconds or "")
-    loaded = load(file, tuple(overrides or ()))
-    result = calibrate_run(loaded, default_catalog(), file, measured, is_overridden=bool(overrides))
+    result = calibrate(file, measured, overrides or ())
     if result.news:
         say_error(result.news)
     if as_json:
         say_json(_data(result))
     else:
-        for line in _lines(result, loaded.spec.name, file):
+        for line in _lines(result, load_spec(file, overrides or ()).name, file):
             say_text(line, rest=" " * 11)
 
 

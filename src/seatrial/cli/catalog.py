@@ -1,22 +1,305 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial catalog`: facts, each with its source."""
+"""The columns by which each kind of the catalog is listed."""
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
+from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
-from seatrial.cli import tables
-from seatrial.cli.catalog_entry import plain, say_entry
-from seatrial.cli.catalog_tables import table_of
-from seatrial.cli.output import count_line, counted, say, say_findings, say_json, say_next, say_text
-from seatrial.cli.parameters import Json
+from seatrial.catalog.entry import Entry
+from seatrial.catalog.fabrics import Fabric
+from seatrial.catalog.images import Image
+from seatrial.catalog.models import ModelPreset
+from seatrial.catalog.node_types import NodeType
+from seatrial.catalog.profiles import Profile
+from seatrial.catalog.storage import StorageTier
+from seatrial.cli.options import Json
 from seatrial.docstrings import field_docs
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import has_errors
 from seatrial.naming import nearest
+from seatrial.planning.parameters import active_parameters, padded_vocab_size, total_parameters
+from seatrial.reports import tables
+from seatrial.reports.tables import Column, name, number, text
+from seatrial.reports.terminal import (
+    count_line,
+    counted,
+    say,
+    say_findings,
+    say_json,
+    say_next,
+    say_text,
+)
+from seatrial.units import format_count
+
+Row = tuple[str, ...]
+Table = tuple[tuple[Column, ...], Callable[[str, Entry], Row]]
+
+
+def table_of(kind: Kind) -> Table:
+    """The columns of a kind's list, and the cells of an entry."""
+    return _TABLES[kind]
+
+
+def _model(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, ModelPreset):
+        raise TypeError(label)
+    shape = entry.architecture
+    padded = padded_vocab_size(shape.vocab_size, entry.tp_size)
+    return (
+        label,
+        format_count(total_parameters(shape, padded)),
+        f"{shape.layers:,}",
+        f"{shape.hidden_size:,}",
+        f"{shape.heads:,}",
+        f"{entry.sequence_length:,}",
+        entry.engine,
+        ", ".join(entry.aliases),
+    )
+
+
+def _accelerator(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, Accelerator):
+        raise TypeError(label)
+    peak = entry.peak_tflops
+    return (
+        label,
+        _number(entry.memory_gb),
+        _number(peak.bf16),
+        _number(peak.fp8),
+        _number(peak.fp4),
+        _number(entry.memory_bandwidth_gb_s),
+        _number(entry.link_bandwidth_gb_s),
+        entry.title,
+    )
+
+
+def _node_type(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, NodeType):
+        raise TypeError(label)
+    resource = f"{entry.fabric_resource} × {entry.fabric_resource_count}"
+    price = entry.price
+    return (
+        label,
+        entry.cloud,
+        f"{entry.gpus} × {entry.accelerator}" if entry.gpus else "none",
+        f"{price.usd_per_hour:,.2f}" if price else "",
+        entry.fabric,
+        _number(entry.network_gbit_s),
+        f"{entry.cpus:,}",
+        _number(entry.memory_gib),
+        str(price.as_of) if price else "",
+        resource if entry.fabric_resource else "",
+    )
+
+
+def _fabric(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, Fabric):
+        raise TypeError(label)
+    return label, str(len(entry.environment)), str(len(entry.avoid)), entry.title
+
+
+def _storage(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, StorageTier):
+        raise TypeError(label)
+    numbers = (entry.mb_s_per_tib, entry.min_tib, entry.step_tib)
+    return (label, entry.cloud, entry.kind, *map(_number, numbers), entry.csi_driver)
+
+
+def _image(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, Image):
+        raise TypeError(label)
+    inside = entry.engine_version or "" if entry.engine_included else "installed at start"
+    published = "yes" if entry.published else "not yet"
+    return label, entry.engine, inside, published, entry.reference
+
+
+def _profile(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, Profile):
+        raise TypeError(label)
+    operators = ", ".join(entry.operators)
+    return label, entry.default_node_type, entry.default_storage, operators, entry.title
+
+
+def _number(value: float | None) -> str:
+    """A number for a table; nothing where there is none."""
+    return f"{round(value, 2):,.10g}" if value else ""
+
+
+_TABLES: dict[Kind, Table] = {
+    Kind.MODELS: (
+        (
+            name("name"),
+            number("parameters"),
+            number("layers"),
+            number("hidden"),
+            number("heads"),
+            number("sequence"),
+            name("engine", rank=2),
+            text("also called", rank=1),
+        ),
+        _model,
+    ),
+    Kind.ACCELERATORS: (
+        (
+            name("name"),
+            number("memory GB"),
+            number("bf16 TFLOP/s"),
+            number("fp8 TFLOP/s"),
+            number("fp4 TFLOP/s", rank=2),
+            number("memory GB/s", rank=1),
+            number("link GB/s", rank=3),
+            text("title", rank=4),
+        ),
+        _accelerator,
+    ),
+    Kind.NODE_TYPES: (
+        (
+            name("name"),
+            name("cloud", rank=5),
+            name("GPUs"),
+            number("USD/h"),
+            name("fabric"),
+            number("Gbit/s", rank=1),
+            number("CPUs", rank=3),
+            number("GiB", rank=2),
+            name("price of", rank=4),
+            name("pods ask for", rank=6),
+        ),
+        _node_type,
+    ),
+    Kind.FABRICS: ((name("name"), number("set"), number("never set"), text("title")), _fabric),
+    Kind.STORAGE: (
+        (
+            name("name"),
+            name("cloud"),
+            name("kind"),
+            number("MB/s per TiB"),
+            number("least TiB"),
+            number("step TiB"),
+            name("driver", rank=1),
+        ),
+        _storage,
+    ),
+    Kind.IMAGES: (
+        (
+            name("name"),
+            name("engine"),
+            text("version"),
+            text("published"),
+            name("reference", rank=1),
+        ),
+        _image,
+    ),
+    Kind.PROFILES: (
+        (
+            name("name"),
+            name("node type"),
+            name("storage"),
+            text("operators", rank=1),
+            text("title", rank=2),
+        ),
+        _profile,
+    ),
+}
+
+
+AROUND = {"title", "source", "sources", "aliases", "note"}
+"""Facts about an entry that stand around its others."""
+STEP = "  "
+
+
+def plain(entry: Entry) -> dict[str, Any]:
+    """The facts of an entry, and what is computed from them."""
+    return entry.model_dump(mode="json") | dict(computed(entry))
+
+
+def computed(entry: Entry) -> list[tuple[str, Any]]:
+    """What follows from an entry's facts."""
+    if not isinstance(entry, ModelPreset):
+        return []
+    padded = padded_vocab_size(entry.architecture.vocab_size, entry.tp_size)
+    total = total_parameters(entry.architecture, padded)
+    active = active_parameters(entry.architecture, padded)
+    facts = [("parameters", total), ("padded_vocab_size", padded)]
+    return facts if active == total else [*facts, ("active_parameters", active)]
+
+
+def say_entry(name: str, entry: Entry) -> None:
+    """Print an entry as YAML would have it, sources as comments."""
+    say_text(f"{name}   {entry.title}", rest=STEP)
+    if entry.aliases:
+        _say_fact("aliases", ", ".join(entry.aliases))
+    if entry.note:
+        _say_fact("note", entry.note)
+    facts = entry.model_dump(mode="json", exclude_defaults=True, exclude=AROUND)
+    if isinstance(entry, ModelPreset):
+        facts.pop("architecture")
+    for key, value in facts.items():
+        if isinstance(entry, Fabric) and isinstance(value, list):
+            _say_variables(key, value)
+        else:
+            _say_facts(key, value, entry.sources)
+    for key, value in computed(entry):
+        _say_fact(key, f"{value:,}    # computed")
+    _say_fact("source", entry.source)
+    if isinstance(entry, ModelPreset):
+        say(f"{STEP}# The model in a spec, to change it: below model:, in place of preset")
+        shape = entry.architecture.model_dump(mode="json", exclude_defaults=True)
+        _say_facts("dimensions", shape, {})
+
+
+def _say_facts(key: str, value: Any, sources: dict[str, str], indent: str = STEP) -> None:
+    """A fact, or a group of facts indented below its name; a source of its own goes below."""
+    deeper = indent + STEP
+    is_list = isinstance(value, list)
+    grouped = isinstance(value, dict) or (is_list and value and isinstance(value[0], dict))
+    if grouped:
+        say(f"{indent}{key}:")
+    else:
+        _say_fact(key, ", ".join(map(_word, value)) if is_list else _word(value), indent)
+    if key in sources:
+        say_text(sources[key], f"{deeper}{STEP}# ")
+    if isinstance(value, dict):
+        for inner, fact in value.items():
+            _say_facts(inner, fact, sources, deeper)
+    elif grouped:
+        for item in value:
+            words = ", ".join(f"{k}: {_word(v)}" for k, v in item.items())
+            say_text(f"- {{{words}}}", deeper, deeper + STEP)
+
+
+def _say_fact(key: str, text: str, indent: str = STEP) -> None:
+    """One fact; what does not fit its line goes on below, further in."""
+    say_text(f"{key}: {text}", indent, indent + STEP * 2)
+
+
+def _word(value: Any) -> str:
+    """A value as YAML would have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        # 6e-05 is a number in YAML 1.2 only; 6.0e-05 is one for every reader.
+        text = f"{value:.10g}"
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return str(value)
+
+
+def _say_variables(key: str, variables: list[dict[str, Any]]) -> None:
+    """Environment variables, each with its reason, its source and where it holds."""
+    say(f"{STEP}{key}:    # {'never set these' if key == 'avoid' else 'set these'}")
+    for variable in variables:
+        value = variable.get("value", "")
+        say_text(f"{variable['name']} = {value}" if value else variable["name"], STEP * 2)
+        say_text(variable["why"], STEP * 3)
+        if "node_types" in variable:
+            say_text(", ".join(variable["node_types"]), f"{STEP * 3}node types: ", STEP * 4)
+        say_text(variable["source"], f"{STEP * 3}source: ", STEP * 4)
+
 
 app = typer.Typer(
     help="Look up models, accelerators, node types, fabrics, storage, images, profiles.",
@@ -34,12 +317,10 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _kinds(incomplete: str) -> list[str]:
-    """Completion: the kinds."""
     return [kind for kind in Kind if kind.startswith(incomplete)]
 
 
 def _kind(name: str) -> Kind:
-    """The kind of that name."""
     try:
         return Kind(name)
     except ValueError:

@@ -5,22 +5,21 @@
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seatrial.catalog.catalog import default_catalog
-from seatrial.checks.check import NO_ANSWER, NO_CLUSTER, NO_DATA, NO_ENGINE, Verdict
-from seatrial.checks.fixing import applied
-from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
-from seatrial.checks.rules.sources import absent_here
-from seatrial.checks.situation import Checked
-from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.files import write_new
-from seatrial.cli.output import (
+from seatrial.checks.check import NO_ANSWER
+from seatrial.checks.repairs.fix import MOST_ROUNDS, Fix
+from seatrial.checks.situation import RepairKind
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
+from seatrial.cluster.errors import ClusterError
+from seatrial.errors import ExitCode, UsageError
+from seatrial.findings import Severity, has_errors
+from seatrial.reports.terminal import (
+    columns,
     count_line,
     counted,
     say,
@@ -31,24 +30,19 @@ from seatrial.cli.output import (
     say_text,
     seatrial_words,
 )
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import require_data_extra
-from seatrial.cluster.errors import ClusterError
-from seatrial.errors import ExitCode, MissingExtraError, UsageError
-from seatrial.findings import Severity, has_errors
-from seatrial.runs.checking import Around, Looked, look_around, planner_beside, text_of
-from seatrial.runs.clusters import require_cluster_extra
+from seatrial.sdk.check import ABSENT, Looked, Offer, Outcome, check_and_repair, text_of
+from seatrial.sdk.data import missing_data_packages
+from seatrial.sdk.output_files import write_new
+from seatrial.spec.loader import byte_order_mark
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-MOST_ROUNDS = 60
-"""Changes that `--fix` makes at most in one call: one may uncover the next finding."""
+INDENT = " " * 16
+"""Before what a change does, which stands below the change."""
 
-ABSENT = "not installed"
-"""Why something that was to be looked at was not."""
-
-Fix = Annotated[
-    bool, typer.Option("--fix", help="Write the changes that mend findings into the file.")
+WriteFix = Annotated[
+    bool,
+    typer.Option("--fix", help="Write respellings that leave the run the same, after their diff."),
 ]
 Data = Annotated[
     bool,
@@ -68,7 +62,7 @@ Cluster = Annotated[
 def command(
     file: SpecFile,
     overrides: Overrides = None,
-    fix: Fix = False,
+    fix: WriteFix = False,
     data: Data = False,
     engine: Engine = False,
     cluster: Cluster = False,
@@ -80,64 +74,30 @@ def command(
 
     Exit code 0 when nothing is wrong or there are only warnings, 1 with errors.
     """
-    began, catalog = time.monotonic(), default_catalog()
+    began = time.monotonic()
     if fix and overrides:
         raise UsageError("--fix changes the file, and overrides are for this call. Give one kind.")
-    text = text_of(file)
-    extras = _Extras()
     asked = cluster or bool(kubeconfig or context)
-    looked = Looked(
-        data and extras.have(require_data_extra, NO_DATA),
-        asked and extras.have(require_cluster_extra, NO_CLUSTER),
-        kubeconfig,
-        context,
-        say_error,
-    )
-    if looked.data and sys.stderr.isatty():
+    if data and not missing_data_packages() and sys.stderr.isatty():
         say_error("Looking at the data; where a network does not answer, that takes a minute.")
-    planner = planner_beside(file, catalog)
-    given = Broken(text, str(file), catalog, tuple(overrides or ()), None, planner)
-    broken, verdict, trouble = _looking(given, looked)
-    changes: list[tuple[Checked, tuple[str, ...]]] = []
-    if fix:
-        broken, verdict, changes = _mended(broken, verdict)
-        if changes:
-            write_new(file, broken.text, force=True)
-            # What the API server says of the objects was said of those before. One that gave no
-            # answer is not waited for again.
-            again = replace(looked, cluster=looked.cluster and trouble is None)
-            broken, verdict, later = _looking(broken, again)
-            trouble = trouble or later
-    repairs = [repair_of(broken, found) for found in verdict.checked]
-    if trouble is not None:
-        verdict = verdict.unanswered()
-    verdict = verdict if looked.data else _with_paths(verdict)
-    verdict = extras.told(_with_engine(verdict, extras, wanted=engine))
-    repairs += [()] * (len(verdict.checked) - len(repairs))
+    outcome = check_and_repair(
+        file,
+        tuple(overrides or ()),
+        Looked(data, asked, kubeconfig, context, say_error),
+        engine=engine,
+        write=(lambda plan: _write(file, plan, is_shown=not as_json)) if fix else None,
+    )
     if as_json:
-        say_json(_data(verdict, repairs, changes, trouble) | extras.data)
+        say_json(_data(outcome))
     else:
-        _say_changes(file, changes)
-        _say(verdict, repairs, time.monotonic() - began, file, overrides or ())
-    if trouble is not None:
-        raise typer.Exit(_told(trouble, as_json=as_json))
-    extras.refuse(as_json=as_json)
-    if has_errors(verdict.findings):
+        _say(outcome, time.monotonic() - began, file, overrides or ())
+    if outcome.trouble is not None:
+        raise typer.Exit(_told(outcome.trouble, as_json=as_json))
+    for missing in outcome.missing:
+        # Data for a program have the words among them.
+        raise typer.Exit(missing.exit_code) if as_json else missing
+    if has_errors(outcome.verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict, ClusterError | None]:
-    """The same run, with all that is to be looked at around it, and the verdict on it.
-
-    And why the cluster could not be asked, where it was to be.
-    """
-    bare = replace(broken, data=None, checkpoints=None, cluster=None)
-    verdict = bare.again()
-    around = look_around(verdict.situation, looked) if verdict.situation else Around()
-    if around == Around(trouble=around.trouble):
-        return bare, verdict, around.trouble
-    seeing = replace(bare, data=around.data, checkpoints=around.checkpoints, cluster=around.cluster)
-    return seeing, seeing.again(), around.trouble
 
 
 def _told(trouble: ClusterError, *, as_json: bool) -> int:
@@ -148,107 +108,37 @@ def _told(trouble: ClusterError, *, as_json: bool) -> int:
     return trouble.exit_code
 
 
-def _mended(
-    broken: Broken, verdict: Verdict
-) -> tuple[Broken, Verdict, list[tuple[Checked, tuple[str, ...]]]]:
-    """The run after every change that mends something, and the changes."""
-    changes: list[tuple[Checked, tuple[str, ...]]] = []
-    for _ in range(MOST_ROUNDS):
-        for found in verdict.checked:
-            repair = repair_of(broken, found) if not is_weighed(found.finding) else ()
-            if repair:
-                break
-        else:
-            break
-        broken = broken.with_text(applied(broken.text, repair))
-        changes.append((found, repair))
-        verdict = broken.again()
-    return broken, verdict, changes
+def _write(file: Path, plan: Fix, *, is_shown: bool) -> None:
+    """Show the diff of a fix, then write exactly that."""
+    tell = say if is_shown else lambda _="": None
+    if not plan.changes:
+        tell(f"Nothing changed in {file}: no finding is about the spelling alone.")
+    else:
+        tell(plan.diff(str(file)))
+        if text_of(file) != plan.before:
+            raise UsageError(f"{file} has changed since it was read. Run the command again.")
+        write_new(file, byte_order_mark(file) + plan.broken.text, force=True)
+        for change in plan.changes:
+            words = " ".join(map(shlex.quote, change.repair.overrides))
+            tell(f"fixed   {change.found.finding.code:<16} {words}")
+        tell(f"Wrote {file}: {counted(len(plan.changes), 'change')}, and the run is the same.")
+        if len(plan.changes) == MOST_ROUNDS:
+            tell("There may be more: run it again.")
+    tell()
 
 
-@dataclass(slots=True)
-class _Extras:
-    """What was to be looked at and cannot be, because an optional part is not installed."""
-
-    missing: dict[str, MissingExtraError] = field(default_factory=dict)
-    """What is missing, by the reason under which its rules are counted."""
-
-    def have(self, require: Callable[[], None], reason: str) -> bool:
-        """Whether it is installed; what is missing is noted."""
-        try:
-            require()
-        except MissingExtraError as error:
-            self.missing[reason] = error
-        return reason not in self.missing
-
-    def told(self, verdict: Verdict) -> Verdict:
-        """The verdict, with what is missing as the reason why rules were not applied."""
-        for reason in self.missing:
-            verdict = verdict.unanswered(reason, f"{reason.partition(':')[0]}: {ABSENT}")
-        return verdict
-
-    def refuse(self, *, as_json: bool) -> None:
-        """End the command where something is missing, after what is known without it."""
-        for missing in self.missing.values():
-            # Data for a program have the words among them.
-            raise typer.Exit(missing.exit_code) if as_json else missing
-
-    @property
-    def data(self) -> dict[str, str]:
-        """The first that is missing, for a program."""
-        first = next(iter(self.missing.values()), None)
-        return {"error": str(first)} if first else {}
-
-
-def _with_paths(verdict: Verdict) -> Verdict:
-    """The verdict with the paths of a run on this host that are not there."""
-    if verdict.situation is None:
-        return verdict
-    absent = absent_here(verdict.situation, lambda path: Path(path).exists())
-    return replace(verdict, checked=(*verdict.checked, *absent))
-
-
-def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
-    """The verdict with what the engine itself says, where it is asked."""
-    situation = verdict.situation
-    if not wanted:
-        return verdict.without(NO_ENGINE, 1) if situation is not None else verdict
-    # Loaded here because the rest of the check needs no engine.
-    from seatrial.cli.check_engine import asked, require_engine  # noqa: PLC0415
-
-    if not extras.have(lambda: require_engine(situation), NO_ENGINE):
-        return verdict.without(NO_ENGINE, 1)
-    if situation is None or has_errors(verdict.findings):
-        return verdict.without("engine not asked: there are errors", 1)
-    return verdict.adding(asked(situation))
-
-
-def _say_changes(file: Path, changes: list[tuple[Checked, tuple[str, ...]]]) -> None:
-    """What `--fix` wrote, a line a change."""
-    for found, repair in changes:
-        say(f"fixed   {found.finding.code:<16} {' '.join(map(shlex.quote, repair))}")
-    if changes:
-        say(f"Wrote {file}: {counted(len(changes), 'change')}.")
-        if len(changes) == MOST_ROUNDS:
-            say("There may be more: call it again.")
-        say()
-
-
-def _say(
-    verdict: Verdict,
-    repairs: list[tuple[str, ...]],
-    seconds: float,
-    file: Path,
-    overrides: Sequence[str],
-) -> None:
+def _say(outcome: Outcome, seconds: float, file: Path, overrides: Sequence[str]) -> None:
     """The verdict for a person."""
-    mendable = 0
-    for found, repair in zip(verdict.checked, repairs, strict=True):
+    verdict, offers = outcome.verdict, outcome.offers
+    for found, offer in zip(verdict.checked, offers, strict=True):
         say_findings([found.finding], sys.stdout)
-        if repair:
-            mendable += not is_weighed(found.finding)
-            change = " ".join(map(shlex.quote, repair))
+        change = " ".join(map(shlex.quote, offer.overrides))
+        if offer.kind == RepairKind.SAME_RUN:
+            say(f"        fix:    {change}")
+        elif change:
             say(f"        change: {change}")
+            for effect in offer.effects:
+                say_text(f"{effect[:1].upper()}{effect[1:]}", INDENT, INDENT, columns() or 100)
         elif found.finding.severity is not Severity.NOTE:
             say(f"        background: seatrial explain {found.finding.code}")
     if verdict.checked:
@@ -262,34 +152,53 @@ def _say(
     reasons = ", ".join(verdict.not_run)
     rest = f", {left} not run ({reasons})" if left else ""
     say_text(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.", rest="  ")
-    if mendable and not overrides:
-        what = "the change" if mendable == 1 else f"the {mendable} changes"
-        say(f"next  seatrial check {file} --fix   writes {what} into the file")
-    elif has_errors(verdict.findings):
-        say("next  mend that, then the same command again")
+    _say_next(outcome, file, overrides, unasked=unasked)
+
+
+def _say_next(outcome: Outcome, file: Path, overrides: Sequence[str], *, unasked: bool) -> None:
+    """What to do now."""
+    changes = sum(offer.kind == RepairKind.OTHER_RUN for offer in outcome.offers)
+    if changes:
+        what = "The change" if changes == 1 else f"The {changes} changes"
+        makes = "makes" if changes == 1 else "make"
+        say(f"{what} above {makes} this another run: you decide, --fix does not write it.")
+    if outcome.fix.changes and not outcome.is_fixed:
+        say(outcome.fix.diff(str(file)))
+        say(f"next  seatrial check {file} --fix   writes this diff; the run stays the same")
+    elif has_errors(outcome.verdict.findings):
+        say("next  fix the errors above, then run the same command again")
     elif not unasked:
         say_following(seatrial_words("rehearse", file, *overrides))
 
 
-def _data(
-    verdict: Verdict,
-    repairs: list[tuple[str, ...]],
-    changes: list[tuple[Checked, tuple[str, ...]]],
-    trouble: ClusterError | None,
-) -> dict[str, Any]:
+def _data(outcome: Outcome) -> dict[str, Any]:
     """The verdict for a program."""
-    unasked = trouble.findings if trouble is not None else ()
-    return {
+    verdict, fix = outcome.verdict, outcome.fix
+    unasked = outcome.trouble.findings if outcome.trouble is not None else ()
+    data = {
         "findings": [
             *(
-                found.finding.to_dict() | {"overrides": list(repair)}
-                for found, repair in zip(verdict.checked, repairs, strict=True)
+                found.finding.to_dict() | _offer_data(offer)
+                for found, offer in zip(verdict.checked, outcome.offers, strict=True)
             ),
-            *(finding.to_dict() | {"overrides": []} for finding in unasked),
+            *(finding.to_dict() | _offer_data(Offer()) for finding in unasked),
         ],
         "changes": [
-            {"code": found.finding.code, "overrides": list(repair)} for found, repair in changes
+            {"code": change.found.finding.code, "overrides": list(change.repair.overrides)}
+            for change in (fix.changes if outcome.is_fixed else ())
         ],
+        "diff": fix.diff(fix.broken.file),
         "rules_run": verdict.rules_run,
         "not_run": verdict.not_run,
+    }
+    if outcome.missing:
+        data["error"] = str(outcome.missing[0])
+    return data
+
+
+def _offer_data(offer: Offer) -> dict[str, Any]:
+    return {
+        "overrides": list(offer.overrides),
+        "repair": offer.kind or None,
+        "effects": list(offer.effects),
     }

@@ -10,27 +10,27 @@ from typing import Annotated
 import typer
 
 from seatrial.checkpoints.copying import copy as copy_checkpoint
-from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.inventory import checkpoints, set_aside
-from seatrial.checkpoints.noting import pin as pin_checkpoint
-from seatrial.checkpoints.noting import unpin, verify_noting
-from seatrial.checkpoints.place import place_at
+from seatrial.checkpoints.resumable_verification import pin as pin_checkpoint
+from seatrial.checkpoints.resumable_verification import unpin, verify_noting
 from seatrial.checkpoints.retention import Policy, decide, retire
-from seatrial.checkpoints.verdict import Resume, verdict
+from seatrial.checkpoints.verdict import Resume
 from seatrial.cli.checkpoints_exchange import export, import_weights
-from seatrial.cli.checkpoints_place import ELSEWHERE, Step, Where, checkpoint_at, is_spec, place_of
-from seatrial.cli.checkpoints_progress import shown
 from seatrial.cli.checkpoints_text import (
     as_data,
     say_decisions,
     say_list,
     say_pruned,
     say_verdict,
+    shown,
     verified_line,
 )
-from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.in_pods import On, Place, Volume
-from seatrial.cli.output import (
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, Step, Where
+from seatrial.cli.remote import On, RemotePlace, Volume
+from seatrial.errors import ExitCode, UsageError
+from seatrial.findings import Finding, has_errors
+from seatrial.rendering.reader_pod import VolumeReading
+from seatrial.reports.terminal import (
     count_line,
     counted,
     say,
@@ -41,11 +41,10 @@ from seatrial.cli.output import (
     say_text,
     seatrial_words,
 )
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import plan, refuse_secret
-from seatrial.errors import ExitCode, UsageError
-from seatrial.findings import Finding, has_errors
-from seatrial.rendering.reader_pod import Reading
+from seatrial.sdk.checkpoints import ELSEWHERE, checkpoint_at, is_spec, place_of, resume_verdict
+from seatrial.sdk.data import refuse_secret
+from seatrial.sdk.plan import plan
+from seatrial.storage.location import place_at
 from seatrial.units import format_bytes
 
 app = typer.Typer(
@@ -60,7 +59,7 @@ app = typer.Typer(
 def list_checkpoints(
     where: Where,
     overrides: Overrides = None,
-    on: On = Place.HERE,
+    on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -69,7 +68,7 @@ def list_checkpoints(
 
     Only records are read, so that it takes a moment however many files there are.
     """
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: ["checkpoints", "list", plan.checkpoint_location],
             {"--json": as_json},
@@ -100,7 +99,7 @@ def verify(
     anew: Annotated[
         bool, typer.Option("--anew", help="Read everything, also what was verified before.")
     ] = False,
-    on: On = Place.HERE,
+    on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -111,11 +110,11 @@ def verify(
     passed by, unless --anew or its --step is given. Exit code 1 when a checkpoint is damaged, and
     when none of those that were asked for was ever committed.
     """
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: ["checkpoints", "verify", plan.checkpoint_location],
             {"--step": step, "--threads": threads, "--anew": anew, "--json": as_json},
-            Reading.NOTES,
+            VolumeReading.NOTES,
             following=f"seatrial checkpoints export {where} --to DIR --on kubernetes",
         )
     place = place_of(where, overrides or ())
@@ -124,13 +123,16 @@ def verify(
         raise UsageError(f"{place.address} has no checkpoint to verify. {ELSEWHERE}")
     answers = {}
     for one in wanted:
-        passed_by = one.verified and not anew and step is None
-        if one.record is None or passed_by:
+        whole = anew or step is not None
+        passed_by = one.verified and not whole
+        if one.record is None:
             answers[one.step] = list(one.findings)
         else:
             size = one.record.shards.size
-            with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
-                answers[one.step] = verify_noting(place, one, threads=threads, anew=anew, tell=tell)
+            again = anew or (whole and one.verified)
+            with shown(f"step {one.step:,}", size, quiet=as_json or passed_by) as tell:
+                found = verify_noting(place, one, threads=threads, anew=again, tell=tell)
+            answers[one.step] = found
         if not as_json:
             say(verified_line(one, answers[one.step], passed_by=passed_by))
     every = [finding for findings in answers.values() for finding in findings]
@@ -156,7 +158,7 @@ def prune(
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove; without it, only say what would go.")
     ] = False,
-    on: On = Place.HERE,
+    on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -170,7 +172,7 @@ def prune(
         told = plan(Path(where), overrides or ()).spec.checkpoints
         policy = Policy(told.keep_last, told.keep_every_steps)
     policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         asked = {
             "--keep-last": policy.last,
             "--keep-every-steps": policy.every_steps,
@@ -179,7 +181,7 @@ def prune(
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: ["checkpoints", "prune", plan.checkpoint_location],
             {**asked, "--yes": yes, "--json": as_json},
-            Reading.NOTES,
+            VolumeReading.NOTES,
             following=f"seatrial checkpoints list {where} --on kubernetes",
         )
     place = place_of(where, overrides or ())
@@ -200,7 +202,7 @@ def prune(
 
 
 @app.command("resume-verdict")
-def resume_verdict(
+def say_resume_verdict(
     file: SpecFile,
     overrides: Overrides = None,
     at: Annotated[
@@ -214,14 +216,10 @@ def resume_verdict(
 
     Exit code 1 when it cannot, or when the data order would change.
     """
-    refuse_secret(at)
-    planned = plan(file, overrides or ())
-    place = place_at(at or planned.checkpoint_location)
-    one = checkpoint_at(place, step)
-    if one.record is None:
+    one, answer = resume_verdict(file, overrides or (), at=at, step=step)
+    if answer is None:
         _end(one.findings or (), as_json, {"outcome": str(Resume.IMPOSSIBLE)}, failed=True)
         return
-    answer = verdict(one.record.setup, setup_of(planned))
     if as_json:
         say_json({"step": one.step, **asdict(answer)})
     else:

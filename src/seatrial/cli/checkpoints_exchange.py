@@ -12,26 +12,25 @@ from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.checkpoints.inventory import Checkpoint
-from seatrial.checkpoints.place import Place as CheckpointPlace
-from seatrial.checkpoints.place import place_at
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verdict import other_model
-from seatrial.cli.checkpoints_place import Step, Where, checkpoint_at, is_spec, place_of
-from seatrial.cli.checkpoints_progress import shown
-from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.in_pods import On, Place, Volume
-from seatrial.cli.output import counted, say, say_error, say_following, say_json
-from seatrial.cli.parameters import Json, Overrides
-from seatrial.client import plan, refuse_secret
+from seatrial.cli.checkpoints_text import shown
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, Step, Where
+from seatrial.cli.remote import On, RemotePlace, Volume
+from seatrial.engine_process.process import worker_python
+from seatrial.engine_process.weights import export_weights as export_by_worker
+from seatrial.engine_process.weights import import_weights as import_by_worker
+from seatrial.engine_process.weights import prove_export, refuse_other_logits
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.planning.plan import Plan
-from seatrial.rehearsal.weights_process import export_weights as export_by_worker
-from seatrial.rehearsal.weights_process import import_weights as import_by_worker
-from seatrial.rehearsal.weights_process import prove_export, refuse_other_logits
-from seatrial.rehearsal.worker_process import worker_python
-from seatrial.rendering.reader_pod import Reading
+from seatrial.rendering.reader_pod import VolumeReading
 from seatrial.rendering.spec_config import DIRECTORY, FILE
+from seatrial.reports.terminal import counted, say, say_error, say_following, say_json
+from seatrial.sdk.checkpoints import checkpoint_at, is_spec, place_of
+from seatrial.sdk.data import refuse_secret
+from seatrial.sdk.plan import plan
+from seatrial.storage.location import Location, place_at
 from seatrial.units import format_bytes
 
 Compare = Annotated[
@@ -53,7 +52,7 @@ def export(
     overrides: Overrides = None,
     step: Step = None,
     compare: Compare = False,
-    on: On = Place.HERE,
+    on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -65,11 +64,11 @@ def export(
     the engine that saved it: the worker extra, or LLM Foundry's environment; with --on kubernetes
     the run's image has it, and DIR is a path on the run's volume.
     """
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: [*("checkpoints", "export"), *_on_volume(plan, to, compare=compare)],
             {"--step": step, "--compare": compare, "--json": as_json},
-            Reading.COMPARES if compare else Reading.EXPORTS,
+            VolumeReading.COMPARES if compare else VolumeReading.EXPORTS,
             following=f"seatrial report {where}",
         )
     planned = _compared_plan(where, overrides or ()) if compare else None
@@ -129,7 +128,7 @@ def _refuse_other_model(planned: Plan, record: Record, where: str) -> None:
 
 
 def _exported(
-    place: CheckpointPlace, one: Checkpoint, record: Record, to: Path, *, quiet: bool
+    place: Location, one: Checkpoint, record: Record, to: Path, *, quiet: bool
 ) -> dict[str, Any]:
     """Have the worker write the weights of a checkpoint; the record of the export."""
     engine = ENGINES[engine_of(record.setup)]
@@ -176,7 +175,6 @@ def _say_export(told: dict[str, Any], to: Path, *, is_old: bool) -> None:
 
 
 def _say_weights(told: dict[str, Any], to: Path) -> None:
-    """What was written."""
     cut = told["padding_left_out"]
     say(
         f"step {told['step']:,} is in {to}: {told['class']}, {told['dtype']}, "

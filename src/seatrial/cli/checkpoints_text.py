@@ -2,18 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `seatrial checkpoints` prints."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from seatrial.checkpoints.inventory import Checkpoint, State
-from seatrial.checkpoints.retention import Decision
+from seatrial.checkpoints.retention import RetentionDecision
 from seatrial.checkpoints.setup import Setup
-from seatrial.checkpoints.verdict import Resume, Verdict
-from seatrial.cli.data_progress import format_seconds
-from seatrial.cli.output import counted, say, say_text
-from seatrial.cli.tables import Column, name, number, say_table, text
+from seatrial.checkpoints.verdict import Resume, ResumeVerdict
+from seatrial.cli.data_progress import QUIET_SECONDS, REDRAW_SECONDS, format_rate, format_seconds
 from seatrial.findings import Finding, has_errors
+from seatrial.reports.tables import Column, name, number, say_table, text
+from seatrial.reports.terminal import counted, say, say_error, say_text
 from seatrial.units import format_bytes
 
 COLUMNS: tuple[Column, ...] = (
@@ -61,7 +64,7 @@ def verified_line(one: Checkpoint, findings: Sequence[Finding], *, passed_by: bo
         came = "torn" if one.state is State.TORN else "damaged"
         return f"step {one.step:,}  {came}"
     came = "damaged" if has_errors(findings) else "good"
-    if passed_by:
+    if passed_by and not findings:
         came = f"verified {verified(one)}, passed by; --anew reads it again"
     return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {came}"
 
@@ -121,7 +124,7 @@ def as_data(one: Checkpoint) -> dict[str, Any]:
     }
 
 
-def say_decisions(decisions: Sequence[Decision], *, certain: bool) -> None:
+def say_decisions(decisions: Sequence[RetentionDecision], *, certain: bool) -> None:
     """Print what prune is about to do, or would do."""
     words = ("goes" if certain else "would go", "stays")
     columns = (number("step"), text("what"), text("why"), number("size"))
@@ -137,7 +140,7 @@ def say_decisions(decisions: Sequence[Decision], *, certain: bool) -> None:
     say_table((name(columns[0].header), *columns[1:]), table)
 
 
-def say_pruned(decisions: Sequence[Decision], *, done: bool) -> None:
+def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool) -> None:
     """Print how much went, or would go, and what comes next."""
     gone = [one for one in decisions if not one.kept]
     size = format_bytes(sum(one.size for one in gone))
@@ -155,9 +158,79 @@ _MEANINGS = {
 }
 
 
-def say_verdict(step: int, answer: Verdict) -> None:
+def say_verdict(step: int, answer: ResumeVerdict) -> None:
     """Print whether a run can go on, the answer first."""
     say(f"step {step:,}: {answer.outcome}. {_MEANINGS[answer.outcome]}")
     for reason in answer.reasons:
         change = f"{reason.saved} → {reason.wanted}"
         say_text(f"{reason.what}: {change}: {reason.meaning}", f"  {reason.outcome:<20}  ")
+
+
+Tell = Callable[[int, int], None]
+"""Told how many files and bytes are done."""
+
+
+@contextmanager
+def shown(what: str, total: int, *, quiet: bool) -> Iterator[Tell]:
+    """What to tell of the progress of so many bytes; nothing is shown when quiet."""
+    if quiet:
+        yield lambda files, size: None
+    elif sys.stderr.isatty():
+        with _bar(what, total) as tell:
+            yield tell
+    else:
+        yield _lines(what, total)
+
+
+def _rest(files: int, size: int, total: int, seconds: float) -> str:
+    """Files, rate and time left."""
+    rate = size / max(seconds, 1e-6)
+    words = [f"{files:,} files"] if files else []
+    words.append(format_rate(rate))
+    if rate > 0 and size < total:
+        words.append(f"{format_seconds((total - size) / rate)} left")
+    return ", ".join(words)
+
+
+def _lines(what: str, total: int) -> Tell:
+    began = said = time.monotonic()
+
+    def tell(files: int, size: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= QUIET_SECONDS:
+            said = now
+            share = size / total if total else 1.0
+            say_error(f"  {what} {share:.0%}, {_rest(files, size, total, now - began)}")
+
+    return tell
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Tell]:
+    # Loaded by the commands that draw bars; it takes 80 ms.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("  {task.description}"),
+        BarColumn(20),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rest]}"),
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, auto_refresh=False
+    ) as bars:
+        task = bars.add_task(what, total=total, rest="")
+        began = drawn = time.monotonic()
+
+        def tell(files: int, size: int) -> None:
+            nonlocal drawn
+            now = time.monotonic()
+            if now - drawn >= REDRAW_SECONDS:
+                drawn = now
+                rest = _rest(files, size, total, now - began)
+                bars.update(task, completed=size, rest=rest)
+                bars.refresh()
+
+        yield tell

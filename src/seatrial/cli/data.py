@@ -11,33 +11,32 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.data_estimate import say_estimate
 from seatrial.cli.data_progress import shown_progress
 from seatrial.cli.data_summary import (
     outcome_as_json,
     record_as_json,
+    say_estimate,
     say_frozen,
     say_outcome,
     say_pieces,
     say_record,
 )
-from seatrial.cli.in_pods import On, Place, Volume, prepare_in_pods
-from seatrial.cli.output import count_line, say, say_error, say_findings, say_json
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import (
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
+from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
+from seatrial.errors import ExitCode, UsageError
+from seatrial.findings import has_errors
+from seatrial.reports.terminal import count_line, say, say_error, say_findings, say_json
+from seatrial.sdk.data import (
     build_index_cache,
     data_address,
     estimate_data,
     freeze_data,
-    load_spec,
     prepare_data,
     refuse_secret,
     require_data_extra,
     verify_data,
 )
-from seatrial.errors import ExitCode, UsageError
-from seatrial.findings import has_errors
+from seatrial.sdk.plan import load_spec
 
 app = typer.Typer(
     help="Prepare, estimate, verify and inspect the data of a run.",
@@ -75,8 +74,8 @@ def prepare(
         int | None, typer.Option(min=1, help="Processes at a time; one for each core when absent.")
     ] = None,
     on: Annotated[
-        Place, typer.Option(help="Here, or in pods of the run's cluster, one for each task.")
-    ] = Place.HERE,
+        RemotePlace, typer.Option(help="Here, or in pods of the run's cluster, one for each task.")
+    ] = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     list_only: Annotated[
@@ -92,7 +91,7 @@ def prepare(
     Start it again after any end, and it goes on where it was. Needs the data extra.
     """
     refuse_secret(to)
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         if to or list_only or driver is not DriverChoice.LOCAL or workers:
             raise UsageError(
                 "--on kubernetes goes by the spec: data.location and cluster.preparation. "
@@ -157,7 +156,7 @@ def estimate(
 def verify(
     where: Where,
     overrides: Overrides = None,
-    on: On = Place.HERE,
+    on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -168,14 +167,14 @@ def verify(
     kubernetes the cluster extra.
     """
     refuse_secret(where)
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: ["data", "verify", plan.data_location],
             {"--json": as_json},
             following=f"seatrial data inspect {where} --on kubernetes",
         )
     require_data_extra()
-    from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.client
+    from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.sdk.data
 
     address = data_address(where, overrides or ())
     record = record_at(address)
@@ -212,7 +211,7 @@ def inspect(
         str | None,
         typer.Option("--bytes", metavar="START:END", help="Explain these bytes of the file."),
     ] = None,
-    on: On = Place.HERE,
+    on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
@@ -223,7 +222,7 @@ def inspect(
     with --on kubernetes the cluster extra.
     """
     refuse_secret(where)
-    if on is Place.KUBERNETES:
+    if on is RemotePlace.KUBERNETES:
         asked = {"--file": file, "--document": document, "--bytes": byte_range}
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: ["data", "inspect", plan.data_location],
@@ -231,7 +230,7 @@ def inspect(
             following=_inspect_next(where) if document is None and byte_range is None else "",
         )
     require_data_extra()
-    from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.client
+    from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.sdk.data
 
     inspection = Inspection.at(data_address(where, overrides or ()), file)
     if document is not None and byte_range is not None:

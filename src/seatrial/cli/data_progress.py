@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from seatrial.cli.output import say_error
+from seatrial.reports.terminal import say_error
 from seatrial.units import format_count
 
 if TYPE_CHECKING:

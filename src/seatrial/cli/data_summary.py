@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from seatrial.cli import tables
 from seatrial.cli.data_progress import format_core_time, format_rate, format_seconds
-from seatrial.cli.output import counted, say, say_following, say_text
 from seatrial.findings import has_errors
+from seatrial.reports import tables
+from seatrial.reports.terminal import counted, say, say_following, say_text
 from seatrial.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from seatrial.dataprep.inspection import Piece
-    from seatrial.dataprep.listing import FrozenList
     from seatrial.dataprep.output.dataset import DatasetRecord
-    from seatrial.dataprep.prepare import Outcome
+    from seatrial.dataprep.prepare import FrozenList, PreparationOutcome
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seatrial.dataprep.estimate import Estimate, Range
+
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -120,7 +124,7 @@ def _bad(record: "DatasetRecord", address: str) -> str:
     return f"{sum(reasons.values()):,} of {counted(lines, 'line')} ({words}){place}{left_out}"
 
 
-def outcome_as_json(outcome: "Outcome", cache: str) -> dict[str, Any]:
+def outcome_as_json(outcome: "PreparationOutcome", cache: str) -> dict[str, Any]:
     """What preparing came to, for a program."""
     return record_as_json(outcome.record, outcome.address) | {
         "index_cache": cache,
@@ -132,7 +136,7 @@ def outcome_as_json(outcome: "Outcome", cache: str) -> dict[str, Any]:
     }
 
 
-def say_outcome(name: str, outcome: "Outcome", cache: str, spec: str) -> None:
+def say_outcome(name: str, outcome: "PreparationOutcome", cache: str, spec: str) -> None:
     """What a preparation came to."""
     if not outcome.is_new:
         done = f"samples were cut into {', '.join(outcome.cut)}" if outcome.cut else ""
@@ -161,7 +165,7 @@ def say_frozen(frozen: "FrozenList", spec: str, overrides: Sequence[str], to: st
     say(f"next      seatrial data prepare {shlex.join(words)}")
 
 
-def _work(outcome: "Outcome") -> str:
+def _work(outcome: "PreparationOutcome") -> str:
     """What this start has done, and what it cost."""
     if not outcome.tasks:
         return (
@@ -182,7 +186,7 @@ def _work(outcome: "Outcome") -> str:
     return ", ".join(words)
 
 
-def _tasks(outcome: "Outcome") -> str:
+def _tasks(outcome: "PreparationOutcome") -> str:
     """The tasks of this start, and of how many where an earlier start did others."""
     total = sum(source.tasks for source in outcome.record.sources)
     own = counted(outcome.tasks, "task")
@@ -231,3 +235,63 @@ def record_as_json(record: "DatasetRecord", address: str) -> dict[str, Any]:
         ],
         "quarantine_file": record.quarantine_file,
     }
+
+
+def spread(found: "Range") -> str:
+    """The spread as a share of the middle: `± 3 %`; both ends when they are far apart."""
+    if found.middle <= 0 or found.high == found.low:
+        return ""
+    above = (found.high - found.middle) / found.middle
+    below = (found.middle - found.low) / found.middle
+    if max(above, below) >= 0.495:
+        return f" (−{below:.0%}, +{above:.0%})".replace("%", " %")
+    return f" ± {max(1, round(100 * max(above, below)))} %"
+
+
+def say_estimate(found: "Estimate", spec: str) -> None:
+    """What a preparation would take."""
+    columns = (
+        tables.name("source"),
+        tables.number("files"),
+        tables.number("stored"),
+        tables.number("sampled", rank=2),
+        tables.number("tokens"),
+        tables.number("documents", rank=1),
+        tables.number("work"),
+    )
+    rows = [
+        (
+            source.name,
+            f"{source.files:,}",
+            format_bytes(source.input_bytes),
+            format_bytes(source.sampled_bytes),
+            format_count(round(source.tokens.middle)) + spread(source.tokens),
+            format_count(round(source.documents.middle)),
+            format_core_time(source.core_seconds.middle) + spread(source.core_seconds),
+        )
+        for source in found.sources
+    ]
+    tables.say_table(columns, rows)
+    say()
+    say_text(format_count(round(found.tokens.middle)) + spread(found.tokens), "tokens    ")
+    disk, peak = round(found.disk_bytes.middle), round(found.peak_bytes.middle)
+    say_text(f"{format_bytes(disk)}, {format_bytes(peak)} while it is prepared", "disk      ")
+    work = format_core_time(found.core_seconds.middle) + spread(found.core_seconds)
+    wall = format_seconds(found.wall_seconds.middle)
+    say_text(
+        f"{work}: {wall} on {counted(found.cores, 'core')}, if reading and writing keep up "
+        f"({found.backend})",
+        "time      ",
+    )
+    for source in found.sources:
+        if source.largest_file > found.task_bytes:
+            say_text(
+                f"{source.name} has a file of {format_bytes(source.largest_file)}, and a file is"
+                f" never split: one core needs {format_seconds(source.largest_seconds)} for it,"
+                " however many there are, and begins it again when it is lost. Split it first.",
+                "large     ",
+            )
+    bad = [source for source in found.sources if source.bad_share]
+    for source in bad:
+        say_text(f"{source.bad_share:.2g} of the sampled lines of {source.name}", "bad       ")
+    say(f"next      seatrial data prepare {spec}")

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, Yes, meant
-from seatrial.cli.output import counted, say, say_json, say_text
-from seatrial.cli.parameters import Json
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, Yes
 from seatrial.errors import UsageError
-from seatrial.runs.local_launch import forget_here
-from seatrial.runs.stop import Removal, delete, removal
+from seatrial.reports.terminal import counted, say, say_error, say_json, say_text
+from seatrial.runs.stop import Removal
+from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -35,18 +34,11 @@ def command(
 
     Asks first. A volume whose class says Retain outlives even --volumes.
     """
-    chosen = meant(run, namespace, kubeconfig, context)
-    if chosen.here is not None:
-        done = Removal((f"directory {chosen.here.directory}",), ("the run's own files",))
-        if not yes:
-            _ask(chosen.name, done, as_json=as_json)
-        forget_here(chosen.here)
-    else:
-        site = chosen.site
-        planned = removal(site, chosen.name, volumes=volumes)
-        if not yes:
-            _ask(chosen.name, planned, as_json=as_json)
-        done = delete(site, chosen.name, volumes=volumes)
+    chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    planned = chosen.removal(volumes=volumes)
+    if not yes:
+        _ask(chosen.name, planned, as_json=as_json)
+    done = chosen.delete(volumes=volumes)
     if as_json:
         say_json(asdict(done) | {"run": chosen.name})
         return

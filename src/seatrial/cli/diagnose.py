@@ -3,24 +3,15 @@
 """`seatrial diagnose`: why a run stopped, hangs or is slow."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, connect_to_look
-from seatrial.cli.history_options import standard_input
-from seatrial.cli.output import columns, counted, say, say_json, say_text
-from seatrial.cli.parameters import Json
-from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, FoundCause, Proof, diagnose
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace
+from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, FoundCause, Proof
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN
-from seatrial.naming import is_dns_label
-from seatrial.runs.diagnose import evidence_of
-from seatrial.runs.find_history import Places, find_history
-from seatrial.runs.local_ledger import local_runs
-from seatrial.runs.observe import Observed, observe
-from seatrial.runs.site import Site
+from seatrial.reports.terminal import columns, counted, say, say_error, say_json, say_text
+from seatrial.sdk.history import HistoryPlace, diagnose
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -59,34 +50,12 @@ def command(
     Reads logs, events, exit codes, the pods' status and dumps of torch's flight recorder. What
     only followed from a cause is kept apart from it, and what nothing explains is called unknown.
     """
-    seen: list[Site] = []
-
-    def site(wanted: str) -> Site:
-        seen.append(connect_to_look(namespace or wanted, kubeconfig, context))
-        return seen[-1]
-
-    places = Places(
-        default_catalog(),
-        standard_input(run),
-        site,
-        only_cluster=bool(namespace or kubeconfig or context),
-    )
-    history = find_history(run, places)
-    observed: Observed | None = None
-    if seen and history.place.startswith(f"in {seen[-1].namespace}"):
-        observed = observe(seen[-1].api, seen[-1].namespace, history.name)
-    path = Path(run)
-    named = is_dns_label(run) and run in local_runs(Path())
-    directory = path if path.is_dir() and not named else None
-    beside = path.parent if path.is_file() else None
-    chosen, evidence = evidence_of(
-        history, attempt, observed=observed, directory=directory, names_from=beside
-    )
-    found = diagnose(evidence)
+    place = HistoryPlace(namespace, kubeconfig, context, tell=say_error)
+    found = diagnose(run, attempt=attempt, place=place)
     if as_json:
-        say_json({"run": history.name, "attempt": chosen.number, **asdict(found)})
+        say_json({"run": found.run, "attempt": found.attempt, **asdict(found.diagnosis)})
         return
-    _say(found)
+    _say(found.diagnosis)
 
 
 def _say(found: Diagnosis) -> None:

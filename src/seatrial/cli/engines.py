@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli import tables
-from seatrial.cli.output import say, say_error, say_json, say_next
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.cli.tables import say_table
-from seatrial.client import plan
+from seatrial.cli.options import Json, Overrides, SpecFile
+from seatrial.engine_process.environments import environment
+from seatrial.engine_process.environments import install as install_engine
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
-from seatrial.rehearsal.environments import environment
-from seatrial.rehearsal.environments import install as install_engine
-from seatrial.rehearsal.worker_process import worker_python
-from seatrial.spec.engine import EngineName
+from seatrial.reports import tables
+from seatrial.reports.tables import say_table
+from seatrial.reports.terminal import say, say_error, say_json, say_next
+from seatrial.sdk.plan import plan
+from seatrial.spec.engine import DEFAULT_ENGINE
 
 app = typer.Typer(
     help="Install training engines beside this Seatrial, and show what a run tells its engine.",
@@ -53,17 +53,19 @@ def list_engines(as_json: Json = False) -> None:
 
 @app.command()
 def install(
-    name: Annotated[EngineName, typer.Argument(metavar="ENGINE", help="Such as llm-foundry.")],
+    name: Annotated[str, typer.Argument(metavar="ENGINE", help="Such as llm-foundry.")],
     as_json: Json = False,
 ) -> None:
     """Make an environment for an engine from its lock file, with hashes, and load the engine in it.
 
     Rehearsals find it by themselves. Twice does nothing; what was cut short is made anew.
     """
+    if name not in ENGINES:
+        raise UsageError(f"{name!r} is not one of {', '.join(ENGINES)}.")
     engine = ENGINES[name]
-    if name is EngineName.MEGATRON:
+    if name == DEFAULT_ENGINE:
         raise UsageError(
-            f"Megatron comes with the worker extra: {engine.installation.command}. In an "
+            f"{engine.title} comes with the worker extra: {engine.installation.command}. In an "
             f"environment of its own, {engine.installation.variable} names that one's Python."
         )
     found = install_engine(engine, say_error)

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from seatrial.checks.backgrounds import backgrounds
-from seatrial.checks.known_codes import known_codes
-from seatrial.cli.output import say, say_json, say_text
-from seatrial.cli.parameters import Json
+from seatrial.cli.options import Json
+from seatrial.codes.registry import known_codes
 from seatrial.errors import UsageError
 from seatrial.naming import nearest
+from seatrial.reports.terminal import say, say_json, say_text
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
-from seatrial.cli.output import say, say_error
+from seatrial.cli.options import Context, Kubeconfig, Namespace, Run
 from seatrial.rendering.tensorboard import PORT
-from seatrial.runs.clusters import forward_to
+from seatrial.reports.terminal import say, say_error
+from seatrial.runs.launch.connect import forward_to
 from seatrial.runs.tensorboard import tensorboard_pod
+from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -30,7 +31,7 @@ def command(
 
     Only this host reaches it: TensorBoard asks nobody for a password.
     """
-    chosen = meant(run, namespace, kubeconfig, context)
+    chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     pod = tensorboard_pod(chosen.site, chosen.name)
     forward = forward_to(chosen.site, pod, PORT, port, say_error)
     forward.probe()

@@ -11,8 +11,10 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Yes, flags_to
-from seatrial.cli.output import (
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, Yes
+from seatrial.engines.registry import ENGINES
+from seatrial.rehearsal.rehearse import was_rehearsed
+from seatrial.reports.terminal import (
     counted,
     say,
     say_error,
@@ -22,13 +24,11 @@ from seatrial.cli.output import (
     say_text,
     seatrial_words,
 )
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import launch, plan
-from seatrial.engines.registry import ENGINES
-from seatrial.rehearsal.rehearse import was_rehearsed
-from seatrial.runs.differences import Difference
-from seatrial.runs.launch import Launched
-from seatrial.runs.local_launch import KIND
+from seatrial.runs.launch.differences import FieldDifference
+from seatrial.runs.launch.kubernetes import Launched
+from seatrial.runs.ledger.host import KIND
+from seatrial.sdk.plan import plan
+from seatrial.sdk.runs import flags_to, launch
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -56,7 +56,7 @@ def command(
     has failed or was stopped gets a new attempt. Needs the cluster extra.
     """
 
-    def agreed(changes: list[Difference]) -> bool:
+    def agreed(changes: list[FieldDifference]) -> bool:
         return yes or (not as_json and sys.stdin.isatty() and _ask(changes))
 
     done = launch(
@@ -85,7 +85,7 @@ def command(
         say_following(f"seatrial status {done.run}{flags}")
 
 
-def _ask(changes: list[Difference]) -> bool:
+def _ask(changes: list[FieldDifference]) -> bool:
     """Show what would change, and ask."""
     say("The run is there with another spec. This would change:")
     for change in changes:
@@ -107,7 +107,6 @@ def _say_not_rehearsed(run: str, file: Path, overrides: Sequence[str]) -> None:
 
 
 def _conclude(done: Launched) -> None:
-    """What was done."""
     if done.is_new:
         text = (
             f"Launched {done.run}, attempt {done.attempt}: {counted(done.objects, 'object')}, the "

@@ -4,19 +4,15 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, connect_to_look
-from seatrial.cli.output import say, say_error, say_json
-from seatrial.cli.parameters import Json
-from seatrial.cli.tables import name, number, say_table, text
-from seatrial.cluster.codes import ClusterCode
-from seatrial.cluster.errors import ClusterError
-from seatrial.errors import MissingExtraError, SeatrialError
-from seatrial.runs.listing import Line, list_here, list_runs, newest_first
-from seatrial.runs.status import age
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace
+from seatrial.reports.tables import name, number, say_table, text
+from seatrial.reports.terminal import say, say_error, say_findings, say_json
+from seatrial.runs.status.listing import RunLine
+from seatrial.runs.status.status import age
+from seatrial.sdk.runs import list_runs
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -42,38 +38,26 @@ def command(
     Those of a namespace, which needs the cluster extra, and unless a cluster is named those that
     were launched on this host from this directory.
     """
-    is_named = bool(namespace or kubeconfig or context)
-    here = [] if is_named else list_here(Path())
-    trouble = None
-    try:
-        site = connect_to_look(namespace, kubeconfig, context)
-        lines = newest_first([*here, *list_runs(site)])
-    except SeatrialError as error:
-        trouble = None if _has_no_cluster(error) else error
-        if not here or (as_json and trouble is not None):
-            raise
-        lines = newest_first(here)
-        if not as_json:
-            say_error("Of this host alone: no cluster can be asked from here.")
+    found = list_runs(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    lines = found.lines
     if as_json:
+        if found.trouble is not None:
+            raise found.trouble
         say_json([asdict(line) for line in lines])
         return
+    if not found.namespace:
+        say_error("Of this host alone: no cluster can be asked from here.")
     if not lines:
-        say(f"No runs in {site.namespace}.\nnext  seatrial launch RUN.YAML")
+        say(f"No runs in {found.namespace}.\nnext  seatrial launch RUN.YAML")
         return
+    say_findings([finding for line in lines for finding in line.findings])
     now = datetime.now(UTC)
     say_table(COLUMNS, [_row(line, now) for line in lines])
-    if trouble is not None:
-        raise trouble
+    if found.trouble is not None:
+        raise found.trouble
     say(f"\nnext  seatrial status {lines[0].run}")
 
 
-def _has_no_cluster(error: SeatrialError) -> bool:
-    """Whether there is no way to a cluster at all; one that does not answer is trouble."""
-    is_unknown = isinstance(error, ClusterError) and error.code is ClusterCode.CONFIG
-    return is_unknown or isinstance(error, MissingExtraError)
-
-
-def _row(line: Line, now: datetime) -> tuple[str, ...]:
+def _row(line: RunLine, now: datetime) -> tuple[str, ...]:
     ago = f"{age(line.submitted, now)} ago"
     return line.run, line.state, str(line.attempt), line.pods, line.kind, ago

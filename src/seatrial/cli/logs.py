@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
-from seatrial.cli.output import say, say_json
-from seatrial.cli.parameters import Json
-from seatrial.runs.local_launch import lines_here
-from seatrial.runs.logs import Asked, RankLine, read_logs
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
+from seatrial.reports.terminal import say, say_error, say_json
+from seatrial.runs.history.logs import Asked, RankLine
+from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -44,14 +43,8 @@ def command(
     Each line begins with its rank, or with its node for lines of torchrun itself. Followed, a log
     that breaks off is taken up where it was. With --json, one object a line.
     """
-    chosen = meant(run, namespace, kubeconfig, context)
-    asked = Asked(rank, follow, tail, container)
-    if chosen.here is not None:
-        lines = lines_here(chosen.here, asked)
-    else:
-        site = chosen.site if follow else chosen.looked_at
-        lines = read_logs(site, chosen.name, asked)
-    for line in lines:
+    chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    for line in chosen.logs(Asked(rank, follow, tail, container)):
         if as_json:
             say_json(asdict(line), indent=None)
         else:

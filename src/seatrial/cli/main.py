@@ -3,6 +3,7 @@
 """The command `seatrial`: which commands there are, and how failures end."""
 
 import _thread
+import errno
 import gc
 import os
 import re
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -19,8 +21,16 @@ from typer._click.exceptions import ClickException
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
-from seatrial.cli.host_trouble import trouble_of
-from seatrial.cli.output import (
+from seatrial.errors import (
+    ExitCode,
+    FindingsError,
+    SeatrialError,
+    UnreadableError,
+    UsageError,
+)
+from seatrial.findings import Finding
+from seatrial.naming import nearest
+from seatrial.reports.terminal import (
     OutputLostError,
     count_line,
     guarded_output,
@@ -31,16 +41,50 @@ from seatrial.cli.output import (
     say_json,
     wants_json,
 )
-from seatrial.errors import (
-    ExitCode,
-    FindingsError,
-    SeatrialError,
-    UnreadableError,
-    UsageError,
-)
-from seatrial.findings import Finding
-from seatrial.naming import nearest
+from seatrial.secrets.redaction import redact
 from seatrial.version import VERSION
+
+_REMEDIES = {
+    errno.ENOSPC: "Make room there, and start the command again.",
+    errno.EDQUOT: "Make room within the quota, and start the command again.",
+    errno.EFBIG: "Files may not grow that large here: see ulimit -f, or use another disk.",
+    errno.EROFS: "Work in a directory that can be written to.",
+    errno.EACCES: "Check its permissions, or work in a directory of your own.",
+    errno.EPERM: "Check its permissions, or work in a directory of your own.",
+    errno.ENAMETOOLONG: "Check the path: a name on a disk has at most 255 bytes.",
+    errno.ELOOP: "Check its symbolic links: they lead to each other.",
+    errno.EMFILE: "Too many files are open: see ulimit -n.",
+    errno.ENFILE: "Too many files are open on this host.",
+    errno.ENOMEM: "End other programs, or use a host with more memory.",
+    errno.EIO: "The disk, or the network to it, fails: look at the kernel's log (dmesg).",
+    errno.ESTALE: "The network file system has lost it: mount it again.",
+    errno.ENETUNREACH: "Check the network of this host.",
+    errno.EHOSTUNREACH: "Check the network of this host.",
+}
+"""What to do about each."""
+_NO_TEMPORARY = "No usable temporary directory"
+"""What Python's `tempfile` says when it could write nowhere."""
+
+
+_LONGEST = 200
+
+
+def _shortened(path: str) -> str:
+    return path if len(path) <= _LONGEST else f"{redact(path)[:_LONGEST]}..."
+
+
+def trouble_of(error: BaseException) -> str:
+    """What is wrong with the host and what to do, in a line; empty where it is not the host."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory. {_REMEDIES[errno.ENOMEM]}"
+    if isinstance(error, FileNotFoundError) and _NO_TEMPORARY in str(error.strerror):
+        return "no directory for temporary files can be written to. Make room, or set TMPDIR."
+    if not isinstance(error, OSError) or error.errno not in _REMEDIES:
+        return ""
+    named = str(error.filename or "")
+    where = f"{_shortened(named)}: " if named else ""
+    return f"{where}{error.strerror}. {_REMEDIES[error.errno]}"
+
 
 COMMANDS = {
     "doctor": "Show what is installed, what is missing for which command, and how to get it.",
@@ -199,9 +243,22 @@ def _started() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.unraisablehook = _pass_interrupt_on
     try:
-        return _run()
+        return _run(_count_interrupts())
     except OutputLostError as lost:
         return _give_up_output(lost.__cause__)
+
+
+def _count_interrupts() -> list[int]:
+    """A list that every Ctrl-C adds to; a process that ignores them goes on to do so."""
+    interrupts: list[int] = []
+
+    def interrupted(number: int, frame: FrameType | None) -> NoReturn:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupted)
+    return interrupts
 
 
 def _pass_interrupt_on(lost: Any) -> None:
@@ -222,7 +279,7 @@ def _interrupt_soon() -> None:
     _thread.interrupt_main()
 
 
-def _run() -> int:
+def _run(interrupts: list[int]) -> int:
     """The exit code of the command; what a user can mend ends in a message."""
     with guarded_output():
         try:
@@ -230,7 +287,7 @@ def _run() -> int:
         except SeatrialError as error:
             return _refuse(error)
         except ClickException as error:
-            error.message = _with_nearest(error.message)
+            error.message = redact(_with_nearest(error.message))
             if wants_json():
                 say_json({"error": error.format_message(), "findings": []})
             else:
@@ -240,7 +297,7 @@ def _run() -> int:
             raise
         except Exception as error:
             # Pydantic makes an error of its own of a Ctrl-C while it builds a model.
-            if KeyboardInterrupt.__name__ in str(error):
+            if interrupts:
                 say_error("\nStopped.")
                 return ExitCode.INTERRUPTED
             trouble = trouble_of(error)
@@ -293,7 +350,7 @@ def _report_defect(error: Exception) -> int:
     from tempfile import NamedTemporaryFile  # noqa: PLC0415
     from traceback import format_exception  # noqa: PLC0415
 
-    told = "".join(format_exception(error))
+    told = redact("".join(format_exception(error)))
     try:
         with NamedTemporaryFile("w", prefix="seatrial-", suffix=".txt", delete=False) as file:
             file.write(told)

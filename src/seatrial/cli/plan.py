@@ -10,22 +10,9 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.registry import RULES
+from seatrial.checks.check import RULES
 from seatrial.checks.situation import Scope, Situation
-from seatrial.cli.files import write_new
-from seatrial.cli.output import (
-    is_within_walk,
-    say,
-    say_error,
-    say_findings,
-    say_json,
-    say_text,
-    seatrial_words,
-)
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.cli.plan_data import page_data
-from seatrial.cli.plan_html import html_page, refuse_other_file
-from seatrial.cli.plan_page import Page, say_page
+from seatrial.cli.options import Json, Overrides, SpecFile
 from seatrial.cli.plan_sweep import (
     Variant,
     combinations,
@@ -34,17 +21,29 @@ from seatrial.cli.plan_sweep import (
     say_variants,
     variant_data,
 )
-from seatrial.cli.plan_words import new_volume_words
-from seatrial.client import load_checked, refuse_unsupported
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, FindingsError, UsageError
 from seatrial.findings import Severity, has_errors
-from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.budget import budget_of
-from seatrial.planning.search.inverse import limits_of
 from seatrial.planning.search.planner import plan_run
-from seatrial.planning.search.verdicts import lost_time, verdicts
+from seatrial.planning.search.sizing import limits_of
+from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
+from seatrial.reports.plan_html import html_page, refuse_other_file
+from seatrial.reports.plan_json import page_data
+from seatrial.reports.plan_phrases import new_volume_words
+from seatrial.reports.plan_text import Page, say_page
+from seatrial.reports.terminal import (
+    is_within_walk,
+    say,
+    say_error,
+    say_findings,
+    say_json,
+    say_text,
+    seatrial_words,
+)
 from seatrial.runs.kept_plan import find, plan_file, write
+from seatrial.sdk.output_files import write_new
+from seatrial.sdk.plan import load_checked, refuse_unsupported
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -129,7 +128,9 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
     loaded = load_checked(file, overrides)
     found = find(loaded, catalog, file)
     kept_choices = None if again else found.choices
-    run = plan_run(loaded, catalog, calibration=found.calibration, kept=kept_choices)
+    run = plan_run(
+        loaded, catalog, calibration=found.calibration, kept=kept_choices, alternatives=True
+    )
     refuse_unsupported(loaded, run.plan)
     if found.news and not overrides and not again:
         say_error(found.news)

@@ -2,19 +2,79 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several plans beside each other: `--what-if` and `--compare`."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from seatrial.cli.output import say_text
-from seatrial.cli.plan_keys import refuse_undone, refuse_unknown
-from seatrial.cli.plan_page import cost_words
-from seatrial.cli.plan_words import GIB, duration, layout_words, three
-from seatrial.cli.tables import name, number, say_table
 from seatrial.errors import FindingsError, UsageError
-from seatrial.planning.search.budget import Budget
+from seatrial.planning.search.budget import RunBudget
 from seatrial.planning.search.planner import PlannedRun
+from seatrial.reports.plan_phrases import GIB, duration, layout_words, three
+from seatrial.reports.plan_text import cost_words
+from seatrial.reports.tables import name, number, say_table
+from seatrial.reports.terminal import say_text
+from seatrial.spec.explain import meant
+from seatrial.spec.fields import field_at, places_named, siblings
+from seatrial.spec.synonyms import fields_meant
+from seatrial.spec.tree import Path, dotted
+
+_PART = re.compile(r"[^.\[\]]+")
+
+
+def refuse_undone(keys: Sequence[str], overrides: Sequence[str]) -> None:
+    """Refuse a key that sets again what an earlier one or an override has set.
+
+    The later one would win, while the table showed the earlier one's values beside it.
+    """
+    earlier = [
+        (f"the override of {key}", key)
+        for key in (override.partition("=")[0] for override in overrides)
+    ]
+    for key in keys:
+        path = _path(key)
+        for shown, before in earlier:
+            if _path(before)[: len(path)] == path:
+                raise UsageError(
+                    f"--what-if {key} would undo {shown}. "
+                    f"Give {key} once, with all its values: --what-if {key}=V1,V2."
+                )
+        earlier.append((f"--what-if {key}", key))
+
+
+def _path(key: str) -> Path:
+    """The parts of a key, with the numbers of items."""
+    return tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
+
+
+def refuse_unknown(key: str) -> None:
+    """Refuse a key that no field of a spec has, with those that there are."""
+    path = _path(key)
+    for depth in range(1, len(path) + 1):
+        there = path[:depth]
+        found = field_at(there)
+        if found is None and not isinstance(there[-1], int):
+            raise UsageError(_no_such(key, there))
+        if found is not None and found.section is None:
+            # What lies below a field that is no section, such as an option of the engine, is the
+            # business of whoever reads the spec.
+            return
+
+
+def _no_such(key: str, path: Path) -> str:
+    """That a key is none, which was meant, and which there are."""
+    around, near, word = dotted(path[:-1]), meant(path), str(path[-1])
+    own = [dotted((*path[:-1], near))] if near else []
+    # A key of just this name elsewhere, or what others call so, is meant rather than a like one.
+    close = places_named(word)[:3] or fields_meant(word) or own
+    question = f" Did you mean {' or '.join(close)}?" if close else ""
+    section = f"The section {around}" if around else "A spec"
+    return (
+        f"--what-if {key}: a spec has no such field.{question} {section} has: "
+        f"{', '.join(siblings(path))}."
+    )
+
 
 MOST_PLANS = 64
 """Plans of one sweep; more is a typing mistake, or a script's work."""
@@ -27,9 +87,7 @@ class Variant:
     cells: tuple[str, ...]
     """What is different: the spec, or the value of each field that varies."""
     run: PlannedRun | None
-    """The planned run."""
-    budget: Budget | None
-    """What it takes."""
+    budget: RunBudget | None
     refusal: str = ""
     """Why there is no plan."""
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli import tables
-from seatrial.cli.files import Force, write_new
-from seatrial.cli.output import say, say_json, say_next, say_text
-from seatrial.cli.parameters import Json
+from seatrial.cli.options import Force, Json
 from seatrial.recipes.shipped import recipe, recipe_names
+from seatrial.reports import tables
+from seatrial.reports.terminal import say, say_json, say_next, say_text
+from seatrial.sdk.output_files import write_new
 
 app = typer.Typer(
     help="List, show and copy the specs that come with Seatrial.",

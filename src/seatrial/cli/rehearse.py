@@ -2,19 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial rehearse`: the real engine on this host's CPU, with a shrunk twin of the run."""
 
-import os
-import random
 import sys
 import time
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Annotated
 
 import typer
 
-from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import (
+from seatrial.cli.options import Json, Overrides, SpecFile
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import ExitCode
+from seatrial.planning.plan import Plan
+from seatrial.rehearsal.drills import Announce, DrillName, Result
+from seatrial.rehearsal.rehearse import (
+    KEPT,
+    NOT_PROVEN,
+)
+from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin
+from seatrial.reports.terminal import (
     columns,
     say,
     say_error,
@@ -23,23 +30,7 @@ from seatrial.cli.output import (
     say_text,
     seatrial_words,
 )
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.client import load_plan
-from seatrial.engines.registry import ENGINES
-from seatrial.errors import ExitCode, UsageError
-from seatrial.planning.plan import Plan
-from seatrial.rehearsal.drills import Announce, DrillName, Result
-from seatrial.rehearsal.rehearse import (
-    KEPT,
-    NOT_PROVEN,
-    Request,
-    make_twins,
-    report_of,
-    run_drills,
-    write_report,
-)
-from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin
-from seatrial.rehearsal.worker_process import worker_python
+from seatrial.sdk.rehearse import RehearsalWatch, rehearse
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -66,52 +57,36 @@ def command(
     Trains, kills a process and resumes, reshards the checkpoint, evaluates, exports the weights.
     Needs the worker extra.
     """
-    catalog = default_catalog()
-    loaded, plan = load_plan(file, overrides or (), catalog, tell=say_error)
-    worker_python(ENGINES[plan.spec.engine.name])
-    _require_writable(file.parent)
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-    home = file.parent / ".seatrial" / plan.spec.name
     chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
-    request = Request(
-        loaded,
-        plan,
-        catalog,
-        home / f"rehearsal-{stamp}",
-        random.randrange(1 << 16) if seed is None else seed,  # noqa: S311
-        chosen,
-    )
-    found = [] if arguments_only else make_twins(request)
-    for twin in () if as_json else found:
-        say_text(_headline(twin, plan.spec.name), rest="  ")
-    results = []
-    for result in run_drills(request, found, _announcer(quiet=as_json)):
-        results.append(result)
+    twins: list[Twin] = []
+
+    def began(plan: Plan, found: Sequence[Twin]) -> None:
+        twins.extend(found)
+        for twin in () if as_json else found:
+            say_text(_headline(twin, plan.spec.name), rest="  ")
+
+    def drilled(result: Result) -> None:
         if not as_json:
             _clear()
-            _say_result(result, many=len(found) > 1)
-    report = report_of(request, found, results)
-    target = home / f"rehearsal-{stamp}.json"
-    write_report(report, target)
+            _say_result(result, many=len(twins) > 1)
+
+    done = rehearse(
+        file,
+        overrides or (),
+        drills=chosen,
+        seed=seed,
+        watch=RehearsalWatch(say_error, began, _announcer(quiet=as_json), drilled),
+    )
     if as_json:
-        say_json(report.to_dict())
+        say_json(done.report.to_dict())
     else:
-        _conclude(plan, found, target)
-        if report.ok:
+        _conclude(done.plan, twins, done.file)
+        if done.report.ok:
             say_following(seatrial_words("launch", file, *overrides or ()), "next    ")
         else:
-            say(f"next    seatrial diagnose {target.parent}")
-    if not report.ok:
+            say(f"next    seatrial diagnose {done.file.parent}")
+    if not done.report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _require_writable(directory: Path) -> None:
-    """Refuse to work beside a spec where nothing can be written."""
-    if not os.access(directory, os.W_OK):
-        raise UsageError(
-            f"{directory} cannot be written to, and a rehearsal keeps its logs and its report "
-            "beside the spec. Copy the spec to a directory of your own."
-        )
 
 
 def _headline(twin: Twin, name: str) -> str:

@@ -2,14 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial render`: the Kubernetes manifests of a run, on the screen or in a directory."""
 
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.cluster_options import Context, Kubeconfig
-from seatrial.cli.output import (
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
+from seatrial.errors import ExitCode, UsageError
+from seatrial.findings import Finding, Severity
+from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.helm_chart import chart_files
+from seatrial.rendering.render import Part, Rendering, render
+from seatrial.rendering.yaml_text import rendering_files, yaml_documents
+from seatrial.reports.terminal import (
     counted,
     say,
     say_error,
@@ -18,20 +29,159 @@ from seatrial.cli.output import (
     say_next,
     say_text,
 )
-from seatrial.cli.parameters import Json, Overrides, SpecFile
-from seatrial.cli.render_diff import say_comparison_of
-from seatrial.cli.render_files import write_directory
-from seatrial.client import load_plan
-from seatrial.errors import UsageError
-from seatrial.findings import Finding, Severity
-from seatrial.planning.plan import Plan
-from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.files import rendering_files
-from seatrial.rendering.helm_chart import chart_files
-from seatrial.rendering.render import Part, Rendering, render
-from seatrial.rendering.yaml_text import yaml_documents
-from seatrial.runs.own_files import own_digest
+from seatrial.runs.launch.connect import compared
+from seatrial.runs.launch.diff import Comparison, DiffVerdict
+from seatrial.runs.launch.differences import FieldDifference
+from seatrial.sdk.output_files import write_new
+from seatrial.sdk.plan import load_plan
+from seatrial.sdk.runs import connect_to_look
 from seatrial.spec.placeholders import placeholders
+from seatrial.storage.state_files import read_state
+
+_DIGESTS = (
+    *("seatrial.dev/spec-digest", "seatrial.dev/plan-digest", "seatrial.dev/code-digest"),
+    *("seatrial.dev/spec", "seatrial.dev/plan"),
+)
+
+
+def say_comparison_of(
+    file: Path,
+    overrides: Sequence[str],
+    part: Part,
+    kubeconfig: str,
+    context: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Ask the cluster, and print what it says."""
+    catalog = default_catalog()
+    loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
+    namespace = plan.spec.cluster.namespace
+    site = connect_to_look(namespace, kubeconfig, context)
+    found, made = compared(site, plan, catalog, part, loaded.where)
+    say_comparison(found, made.findings, as_json=as_json)
+    if not as_json:
+        say(f"next  seatrial launch {file}")
+
+
+def say_comparison(
+    found: list[Comparison], findings: tuple[Finding, ...], *, as_json: bool
+) -> None:
+    """Print what would change; exit code 1 when the cluster refuses something."""
+    refused = [each.finding for each in found if each.finding is not None]
+    if as_json:
+        say_json(
+            {
+                "objects": [each.to_dict() for each in found],
+                "findings": [finding.to_dict() for finding in findings],
+            }
+        )
+    else:
+        say_findings(findings)
+        for each in found:
+            say(f"{each.verdict:<8} {each.name}")
+            for change in _telling(each):
+                say_text(str(change), " " * 9, " " * 13)
+        say_findings(refused)
+        numbers = {verdict: sum(e.verdict is verdict for e in found) for verdict in DiffVerdict}
+        words = ", ".join(f"{number} {verdict}" for verdict, number in numbers.items() if number)
+        say(f"{counted(len(found), 'object')}: {words}")
+    if refused:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _telling(comparison: Comparison) -> list[FieldDifference]:
+    """The changes that say something: digests only follow from others, unless they are alone."""
+    if comparison.verdict is not DiffVerdict.CHANGED:
+        return []
+    others = [each for each in comparison.changes if not each.path.endswith(_DIGESTS)]
+    return others or list(comparison.changes)
+
+
+RECORD = ".seatrial-render"
+"""The record of the last render: a line for each file, as sha256sum has it. Without an ending, for
+`kubectl apply -f DIR` reads every file whose name ends in .yaml or .json."""
+_NAMED = 5
+
+
+def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -> None:
+    """Write files below a directory; what the last render left there goes, nothing else.
+
+    A name does not tell whose a file is, and a file that was edited since is its editor's: only
+    one that the record lists and whose content is still that of the record is replaced.
+    """
+    there = _existing(directory)
+    recorded = _recorded(directory)
+    kept = [name for name, path in there.items() if _digest(path) != recorded.get(name, "-")]
+    if kept:
+        more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
+        raise UsageError(
+            f"{directory} holds what no render has written, or what was changed since: "
+            f"{', '.join(kept[:_NAMED])}{more}. Nothing was touched. "
+            "Move it away, or choose a directory of its own."
+        )
+    if there and not force:
+        raise UsageError(f"{directory} has files already. Replace them by --force.")
+    for path in there.values():
+        path.unlink()
+    parents = sorted({directory, *((directory / name).parent for name in files)})
+    new = [parent for parent in parents if not parent.exists()]
+    try:
+        for parent in parents:
+            _make_directory(parent)
+        # Before the files: a render that was interrupted knows what it has written.
+        digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+        lines = sorted(f"{digest}  {name}\n" for name, digest in digests.items())
+        write_new(directory / RECORD, "".join(lines), force=True)
+        for name, text in files.items():
+            write_new(directory / name, text, force=False)
+    except UsageError:
+        for parent in reversed(new):
+            # What has a file in it stays, with its record.
+            with suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}.") from None
+
+
+def _existing(directory: Path) -> dict[str, Path]:
+    """The files below a directory by their names there, without the record; links are files."""
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is a file. Give a directory.")
+    found = {
+        path.relative_to(directory).as_posix(): path
+        for path in sorted(directory.rglob("*"))
+        if path.is_symlink() or not path.is_dir()
+    }
+    found.pop(RECORD, None)
+    return found
+
+
+def _recorded(directory: Path) -> dict[str, str]:
+    """The digests of what the last render wrote; nothing without a record that can be read."""
+    try:
+        text = read_state(directory / RECORD).decode()
+    except (OSError, ValueError):
+        return {}
+    lines = (line.partition("  ") for line in text.splitlines())
+    return {name: digest for digest, _, name in lines}
+
+
+def _digest(path: Path) -> str:
+    """The digest of a file; nothing for what is no file of ours, such as a link."""
+    if os.path.islink(path):
+        return ""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

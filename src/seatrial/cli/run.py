@@ -11,12 +11,11 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.output import WITHIN_WALK, say, say_error, say_text
-from seatrial.cli.parameters import Overrides, SpecFile
-from seatrial.cli.voyage import KEPT, Logbook, Step, alone, steps, where
-from seatrial.cli.voyage_needs import require_all
-from seatrial.client import load_plan
+from seatrial.cli.options import Overrides, SpecFile
 from seatrial.errors import ExitCode, UsageError
+from seatrial.reports.terminal import WITHIN_WALK, say, say_error, say_text
+from seatrial.sdk.pipeline import KEPT, Logbook, PipelineStep, alone, require_all, steps, where
+from seatrial.sdk.plan import load_plan
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -68,7 +67,7 @@ def command(
     say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *given, *where(plan)])}")
 
 
-def _walk(way: tuple[Step, ...], length: int, book: Logbook, again: str, lock: int) -> None:
+def _walk(way: tuple[PipelineStep, ...], length: int, book: Logbook, again: str, lock: int) -> None:
     """The steps that are not done, one after the other."""
     for number, step in enumerate(way, 1):
         if book.has(step.name):
@@ -83,7 +82,7 @@ def _walk(way: tuple[Step, ...], length: int, book: Logbook, again: str, lock: i
         book.note(step.name)
 
 
-def _show(way: tuple[Step, ...], book: Logbook) -> None:
+def _show(way: tuple[PipelineStep, ...], book: Logbook) -> None:
     """All steps, and which are done."""
     ahead = next((step.name for step in way if not book.has(step.name)), "")
     for step in way:
@@ -92,7 +91,7 @@ def _show(way: tuple[Step, ...], book: Logbook) -> None:
         say_text(words, f"{mark:<5} {step.name:<9} ", rest=" " * 18)
 
 
-def _do(step: Step, place: str, again: str, lock: int) -> None:
+def _do(step: PipelineStep, place: str, again: str, lock: int) -> None:
     """One step, as if its command were called; its end ends the walk where it is not good."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
     done = subprocess.run(  # noqa: S603  (our own words, no shell)

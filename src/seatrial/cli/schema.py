@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.files import Force, refuse_existing, write_new
-from seatrial.cli.output import say, say_json, say_next, say_text
+from seatrial.cli.options import Force
+from seatrial.reports.terminal import say, say_json, say_next, say_text
+from seatrial.sdk.output_files import refuse_existing, write_new
 from seatrial.spec.schema import json_schema
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)

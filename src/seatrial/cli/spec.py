@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.files import write_new
-from seatrial.cli.output import say, say_text
 from seatrial.errors import FindingsError
-from seatrial.spec.loader import read_tree
+from seatrial.reports.terminal import say, say_text
+from seatrial.sdk.output_files import write_new
+from seatrial.spec.loader import byte_order_mark, read_tree
 from seatrial.spec.run import API_VERSION
 from seatrial.spec.upgrade import to_current, upgraded
 
@@ -45,7 +45,7 @@ def upgrade(files: Files, write: Write = False) -> None:
             say(f"next  seatrial validate {file}")
             continue
         if write:
-            write_new(file, text, force=True)
+            write_new(file, byte_order_mark(file) + text, force=True)
         say(f"{file} {'is' if write else 'would be'} {API_VERSION}:")
         for change in changes:
             say(f"  {change}")

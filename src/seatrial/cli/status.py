@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Meant, Namespace, Run, meant
-from seatrial.cli.output import is_within_walk, say, say_json, say_text
-from seatrial.cli.parameters import Json
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
 from seatrial.findings import Finding
-from seatrial.runs.ledger import AttemptRecord
-from seatrial.runs.local_launch import status_here
-from seatrial.runs.status import Status, age, status
+from seatrial.reports.terminal import is_within_walk, say, say_error, say_json, say_text
+from seatrial.runs.ledger.ledger import AttemptRecord
+from seatrial.runs.status.status import Status, age
+from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -32,19 +31,12 @@ def command(
 
     Needs the cluster extra for a run on a cluster.
     """
-    chosen = meant(run, namespace, kubeconfig, context)
-    found = look_at(chosen)
+    chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    found = chosen.status()
     if as_json:
         say_json(found.to_dict())
         return
     say_status(found, datetime.now(UTC), chosen.flags)
-
-
-def look_at(chosen: Meant) -> Status:
-    """The status of a run, wherever it is."""
-    if chosen.here is not None:
-        return status_here(chosen.here)
-    return status(chosen.looked_at, chosen.name)
 
 
 def say_status(found: Status, now: datetime, flags: str = "") -> None:
@@ -76,6 +68,8 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
 
 def _attempt(record: AttemptRecord, now: datetime) -> str:
     """One earlier attempt in a line."""
+    if record.outcome is None and not record.submitted:
+        return f"attempt {record.number}: its record is damaged."
     if record.outcome is None:
         return f"attempt {record.number} was submitted {_clock(record.submitted, now)}."
     text = f"attempt {record.number} {record.outcome} {_clock(record.ended, now)}"

@@ -6,11 +6,9 @@ from dataclasses import asdict
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, meant
-from seatrial.cli.output import say, say_json, say_text
-from seatrial.cli.parameters import Json
-from seatrial.runs.local_launch import stop_here
-from seatrial.runs.stop import Stopped, stop
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
+from seatrial.reports.terminal import say, say_error, say_findings, say_json, say_text
+from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -27,16 +25,12 @@ def command(
 
     Launching it again goes on from the last checkpoint.
     """
-    chosen = meant(run, namespace, kubeconfig, context)
-    if chosen.here is not None:
-        was_running, newest = stop_here(chosen.here), chosen.here.read().newest
-        outcome = newest.outcome if newest and not was_running else None
-        done = Stopped(newest.number if newest else 0, was_running, outcome)
-    else:
-        done = stop(chosen.site, chosen.name)
+    chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    done = chosen.stop()
     if as_json:
         say_json(asdict(done) | {"run": chosen.name})
         return
+    say_findings(done.findings)
     if done.was_running:
         text = f"Stopped {chosen.name}, attempt {done.attempt}. Volumes and the ledger stay."
     else:

@@ -9,7 +9,11 @@ from typing import Any
 
 import typer
 
-from seatrial.cli.output import (
+from seatrial.cli.options import Json, SpecFiles
+from seatrial.errors import ExitCode, FindingsError, UnreadableError, UsageError
+from seatrial.findings import Finding
+from seatrial.planning.plan import Origin, Plan
+from seatrial.reports.terminal import (
     count_line,
     counted,
     say,
@@ -19,11 +23,7 @@ from seatrial.cli.output import (
     say_text,
     seatrial_words,
 )
-from seatrial.cli.parameters import Json, SpecFiles
-from seatrial.client import Validation, validate
-from seatrial.errors import ExitCode, FindingsError, UnreadableError, UsageError
-from seatrial.findings import Finding
-from seatrial.planning.plan import Origin, Plan
+from seatrial.sdk.plan import Validation, validate
 from seatrial.spec.parallelism import Sharding
 from seatrial.units import format_count
 
@@ -35,7 +35,7 @@ STANDARD_INPUT = "/dev/stdin"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ValidationOutcome:
     """What was found out about one file."""
 
     file: str
@@ -77,18 +77,18 @@ def _is_override(argument: str) -> bool:
     return "=" in argument and not os.path.exists(argument)
 
 
-def _outcome(file: str, overrides: list[str]) -> Outcome:
+def _outcome(file: str, overrides: list[str]) -> ValidationOutcome:
     """Validate one file; what is wrong with it does not keep the others from being checked."""
     try:
         result = validate(STANDARD_INPUT if file == "-" else file, overrides)
     except FindingsError as error:
-        return Outcome(file, None, error.findings, error.exit_code)
+        return ValidationOutcome(file, None, error.findings, error.exit_code)
     except UnreadableError as error:
-        return Outcome(file, None, (error.finding,), error.exit_code)
-    return Outcome(file, result, result.findings, ExitCode.OK)
+        return ValidationOutcome(file, None, (error.finding,), error.exit_code)
+    return ValidationOutcome(file, result, result.findings, ExitCode.OK)
 
 
-def _say(outcome: Outcome, overrides: list[str], *, first: bool) -> None:
+def _say(outcome: ValidationOutcome, overrides: list[str], *, first: bool) -> None:
     """An outcome for a person."""
     result = outcome.result
     if result is None:
@@ -113,7 +113,7 @@ def _say(outcome: Outcome, overrides: list[str], *, first: bool) -> None:
         say(f"next  {planned}")
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: ValidationOutcome) -> dict[str, Any]:
     """An outcome for a program."""
     result = outcome.result
     return {

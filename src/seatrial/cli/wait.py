@@ -2,21 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial wait`: come back when a run is over; the exit code says how it ended."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace, Run, flags_to, meant
-from seatrial.cli.output import say_error, say_json
-from seatrial.cli.parameters import Json
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
 from seatrial.cli.status import say_status
 from seatrial.errors import ExitCode
-from seatrial.runs.following import wait
-from seatrial.runs.local_launch import status_here
-from seatrial.runs.status import Status, status
+from seatrial.reports.terminal import say_error, say_json
+from seatrial.runs.status.status import Status
+from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -38,7 +34,7 @@ def command(
     Exit code 0 when it has succeeded, 5 when it has failed or was stopped, 6 when time was up, 4
     when time was up before the API server has answered once.
     """
-    chosen = meant(run, namespace, kubeconfig, context)
+    chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     last = ""
 
     def saw(found: Status) -> None:
@@ -48,17 +44,10 @@ def command(
             say_error(f"{datetime.now(UTC):%H:%M:%S}  {found.run}: {text}")
         last = text
 
-    ask: Callable[[], Status]
     # Known before it waits: once interrupted, a command must not begin to ask a cluster.
-    flags = ""
-    if chosen.here is not None:
-        ask = partial(status_here, chosen.here)
-    else:
-        site = chosen.site
-        ask = partial(status, site, chosen.name)
-        flags = flags_to(chosen.name, site.namespace, kubeconfig, context)
+    flags = chosen.flags
     try:
-        found = wait(ask, timeout, saw, tell=say_error)
+        found = chosen.wait(timeout, saw)
     except KeyboardInterrupt:
         stop = f"seatrial stop {chosen.name}{flags}"
         say_error(f"\nNo longer waiting; {chosen.name} goes on. To end it: {stop}")

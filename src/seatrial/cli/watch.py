@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.cluster_options import Context, Kubeconfig, Namespace
-from seatrial.cli.history_options import History, history_of
-from seatrial.cli.output import say, say_error
+from seatrial.cli.options import Context, History, Kubeconfig, Namespace
 from seatrial.errors import ExitCode
 from seatrial.monitoring.event_log import Event, encoded
 from seatrial.monitoring.logs.reading import ByteStream
-from seatrial.runs.find_history import STDIN
-from seatrial.runs.history import RunHistory
+from seatrial.reports.terminal import say, say_error
+from seatrial.runs.history.history import RunHistory
+from seatrial.runs.history.locate import STDIN
+from seatrial.sdk.history import HistoryPlace, history
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -43,11 +43,12 @@ def command(
     on_terminal = _draws() and not once and not as_json
     drawn = on_terminal and find_spec("textual") is not None
     piped = _piped() if drawn and run == STDIN else None
-    history = history_of(run, namespace, kubeconfig, context, live=not once, stdin=piped)
+    place = HistoryPlace(namespace, kubeconfig, context, live=not once, stdin=piped, tell=say_error)
+    found = history(run, place)
     if as_json:
-        _say_events(history, follow=not once)
+        _say_events(found, follow=not once)
     elif drawn and (run != STDIN or piped is not None):
-        _draw(history)
+        _draw(found)
     else:
         if on_terminal and not drawn:
             say_error(
@@ -55,9 +56,9 @@ def command(
                 "In lines meanwhile:"
             )
         # Loaded here because a terminal does not need it.
-        from seatrial.cli.live.lines import say_lines  # noqa: PLC0415
+        from seatrial.reports.live.lines import say_lines  # noqa: PLC0415
 
-        say_lines(history, follow=not once)
+        say_lines(found, follow=not once)
 
 
 def _draws() -> bool:
@@ -94,10 +95,10 @@ def _say_events(history: RunHistory, *, follow: bool) -> None:
 def _draw(history: RunHistory) -> None:
     """Show the view until somebody leaves it."""
     # Loaded here because it is an extra, and takes a third of a second.
-    from seatrial.cli.live.app import WatchApp  # noqa: PLC0415
-    from seatrial.cli.live.reading import Reading  # noqa: PLC0415
+    from seatrial.reports.live.app import WatchApp  # noqa: PLC0415
+    from seatrial.reports.live.reading import LiveReading  # noqa: PLC0415
 
-    shown = WatchApp(Reading(history, follow=True))
+    shown = WatchApp(LiveReading(history, follow=True))
     shown.run()
     if shown.return_code:
         say_error(f"seatrial: {shown.reading.trouble}")

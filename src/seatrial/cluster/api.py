@@ -18,7 +18,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class CallPatience:
     """How long a call is tried again, by what is wrong; seconds."""
 
     outage: float = 180.0
@@ -47,13 +47,13 @@ class Api:
         self,
         transport: Transport,
         tell: Tell | None = None,
-        patience: Patience | None = None,
+        patience: CallPatience | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Use a transport; tests bring their own time."""
         self.transport = transport
-        self.patience = patience or Patience()
+        self.patience = patience or CallPatience()
         self.tell = tell or (lambda _: None)
         self.sleep = sleep
         self.clock = clock
@@ -70,7 +70,7 @@ class Api:
 
     def answer(self, call: Call) -> Answer:
         """The answer of any status, after as many tries as make sense."""
-        trouble = Trouble(self)
+        trouble = ApiTrouble(self)
         while True:
             try:
                 answer = self.transport.request(call)
@@ -99,7 +99,7 @@ class Api:
         return self.clock() < self._ready_since + self.patience.settling
 
 
-class Trouble:
+class ApiTrouble:
     """What has gone wrong with one call so far, and whether to go on."""
 
     def __init__(self, api: Api) -> None:

@@ -23,9 +23,10 @@ from kubernetes.config import (
     load_kube_config,
 )
 
-from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.transport import Answer, Call, DroppedError, RefusedStreamError
+from seatrial.codes.cluster import ClusterCode
+from seatrial.secrets.redaction import redact_beginning
 from seatrial.version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -82,7 +83,6 @@ class ClientTransport:
             self._rest = RESTClientObject(self.configuration)
 
     def request(self, call: Call) -> Answer:
-        """The whole answer."""
         response = self._send(call)
         try:
             data = response.data
@@ -208,7 +208,7 @@ def _answer(response: Any, data: bytes) -> Answer:
     try:
         body = json.loads(data) if data else {}
     except ValueError:
-        body = {"message": data[:500].decode(errors="replace")}
+        body = {"message": redact_beginning(data.decode(errors="replace"), 500)}
     asked = response.headers.get("Retry-After", "")
     return Answer(
         response.status,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an API server's refusals mean to a user: where, rule, value, fix."""
 
-from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.transport import Answer, Call
+from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import ExitCode, FindingsError
 from seatrial.findings import Finding, Severity, Where
 

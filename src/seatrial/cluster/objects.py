@@ -5,21 +5,19 @@
 from collections.abc import Iterator
 
 from seatrial.cluster.api import Api
-from seatrial.cluster.errors import ConflictError, error_of, is_unserved
-from seatrial.cluster.kinds import ACCESS_REVIEW, Kind, kind_of
+from seatrial.cluster.errors import error_of, is_unserved
+from seatrial.cluster.kinds import ACCESS_REVIEW, ObjectKind, kind_of
 from seatrial.cluster.transport import APPLY, MERGE, Answer, Call, Json
 
 MANAGER = "seatrial"
 """The name under which fields are ours."""
-CONFLICTS = 5
-"""How often an apply may meet somebody who writes to the same object."""
 PAGE = 500
 """Objects of a list that are asked for at a time."""
 STRICT = ("fieldValidation", "Strict")
 DRY_RUN = ("dryRun", "All")
 
 
-def read(api: Api, kind: Kind, namespace: str, name: str) -> Json | None:
+def read(api: Api, kind: ObjectKind, namespace: str, name: str) -> Json | None:
     """An object, or nothing when there is none."""
     call = Call("GET", kind.path(namespace, name), about=kind.about(namespace, name))
     answer = api.answer(call)
@@ -29,7 +27,7 @@ def read(api: Api, kind: Kind, namespace: str, name: str) -> Json | None:
 
 
 def list_all(
-    api: Api, kind: Kind, namespace: str = "", labels: str = "", fields: str = ""
+    api: Api, kind: ObjectKind, namespace: str = "", labels: str = "", fields: str = ""
 ) -> tuple[list[Json], str]:
     """The objects that are selected, page by page, and the version of the list."""
     path = kind.path(namespace) if namespace else f"{kind.group_path}/{kind.plural}"
@@ -61,33 +59,59 @@ def create(api: Api, manifest: Json, *, dry_run: bool = False) -> Json:
     return api.call(Call("POST", kind.path(namespace), query, manifest, about=about)).body
 
 
-def apply(api: Api, manifest: Json, *, dry_run: bool = False) -> Json:
+def preview(api: Api, manifest: Json) -> Json:
+    """Return what the object would be if the manifest were applied; nothing is changed."""
+    return api.call(_apply_call(manifest, DRY_RUN)).body
+
+
+def apply_over(api: Api, manifest: Json, there: Json) -> Json:
     """Make an object as the manifest says; fields that others set stay theirs.
 
-    A field that somebody changed by hand is taken back: the spec says how a run is.
+    Only the object that was looked at is changed: one that has changed since, or has been replaced
+    by another of the same name, is a ConflictError. A field that somebody changed by hand is
+    reverted: the spec says how a run is.
     """
+    there = _as_applied(api, manifest, there)
+    same = {key: there["metadata"][key] for key in ("uid", "resourceVersion")}
+    return api.call(_apply_call(manifest | {"metadata": manifest["metadata"] | same})).body
+
+
+def _apply_call(manifest: Json, *query: tuple[str, str]) -> Call:
     kind, head = kind_of(manifest), manifest["metadata"]
     namespace, name = head.get("namespace", ""), head["name"]
-    query = (
-        ("fieldManager", MANAGER),
-        ("force", "true"),
-        STRICT,
-        *((DRY_RUN,) if dry_run else ()),
-    )
     path, about = kind.path(namespace, name), kind.about(namespace, name)
-    call = Call("PATCH", path, query, manifest, APPLY, about)
-    for tried in range(CONFLICTS):
-        try:
-            return api.call(call).body
-        except ConflictError:
-            # By force there is no conflict over fields: somebody wrote in the same moment.
-            if tried == CONFLICTS - 1:
-                raise
-            api.sleep(0.2 * (tried + 1))
-    raise AssertionError("the loop ends by itself")
+    forced = (("fieldManager", MANAGER), ("force", "true"), STRICT, *query)
+    return Call("PATCH", path, forced, manifest, APPLY, about)
 
 
-def patch(api: Api, kind: Kind, namespace: str, name: str, change: Json) -> Json:
+def _as_applied(api: Api, manifest: Json, there: Json) -> Json:
+    """Note fields that were ours by creation as ours by apply; else none would ever be removed.
+
+    An apply removes a field that is not rendered any more only if an earlier apply has set it. What
+    is created is created by POST, for an apply would change an object that is there.
+    """
+    entries = there["metadata"].get("managedFields") or []
+    own = [e for e in entries if e.get("manager") == MANAGER and not e.get("subresource")]
+    if all(entry["operation"] == "Apply" for entry in own):
+        return there
+    fields: Json = {}
+    for entry in own:
+        fields = _union(fields, entry.get("fieldsV1") or {})
+    ours = own[-1] | {"operation": "Apply", "fieldsV1": fields}
+    head = {
+        "resourceVersion": there["metadata"]["resourceVersion"],
+        "managedFields": [*(e for e in entries if e not in own), ours],
+    }
+    kind, meta = kind_of(manifest), manifest["metadata"]
+    return patch(api, kind, meta.get("namespace", ""), meta["name"], {"metadata": head})
+
+
+def _union(one: Json, other: Json) -> Json:
+    """Merge two sets of fields, which are trees of keys."""
+    return one | {key: _union(one.get(key, {}), below) for key, below in other.items()}
+
+
+def patch(api: Api, kind: ObjectKind, namespace: str, name: str, change: Json) -> Json:
     """Change parts of an object; with a resourceVersion in it, only if nobody else did."""
     path, about = kind.path(namespace, name), kind.about(namespace, name)
     query = (("fieldManager", MANAGER),)
@@ -96,7 +120,7 @@ def patch(api: Api, kind: Kind, namespace: str, name: str, change: Json) -> Json
 
 def delete(
     api: Api,
-    kind: Kind,
+    kind: ObjectKind,
     namespace: str,
     name: str,
     *,
@@ -120,7 +144,7 @@ def delete(
     return True
 
 
-def may(api: Api, verb: str, kind: Kind, namespace: str, part: str = "") -> bool:
+def may(api: Api, verb: str, kind: ObjectKind, namespace: str, part: str = "") -> bool:
     """Whether the account may do something; asking is everybody's right."""
     wanted = {
         "verb": verb,
@@ -164,6 +188,6 @@ def _success(call: Call, answer: Answer) -> Answer:
     return answer
 
 
-def _named(item: Json, kind: Kind) -> Json:
+def _named(item: Json, kind: ObjectKind) -> Json:
     """An object of a list, which the server leaves without its kind."""
     return {"apiVersion": kind.api_version, "kind": kind.name, **item}

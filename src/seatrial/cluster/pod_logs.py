@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from seatrial.cluster import objects
-from seatrial.cluster.api import Api, Trouble
+from seatrial.cluster.api import Api, ApiTrouble
 from seatrial.cluster.errors import ClusterError, error_of
 from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import Answer, Call, DroppedError, Json, RefusedStreamError
@@ -27,12 +27,9 @@ _STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a log."""
-
     time: str
     """When it was written: UTC with nine digits of a second, so that texts compare as times."""
     text: str
-    """What it says."""
 
 
 @dataclass(slots=True)
@@ -69,7 +66,7 @@ class ContainerLog:
 
     def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """The lines that there are, and with `follow` those to come until the pod is over."""
-        trouble = Trouble(self._api)
+        trouble = ApiTrouble(self._api)
         while True:
             status = self._status()
             if status is None:
@@ -78,12 +75,12 @@ class ContainerLog:
                 yield from self._between(status, tail)
                 if status["ready_to_read"]:
                     for line in self._stream(follow=follow, previous=False, tail=tail):
-                        trouble = Trouble(self._api)
+                        trouble = ApiTrouble(self._api)
                         yield line
             except DroppedError as dropped:
                 # A quiet log is no outage; one that comes later is measured from its beginning.
                 if "timed out" in str(dropped).lower():
-                    trouble = Trouble(self._api)
+                    trouble = ApiTrouble(self._api)
                 else:
                     trouble.dropped(str(dropped))
                 continue
@@ -97,7 +94,7 @@ class ContainerLog:
                     continue
             if not follow or status["over"]:
                 return
-            trouble = Trouble(self._api)
+            trouble = ApiTrouble(self._api)
             self._api.sleep(LOOK_SECONDS)
 
     def _error(self, answer: Answer) -> ClusterError:

@@ -11,10 +11,10 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream.ws_client import portforward_call
 
 from seatrial.cluster.api import Tell
-from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.connection import ClientTransport, authorization
 from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.kinds import POD
+from seatrial.codes.cluster import ClusterCode
 
 LOOPBACK = "127.0.0.1"
 """What is forwarded asks for no password, so nobody but this host may reach it."""

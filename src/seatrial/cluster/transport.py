@@ -22,13 +22,11 @@ class Call:
     """What is asked of the API server."""
 
     method: str
-    """The HTTP method."""
     path: str
     """The path from the root."""
     query: tuple[tuple[str, str], ...] = ()
     """Parameters behind the question mark."""
     body: Json | None = None
-    """What is sent."""
     content: str = JSON
     """The type of what is sent."""
     about: str = ""
@@ -47,9 +45,7 @@ class Answer:
     """What the API server says."""
 
     status: int
-    """The HTTP status."""
     body: Json = field(default_factory=dict)
-    """What it sent."""
     retry_after: float | None = None
     """Seconds after which it wants to be asked again, if it said so."""
     warnings: tuple[str, ...] = ()

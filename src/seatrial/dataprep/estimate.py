@@ -19,13 +19,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from seatrial.dataprep.documents.reading import read_documents
-from seatrial.dataprep.documents.sampling import inputs_of, sample_texts, spread
+from seatrial.dataprep.documents.reading import inputs_of, read_documents, sample_texts, spread
 from seatrial.dataprep.inputs.access import open_input
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.prepare import list_tasks
-from seatrial.dataprep.tasks.bundling import LARGEST
-from seatrial.dataprep.tasks.task_list import InputFile, SourceSettings, TaskList, thaw
+from seatrial.dataprep.tasks.task_list import LARGEST, InputFile, SourceSettings, TaskList, thaw
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.selection import choose_backend
 from seatrial.errors import UsageError
@@ -63,9 +61,7 @@ class SourceEstimate:
     """What one source would come to."""
 
     name: str
-    """The source."""
     files: int
-    """Its files."""
     input_bytes: int
     """Bytes of its files as stored."""
     sampled_files: int
@@ -73,9 +69,7 @@ class SourceEstimate:
     sampled_bytes: int
     """Bytes as stored that were read of them."""
     tokens: Range
-    """Tokens."""
     documents: Range
-    """Documents."""
     core_seconds: Range
     """CPU time."""
     bad_share: float

@@ -11,14 +11,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
+from seatrial.dataprep.output.completion import finished_record
 from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
-from seatrial.dataprep.output.finished import finished_record
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.output.mds_splits import check_cut, cuts_at
 from seatrial.dataprep.output.stored_index import StoredIndex
-from seatrial.dataprep.stores.access import store_at
-from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tokenizers.backends import LADDERS
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.identity import describe, model_of
@@ -26,6 +24,8 @@ from seatrial.dataprep.verification.verify import verify
 from seatrial.errors import SeatrialError, UsageError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
+from seatrial.storage.access import store_at
+from seatrial.storage.store import Store
 
 MOST_PIECES = 1000
 """Pieces that are explained at once; nobody reads more."""
@@ -85,7 +85,6 @@ class Document:
     """A document of a data set."""
 
     file: str
-    """The file that it is in."""
     number: int
     """Its number in the file."""
     documents: int
@@ -93,7 +92,6 @@ class Document:
     start: int
     """Where it begins in the `.bin`, in bytes."""
     tokens: tuple[int, ...]
-    """Its tokens."""
     text: str
     """Its text, decoded back; the tokens themselves when the tokenizer cannot be had."""
 
@@ -116,11 +114,8 @@ class Piece:
     """Some bytes of a file and what they mean."""
 
     start: int
-    """Where they begin."""
     end: int
-    """Where they end."""
     shown: str
-    """Their value."""
     meaning: str
     """What they are, in words."""
 
@@ -160,7 +155,6 @@ class Inspection:
         return Encoder(tokenizer, model, LADDERS[tokenizer.kind][-1])
 
     def document(self, number: int) -> Document:
-        """A document, decoded."""
         if not 0 <= number < self.file.documents:
             raise UsageError(
                 f"there is no document {number} in {self.file.name}: it has 0 to "

@@ -10,58 +10,65 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from seatrial.dataprep.blends.blend import BLEND_FILE
-from seatrial.dataprep.blends.blending import run_blend
+from seatrial.codes.data import InputCode
+from seatrial.dataprep.blends.blend import BLEND_FILE, run_blend
 from seatrial.dataprep.drivers.driver import Again, Driver, Job, PendingJob
 from seatrial.dataprep.inputs.access import list_inputs
-from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.inputs.local import require_local
 from seatrial.dataprep.inputs.sources import raw_sources, settings_of
 from seatrial.dataprep.output.assemble import (
     DamagedPartsError,
     assemble,
+    check_conserved,
     damaged_parts,
     forget_assembled,
 )
-from seatrial.dataprep.output.bad_share import refuse_bad_sources, refuse_bad_tasks
-from seatrial.dataprep.output.claim import CLAIM_FILE, Claim, is_held, take_claim
-from seatrial.dataprep.output.conservation import check_conserved
+from seatrial.dataprep.output.completion import (
+    CLAIM_FILE,
+    Claim,
+    OtherDataError,
+    finished_record,
+    is_held,
+    remove_work,
+    take_claim,
+)
 from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord, summarize
-from seatrial.dataprep.output.finished import OtherDataError, finished_record, remove_work
 from seatrial.dataprep.output.mds_splits import Cut, cut, require_samples
-from seatrial.dataprep.output.quarantine import collect_quarantine
-from seatrial.dataprep.progress import Phase, Progress, Tell, Tracker
-from seatrial.dataprep.stores.access import store_at
-from seatrial.dataprep.stores.store import Store
-from seatrial.dataprep.tasks.bundling import bundle
+from seatrial.dataprep.output.quarantine import (
+    collect_quarantine,
+    refuse_bad_sources,
+    refuse_bad_tasks,
+)
+from seatrial.dataprep.progress import PreparationPhase, Progress, Tell, Tracker
 from seatrial.dataprep.tasks.frozen import forget, freeze_into, load_records, remove_orphans
-from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.tasks.records import PartRecord, tasks_file
 from seatrial.dataprep.tasks.task_list import (
     TaskList,
     Tokenizer,
     TokenizerKind,
+    bundle,
     freeze,
     thaw,
 )
-from seatrial.dataprep.tokenizers.choice import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.identity import describe
-from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
+from seatrial.dataprep.tokenizers.locations import tokenizer_path
+from seatrial.dataprep.tokenizers.selection import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.unstated_end import end_findings
 from seatrial.dataprep.verification.verify import verify
 from seatrial.engines.engine import DataFormat
-from seatrial.engines.llm_foundry.data_settings import has_evaluation, mds_directory
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import FindingsError, SeatrialError
+from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.findings import Finding, Severity, Where, has_errors
 from seatrial.planning.plan import Plan
-from seatrial.spec.engine import EngineName
+from seatrial.storage.access import store_at
+from seatrial.storage.store import Store
 
 ROUNDS = 3
 """How often tasks are done again because their parts were damaged before they were assembled."""
 
 
 @dataclass
-class Outcome:
+class PreparationOutcome:
     """What a preparation came to."""
 
     record: DatasetRecord
@@ -90,7 +97,7 @@ class Outcome:
 
 def prepare(
     plan: Plan, driver: Driver, *, to: str | None = None, tell: Tell | None = None
-) -> Outcome:
+) -> PreparationOutcome:
     """Prepare the data of a plan; goes on where an earlier start has ended.
 
     Args:
@@ -106,7 +113,7 @@ def prepare(
     began = time.monotonic()
     tell = tell or (lambda _: None)
     store = store_at(to or plan.data_location)
-    tell(Progress(Phase.LISTING))
+    tell(Progress(PreparationPhase.LISTING))
     frozen, tokenizer = list_tasks(plan, to)
     work = _Work(plan, driver, tell, store, thaw(frozen))
     outcome = work.finished()
@@ -127,7 +134,8 @@ def prepare(
 def wanted_cuts(plan: Plan) -> list[Cut]:
     """What is cut into samples for a plan: each source of raw text by itself."""
     length, shares = plan.model.sequence_length, plan.spec.data.split
-    return [Cut(mds_directory(plan, name), name, length, shares) for name, _ in raw_sources(plan)]
+    directory = ENGINES[plan.spec.engine.name].sample_directory
+    return [Cut(directory(plan, name), name, length, shares) for name, _ in raw_sources(plan)]
 
 
 def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
@@ -160,7 +168,7 @@ class _Work:
     claim: Claim | None = None
     """What lets this start put files into the root."""
 
-    def finished(self, *, begun: bool = False) -> Outcome | None:
+    def finished(self, *, begun: bool = False) -> PreparationOutcome | None:
         """The outcome when the data set is there; what a kill has left of the work is removed.
 
         Once this start has begun, its own work on another list goes too.
@@ -176,14 +184,16 @@ class _Work:
         cut_now = self._cut(record)
         remove_work(self.store, record)
         place = self.plan.data_location
-        return Outcome(record, self.store.address, place, findings, is_new=False, cut=cut_now)
+        return PreparationOutcome(
+            record, self.store.address, place, findings, is_new=False, cut=cut_now
+        )
 
     def _refuse_other(self, record: DatasetRecord | None) -> None:
         """Refuse a data set that is there and is not the one that is wanted."""
         if record is not None and record.list_digest != self.tasks.digest:
             raise OtherDataError(_differs(self.store, record, self.tasks))
 
-    def run(self) -> Outcome:
+    def run(self) -> PreparationOutcome:
         """Do all that is not done yet."""
         records = load_records(self.store, self.tasks)
         refuse_bad_tasks(self.tasks, records.values())
@@ -209,7 +219,7 @@ class _Work:
             self._refuse_other(finished_record(self.store))
         remove_work(self.store, record)
         place = self.plan.data_location
-        outcome = Outcome(record, self.store.address, place, findings, cut=cut_now)
+        outcome = PreparationOutcome(record, self.store.address, place, findings, cut=cut_now)
         own = [part for part in records.values() if before.get(part.task) != part.attempt]
         outcome.tasks, outcome.again = len(own), again
         outcome.cpu_seconds = sum(part.cpu_seconds for part in own)
@@ -256,7 +266,7 @@ class _Work:
 
         def choose() -> str:
             nonlocal backend
-            self.tell(Progress(Phase.CHOOSING))
+            self.tell(Progress(PreparationPhase.CHOOSING))
             backend = chosen_backend(self.store, self.tasks)
             tracker.progress.began = time.monotonic()
             self.tell(tracker.progress)
@@ -287,7 +297,7 @@ class _Work:
         """Assemble the parts and verify the result."""
         total = sum(file.tokens for part in records.values() for file in part.files)
         size = max(1, total * self.tasks.settings.tokenizer.token_bytes)
-        progress = Progress(Phase.ASSEMBLING)
+        progress = Progress(PreparationPhase.ASSEMBLING)
 
         def moved(count: int) -> None:
             # Of the phase that is under way: assembling, then verifying.
@@ -303,7 +313,7 @@ class _Work:
             summarize(self.tasks, records.values()),
             *collect_quarantine(self.store, self.tasks, records),
         )
-        progress = Progress(Phase.VERIFYING)
+        progress = Progress(PreparationPhase.VERIFYING)
         self.tell(progress)
         file = tokenizer_path(self.store, self.tasks)
         findings = check_conserved(self.tasks, records.values(), files)
@@ -325,8 +335,9 @@ class _Work:
         if ENGINES[self.plan.spec.engine.name].data_format is not DataFormat.MDS:
             return ()
         cuts = wanted_cuts(self.plan)
+        evaluates = self.plan.spec.training.evaluation.batches > 0
         for wanted in cuts:
-            require_samples(record, wanted, evaluates=has_evaluation(self.plan))
+            require_samples(record, wanted, evaluates=evaluates)
         return tuple(each.directory for each in cuts if cut(self.store, record, each))
 
     def _blend(self, record: DatasetRecord) -> list[Finding]:
@@ -340,9 +351,9 @@ class _Work:
         if not is_there:
             with self.store.open_writer(BLEND_FILE) as stream:
                 stream.write(data)
-        engine = self.plan.spec.engine.name
+        engine = ENGINES[self.plan.spec.engine.name]
         tokenizer = self.plan.model.tokenizer
-        said = end_findings(tokenizer, wants_class=engine is EngineName.LLM_FOUNDRY)
+        said = end_findings(tokenizer, wants_class=engine.needs_tokenizer_class)
         return [*blend.findings, *said]
 
 
@@ -371,3 +382,41 @@ def _without_place(tokenizer: Tokenizer) -> Tokenizer:
     if tokenizer.kind is TokenizerKind.TIKTOKEN:
         return tokenizer
     return replace(tokenizer, address="")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenList:
+    """A task list that is ready to be worked on."""
+
+    address: str
+    """The file `tasks.jsonl`, for `--list` of whoever does a task."""
+    tasks: int
+    """How many tasks it has; their numbers begin with 0."""
+    done: int
+    """How many of them have their record already."""
+    backend: str
+    """The tokenizer backend that has proved exact."""
+
+
+def freeze_list(plan: Plan, to: str | None = None) -> FrozenList:
+    """List the inputs of a plan, freeze them into tasks, choose the tokenizer, and do no task.
+
+    Args:
+        plan: The plan.
+        to: Where the data go, when not to where the run will look for them.
+    """
+    store = store_at(to or plan.data_location)
+    frozen, tokenizer = list_tasks(plan)
+    if finished_record(store) is not None:
+        raise UsageError(
+            f"{store.address} holds a data set already, so there are no tasks to do. Verify it "
+            "with: seatrial data verify; or give data.location (or --to) another directory."
+        )
+    tasks = freeze_into(store, frozen, tokenizer)
+    done = load_records(store, thaw(frozen))
+    return FrozenList(
+        f"{store.address}/{tasks_file(tasks.name)}",
+        len(tasks.tasks),
+        len(done),
+        chosen_backend(store, tasks),
+    )

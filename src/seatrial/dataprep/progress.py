@@ -12,7 +12,7 @@ from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList
 
 
-class Phase(StrEnum):
+class PreparationPhase(StrEnum):
     """What a preparation is doing."""
 
     LISTING = "listing"
@@ -32,7 +32,6 @@ class SourceProgress:
     """How far one source has come."""
 
     name: str
-    """The source."""
     total: int
     """Bytes of its inputs as stored."""
     before: int = 0
@@ -65,7 +64,7 @@ class SourceProgress:
 class Progress:
     """How far a preparation has come."""
 
-    phase: Phase
+    phase: PreparationPhase
     """What it is doing."""
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     """The sources, in order; empty before they are listed."""
@@ -97,7 +96,7 @@ class Tracker:
         for task in tasks.tasks:
             totals[task.source] += task.size
         sources = {name: SourceProgress(name, total) for name, total in totals.items()}
-        self.progress = Progress(Phase.PREPARING, sources)
+        self.progress = Progress(PreparationPhase.PREPARING, sources)
         for record in records:
             source = self._of(record.task)
             source.before += self._size[record.task]

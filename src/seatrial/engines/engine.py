@@ -9,34 +9,25 @@ module that starts it: it asks the engine of the spec, which `engines/registry.p
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.engines import EngineCode
+from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.plan import Plan
-from seatrial.spec.engine import EngineName, OptionValue
+from seatrial.spec.engine import OptionValue, class_at, instance_of
+from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
+
+if TYPE_CHECKING:
+    from seatrial.engines.checkpoint_side import EngineCheckpoints
+    from seatrial.monitoring.logs.parser import LogParser
 
 ArgumentValue = bool | int | float | str | tuple[str | int | float, ...] | None
 """True for a switch that is on; None leaves the argument out; a tuple is several words."""
 
 Arguments = dict[str, ArgumentValue]
 """What an engine is told, by its own names, before it becomes words of a command line."""
-
-
-class EngineCode(StrEnum):
-    """What can be wrong with the options that are passed through; the codes are stable."""
-
-    UNKNOWN_OPTION = "ST-ENGINE-001"
-    """The engine has no such option."""
-    MODELLED_OPTION = "ST-ENGINE-002"
-    """A field of the spec covers the option."""
-    OPTION_VALUE = "ST-ENGINE-003"
-    """The option does not take such a value."""
-    UNCHECKED_OPTION = "ST-ENGINE-004"
-    """Only the engine knows whether it has such an option; it is passed on as it is."""
-    DERIVED_OPTION = "ST-ENGINE-005"
-    """The option would make what the plan says untrue."""
-    UNSUPPORTED = "ST-ENGINE-006"
-    """The engine cannot train this model or layout."""
 
 
 class DataFormat(StrEnum):
@@ -57,9 +48,25 @@ class Problem:
     field: str
     """The field of the spec."""
     rule: str
-    """What is wrong."""
     fix: str
-    """What to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunProblem:
+    """Something of a run that only its engine minds, as a rule of the check reports it."""
+
+    code: CheckCode
+    """What kind of problem it is."""
+    field: str
+    """The field of the spec."""
+    rule: str
+    fix: str
+    value: str
+    """The value at fault."""
+    override: str = ""
+    """The change of the spec that removes it; empty to take the field away."""
+    is_warning: bool = False
+    """Whether the engine would go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +92,15 @@ class WorkerModules:
     pod: str
     """One rank in a pod, whose exit code tells an early end from a finished run."""
     verdict: str
-    """Asks the engine's own validation about the arguments of a plan; below `seatrial.worker`."""
+    """Asks the engine's own validation about the arguments of a plan."""
     compare: str
-    """Compares two checkpoints bit for bit; below `seatrial.worker`."""
+    """Compares two checkpoints bit for bit."""
     logits: str
-    """Writes the engine's logits of a checkpoint; below `seatrial.worker`."""
+    """Writes the engine's logits of a checkpoint, for the gate of an export."""
+    import_weights: str = ""
+    """Writes Hugging Face weights as a checkpoint of step 0; empty if it cannot."""
+    index_cache: str = ""
+    """Builds the engine's index of samples before training asks for it; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +134,12 @@ class Trial:
 
 
 class Engine(Protocol):
-    """A training engine as the rest of Seatrial sees it."""
+    """A training engine as the rest of Seatrial sees it.
 
-    name: EngineName
+    What has a value here is what an engine has that says nothing else; the rest it must give.
+    """
+
+    name: str
     """The name that a spec uses."""
     title: str
     """The name in a sentence."""
@@ -137,14 +151,32 @@ class Engine(Protocol):
     """Whether it can cut a model by tp, pp and cp; else every rank is a data-parallel one."""
     data_format: DataFormat
     """What its prepared data look like."""
-    takes_hub_weights: bool
+    takes_hub_weights: bool = False
     """Whether Hugging Face weights can be brought in for it."""
+    needs_tokenizer_class: bool = False
+    """Whether its loader of tokenizers wants a class named beside the tokenizer's file."""
+    saves_to_object_stores: bool = False
+    """Whether it could write a checkpoint to an address; else it writes files alone."""
+    is_version_bound: bool = False
+    """Whether its arguments have other names and meanings in another minor version."""
+    has_resume_checks: bool = False
+    """Whether `check` can tell from the checkpoints that are there what a run would go on from."""
     installation: Installation
     """How it comes to a host."""
     modules: WorkerModules
     """What of the worker talks to it."""
+    checkpoint_class: str
+    """The class that knows its checkpoints, as module and class: few commands import it."""
+    log_class: str
+    """The class that reads its logs, as module and class."""
+    blend_option: str = ""
+    """The argument that names the file of the blend, where the engine reads one."""
     modelled: Mapping[str, str]
     """Options that a spec sets through a field of its own, and that field."""
+
+    def limits(self, spec: RunSpec) -> EngineLimits:
+        """The layouts that the planner may choose from for a spec, and what they cost."""
+        ...
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with options that a spec passes through to the engine."""
@@ -154,9 +186,13 @@ class Engine(Protocol):
         """What the engine cannot do of a plan."""
         ...
 
+    def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
+        """What of a run it would stop at, or not read; `generation` is that of the GPUs."""
+        return []
+
     def environment(self, plan: Plan) -> dict[str, str]:
         """Variables without which the engine refuses the plan, or would run another one."""
-        ...
+        return {}
 
     def arguments(self, plan: Plan) -> Arguments:
         """What the engine is told for a plan, options that the spec passes through included."""
@@ -164,11 +200,11 @@ class Engine(Protocol):
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
         """What it is told in a pod with local disk at `scratch`; asked to end, it saves first."""
-        ...
+        return self.arguments(plan)
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
         """What its own validation is told: the plan's arguments, without what it would load."""
-        ...
+        return self.arguments(plan)
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
         """What it is told in a drill on a CPU."""
@@ -188,7 +224,7 @@ class Engine(Protocol):
 
     def no_rehearsal(self, plan: Plan) -> str:
         """Why a plan cannot be rehearsed on a CPU, and what can; empty when it can."""
-        ...
+        return ""
 
     def cpu_precision(self, precision: Precision) -> Precision:
         """The number format that stands for the plan's on a CPU; the same where it can."""
@@ -198,10 +234,33 @@ class Engine(Protocol):
         """The files by which prepared data are known to be there."""
         ...
 
+    def source_places(self, plan: Plan) -> tuple[str, ...]:
+        """Where the prepared data of each source are; empty if the blend's file tells."""
+        return ()
+
+    def sample_directory(self, plan: Plan, source: str) -> str:
+        """Where samples of a source are below the data's place, for `DataFormat.MDS`."""
+        return ""
+
+    def prepared_splits(self, plan: Plan) -> list[tuple[str, str]]:
+        """The directories of given splits that are read, each after the field that names it."""
+        return []
+
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
         """Name and revision of the plan's tokenizer where Hugging Face's loader reads it."""
-        ...
+        return None
 
     def checkpoint_name(self, step: int) -> str:
         """What the checkpoint of a step is called in its directory."""
         ...
+
+    @property
+    def checkpoints(self) -> "EngineCheckpoints":
+        """What its checkpoints depend on and hold."""
+        found: EngineCheckpoints = instance_of(self.checkpoint_class)
+        return found
+
+    def log_parser(self) -> "LogParser":
+        """A reader for one log that the engine has printed."""
+        parser: LogParser = class_at(self.log_class)()
+        return parser

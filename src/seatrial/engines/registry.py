@@ -1,14 +1,53 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engines by name."""
+"""The engines by name, and what a spec's engine says of it, as findings at the file's fields."""
 
-from seatrial.engines.engine import Engine
-from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
-from seatrial.engines.megatron.engine import MegatronEngine
-from seatrial.spec.engine import EngineName
+from collections.abc import Iterator, Mapping
 
-ENGINES: dict[EngineName, Engine] = {
-    EngineName.MEGATRON: MegatronEngine(),
-    EngineName.LLM_FOUNDRY: LlmFoundryEngine(),
-}
+from seatrial.codes.engines import EngineCode
+from seatrial.engines.engine import Engine, Problem
+from seatrial.findings import Finding, Severity
+from seatrial.planning.plan import Plan
+from seatrial.spec.engine import ENGINE_CLASSES, engine_named
+from seatrial.spec.loader import LoadedSpec
+
+
+class _Registry(Mapping[str, Engine]):
+    """The engines of the table in `spec/engine.py`, each imported when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Engine:
+        engine: Engine = engine_named(name)
+        return engine
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENGINE_CLASSES)
+
+    def __len__(self) -> int:
+        return len(ENGINE_CLASSES)
+
+
+ENGINES: Mapping[str, Engine] = _Registry()
 """Every engine that a spec can name."""
+
+
+def option_findings(loaded: LoadedSpec) -> list[Finding]:
+    """What is wrong with the options that are passed through."""
+    engine = ENGINES[loaded.spec.engine.name]
+    options = loaded.spec.engine.options
+    return [
+        _finding(loaded, problem, str(options[problem.field.removeprefix("engine.options.")]))
+        for problem in engine.option_problems(options)
+    ]
+
+
+def plan_findings(loaded: LoadedSpec, plan: Plan) -> list[Finding]:
+    """What the engine cannot do of the plan."""
+    engine = ENGINES[loaded.spec.engine.name]
+    return [_finding(loaded, problem, "") for problem in engine.plan_problems(plan)]
+
+
+def _finding(loaded: LoadedSpec, problem: Problem, value: str) -> Finding:
+    unchecked = problem.code is EngineCode.UNCHECKED_OPTION
+    severity = Severity.WARNING if unchecked else Severity.ERROR
+    where = loaded.where(problem.field)
+    return Finding(problem.code, severity, where, problem.rule, value, problem.fix)

@@ -12,8 +12,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
+
+from seatrial.secrets.redaction import redact_tree
+from seatrial.storage.state_files import open_descriptor, open_regular
 
 
 class EventKind(StrEnum):
@@ -56,13 +60,18 @@ class Event:
     """One line of the log."""
 
     kind: EventKind
-    """What it tells."""
     step: int
     """The step it belongs to."""
     time: float
     """Seconds since 1970."""
     values: dict[str, Any] = field(default_factory=dict)
     """What the kind brings along."""
+
+    def __post_init__(self) -> None:
+        """Redact the values, of events to be written and of those that any program wrote."""
+        plain = redact_tree(self.values)
+        if plain is not self.values:
+            object.__setattr__(self, "values", plain)
 
 
 class EventLog:
@@ -71,9 +80,8 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         """Open the file for appending, making its directory if need be."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.exists() and not _ends_whole(path)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        if torn:
+        self._file = open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        if not _ends_whole(self._file):
             # An attempt that was killed may have left half a line.
             os.write(self._file, b"\n")
 
@@ -106,13 +114,10 @@ def decoded(line: bytes | str) -> Event | None:
         return None
 
 
-def _ends_whole(path: Path) -> bool:
-    """Whether a file is empty or ends with a whole line."""
-    with path.open("rb") as stream:
-        if stream.seek(0, os.SEEK_END) == 0:
-            return True
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) == b"\n"
+def _ends_whole(file: int) -> bool:
+    """Whether an open file is empty or ends with a whole line."""
+    size = os.fstat(file).st_size
+    return size == 0 or os.pread(file, 1, size - 1) == b"\n"
 
 
 def _plain(value: Any) -> Any:
@@ -136,7 +141,7 @@ def _numbers(value: Any) -> Any:
 def read_events(path: Path) -> Iterator[Event]:
     """The events of a log, in order; half a line, of a process that was killed, is left out."""
     # What is no text is no event either, as half a line is none.
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as lines:
         for line in lines:
             event = decoded(line)
             if event is not None:

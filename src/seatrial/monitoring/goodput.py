@@ -44,7 +44,7 @@ class Bucket(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptTimes:
     """One submission of a run."""
 
     events: Iterable[Event]
@@ -62,7 +62,6 @@ class Goodput:
     seconds: Mapping[Bucket, float]
     """Seconds of each bucket; they add up to the wall time."""
     attempts: int
-    """Submissions."""
     restarts: int
     """Times that processes began again within an attempt."""
     replayed_steps: int
@@ -243,7 +242,7 @@ class Account:
         self._up = False
 
 
-def account(attempts: Iterable[Attempt]) -> Goodput:
+def account(attempts: Iterable[AttemptTimes]) -> Goodput:
     """Where the wall time of a run went."""
     books = Account()
     for attempt in attempts:

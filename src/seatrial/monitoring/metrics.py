@@ -12,7 +12,7 @@ from typing import Any
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import RankFigure, rank_figure
 from seatrial.monitoring.series import Series
-from seatrial.monitoring.utilisation import Basis
+from seatrial.monitoring.utilisation import MfuBasis
 
 WINDOW = 50
 """Steps that rates are taken over: long enough that one slow step does not show as a trend, short
@@ -24,7 +24,6 @@ class Snapshot:
     """A run's numbers at its newest step; what is not known is none."""
 
     step: int
-    """The newest step."""
     total_steps: int | None
     """Steps that the run was told to do."""
     time: float | None
@@ -56,7 +55,6 @@ class Snapshot:
     memory: int | None = None
     """The most device memory that a rank has reserved (or allocated, where only that is told)."""
     memory_rank: int | None = None
-    """The rank that has."""
     evaluation: float | None = None
     """Loss of the newest evaluation."""
 
@@ -69,7 +67,7 @@ class Snapshot:
 class Metrics:
     """Takes events and keeps what is shown; its size does not grow with their number."""
 
-    def __init__(self, basis: Basis | None = None, window: int = WINDOW) -> None:
+    def __init__(self, basis: MfuBasis | None = None, window: int = WINDOW) -> None:
         """Begin before the first event, with what a step is worth if that is known."""
         self._basis = basis
         self._seconds: deque[float] = deque(maxlen=window)
@@ -152,7 +150,7 @@ class Metrics:
         if size is not None and isinstance(rank, int) and size > most:
             self._memory = (round(size), rank)
 
-    def basis(self) -> Basis | None:
+    def basis(self) -> MfuBasis | None:
         """What a step is worth: as given, or by what the engine was told at the start."""
         if self._basis is not None:
             return self._basis
@@ -160,7 +158,7 @@ class Metrics:
         batch = self._newest.get("global_batch_size", told.get("global_batch_size"))
         length, gpus = told.get("sequence_length"), told.get("world_size")
         if batch and length and gpus:
-            return Basis(int(batch) * int(length), int(gpus))
+            return MfuBasis(int(batch) * int(length), int(gpus))
         return None
 
     def snapshot(self) -> Snapshot:
@@ -205,7 +203,6 @@ def _or(*values: float | None) -> float | None:
 
 
 def _finite(value: object) -> float | None:
-    """The value where it is a number."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if good and isinstance(value, (int, float)) else None
 

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 
 from seatrial.monitoring.metrics import Snapshot
-from seatrial.monitoring.utilisation import Basis
+from seatrial.monitoring.utilisation import MfuBasis
 from seatrial.planning.memory.parts import Memory
 from seatrial.planning.timing.parts import StepTime
 
@@ -19,7 +19,6 @@ class Compared:
     error: float
     """The relative error that the plan stated with it."""
     measured: float
-    """What was measured."""
 
     @property
     def difference(self) -> float:
@@ -57,10 +56,9 @@ class Forecast:
     """What a plan says of its run."""
 
     time: StepTime
-    """Time of a step."""
     memory: Memory
     """Memory of its stages."""
-    basis: Basis
+    basis: MfuBasis
     """What a step is worth."""
     seconds_error: float
     """Relative error of the time that nine of ten published runs stay within."""

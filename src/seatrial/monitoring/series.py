@@ -11,11 +11,9 @@ class Point:
     """A few steps of a curve."""
 
     step: int
-    """The last step."""
     mean: float
     """Mean of the numbers; not a number where there was none."""
     least: float
-    """The smallest number."""
     most: float
     """The largest number, so that a spike survives joining."""
     count: int
@@ -35,7 +33,6 @@ class Series:
         self._taken = 0
 
     def take(self, step: int, value: float) -> None:
-        """Add a value."""
         finite = math.isfinite(value)
         point = (
             Point(step, value, value, value, 1)
@@ -56,7 +53,6 @@ class Series:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The curve."""
         return tuple(self._points)
 
 

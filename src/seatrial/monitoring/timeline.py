@@ -18,13 +18,11 @@ class Stretch:
     """Some time that was spent on one thing."""
 
     bucket: Bucket
-    """On what."""
     begin: float
     """Seconds since 1970."""
     end: float
     """Seconds since 1970."""
     attempt: int
-    """In which attempt."""
 
     @property
     def seconds(self) -> float:
@@ -46,7 +44,6 @@ class Stretches:
         self._kept: list[Stretch] = []
 
     def take(self, stretch: Stretch) -> None:
-        """Add a stretch."""
         self._add(stretch)
         while len(self._kept) > self._most:
             lengths = sorted(stretch.seconds for stretch in self._kept)
@@ -88,7 +85,6 @@ class Started:
     """One start of the processes, and how it went."""
 
     attempt: int
-    """The attempt."""
     began: float
     """When training began, seconds since 1970."""
     first_step: int
@@ -115,7 +111,6 @@ class Starts:
     _last: float = 0.0
 
     def begin(self, attempt: int) -> None:
-        """An attempt begins."""
         self._attempt = attempt
 
     def take(self, event: Event) -> None:

@@ -15,7 +15,7 @@ DEFINITION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class MfuBasis:
     """What one step is worth."""
 
     tokens_per_step: int
@@ -47,9 +47,9 @@ class Basis:
         return None if rate is None or not self.peak_flops else rate / self.peak_flops
 
 
-def basis_of(workload: Workload, time: StepTime) -> Basis:
+def basis_of(workload: Workload, time: StepTime) -> MfuBasis:
     """What a step of a planned run is worth."""
-    return Basis(
+    return MfuBasis(
         workload.tokens_per_step,
         time.gpus,
         time.model_flops,

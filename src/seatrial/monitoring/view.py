@@ -10,17 +10,17 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from seatrial.monitoring.anomalies.detector import Notice, Phase
-from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
-from seatrial.monitoring.credible import credible
+from seatrial.monitoring.anomalies.detector import AnomalyPhase, Notice
+from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.eta import Outlook, outlook
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
 from seatrial.monitoring.metrics import Metrics, Snapshot
-from seatrial.monitoring.outlook import Outlook, outlook
-from seatrial.monitoring.rank_lag import RankLag, RankLags
+from seatrial.monitoring.rank_times import RankLag, RankLags
+from seatrial.monitoring.sanitize import credible
 from seatrial.monitoring.series import Series
 from seatrial.monitoring.timeline import Started, Starts, Stretch, Stretches
-from seatrial.monitoring.utilisation import Basis
+from seatrial.monitoring.utilisation import MfuBasis
 
 MOST_PARTS = 16
 """Parts of a step that are kept apart; an engine's timers may be any number."""
@@ -46,7 +46,6 @@ class Curves:
     learning_rate: Series = field(default_factory=Series)
     """Learning rate of each step."""
     step_seconds: Series = field(default_factory=Series)
-    """Seconds of each step."""
     evaluation: Series = field(default_factory=Series)
     """Loss of each evaluation on the validation split."""
     skew: Series = field(default_factory=Series)
@@ -66,7 +65,7 @@ class RunView:
     the same detectors look at its events here.
     """
 
-    def __init__(self, basis: Basis | None = None) -> None:
+    def __init__(self, basis: MfuBasis | None = None) -> None:
         """Begin before the first attempt, with what a step is worth if a plan says it."""
         self.metrics = Metrics(basis)
         self.curves = Curves()
@@ -88,7 +87,6 @@ class RunView:
         self._keeper: Watchkeeper | None = Watchkeeper()
 
     def begin(self, attempt: int, submitted: float | None) -> None:
-        """An attempt begins."""
         self._attempt = attempt
         self._account.begin(submitted)
         self.starts.begin(attempt)
@@ -158,7 +156,7 @@ class RunView:
 
     def _noticed(self, event: Event) -> None:
         """Something was found, or is over, which is told and not counted again."""
-        if event.values.get("phase") != Phase.ENDED:
+        if event.values.get("phase") != AnomalyPhase.ENDED:
             self.findings.append(event)
             self.found[str(event.values.get("code", ""))] += 1
 

@@ -13,15 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from seatrial.errors import UsageError
 from seatrial.hashing import digest
-from seatrial.planning.timing.constants import Constants, Measured
-from seatrial.planning.timing.error import after_calibration
-from seatrial.whole_files import write_whole
+from seatrial.planning.timing.constants import Measured, TimingConstants
+from seatrial.planning.timing.error_bars import after_calibration
+from seatrial.storage.state_files import DamagedError, decode, read_json, write_state
 
 FILE = "calibration.json"
 """Name of the file, in the run's directory beside the spec."""
@@ -75,7 +74,6 @@ class Calibration:
     predicted: float
     """Time that was predicted without calibration, seconds."""
     steps: int
-    """Steps that count."""
     warm_up: int
     """Steps left out because they came right after a start."""
     outliers: int
@@ -114,7 +112,7 @@ class Calibration:
         off = abs(self.error_after)
         return Measured(self.workload, off + self.spread, off + NINE_OF_TEN * NORMAL * self.spread)
 
-    def corrects(self, constants: Constants) -> bool:
+    def corrects(self, constants: TimingConstants) -> bool:
         """Whether it was measured against these constants."""
         return self.constants == rates_digest(constants)
 
@@ -152,7 +150,7 @@ def factor(ratios: Sequence[float]) -> float:
     return math.exp(weight * middle)
 
 
-def rates_digest(constants: Constants) -> str:
+def rates_digest(constants: TimingConstants) -> str:
     """The digest of what a factor corrects."""
     rates = (constants.rates, constants.expert_rates, constants.shapes)
     return digest(to_jsonable_python(rates))
@@ -162,7 +160,7 @@ def calibrate(
     predicted: float,
     chosen: Chosen,
     measured_on: Mapping[str, str],
-    constants: Constants,
+    constants: TimingConstants,
     workload: str = "",
 ) -> Calibration:
     """The calibration that the steps yield; refused where they cannot be this run's."""
@@ -203,7 +201,7 @@ def calibrate(
     )
 
 
-def calibrated(constants: Constants, calibration: Calibration) -> Constants:
+def calibrated(constants: TimingConstants, calibration: Calibration) -> TimingConstants:
     """Constants with the factor applied, and the errors that remain after a calibration.
 
     What layouts differ by after a calibration, and what the factor itself may be off by, add up as
@@ -226,8 +224,7 @@ def write_calibration(calibration: Calibration, directory: Path) -> Path:
     """Keep a calibration in a run's directory; the path of the file."""
     target = directory / FILE
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_whole(target, json.dumps(asdict(calibration), indent=2) + "\n")
+        write_state(target, json.dumps(asdict(calibration), indent=2) + "\n")
     except OSError as error:
         raise UsageError(
             f"{target} cannot be written: {error.strerror}. Make room for it beside the spec."
@@ -236,20 +233,18 @@ def write_calibration(calibration: Calibration, directory: Path) -> Path:
 
 
 def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibration | None:
-    """The calibration in a run's directory; nothing where there is none for these machines."""
-    target = directory / FILE
-    if not target.exists():
-        return None
+    """The calibration in a run's directory; None if there is none for these machines.
+
+    Raises DamagedError if the file is not a calibration that Seatrial wrote.
+    """
     try:
-        # A directory of that name, or a file that may not be read, is no calibration either.
-        content: dict[str, Any] = json.loads(target.read_text())
-        found = Calibration(**content)
-        sound = 1 / WIDEST <= found.scale <= WIDEST and found.steps >= FEWEST
-    except (ValueError, TypeError, OSError):
-        sound = False
-    if not sound:
-        raise UsageError(
-            f"{target} is not a calibration that Seatrial wrote. Remove it, and calibrate again "
-            "with: seatrial calibrate"
-        )
+        found = decode(Calibration, read_json(directory / FILE))
+    except FileNotFoundError:
+        return None
+    if not 1 / WIDEST <= found.scale <= WIDEST:
+        raise DamagedError(f"scale is {found.scale:g}")
+    if found.steps < FEWEST or found.spread < 0:
+        raise DamagedError(f"it is of {found.steps} steps with a spread of {found.spread:g}")
+    if min(found.measured, found.predicted) <= 0:
+        raise DamagedError("a step of it takes no time")
     return found if found.digest == digest(dict(measured_on)) else None

@@ -10,13 +10,12 @@ asked for.
 from math import gcd
 from typing import Protocol
 
+from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
-from seatrial.planning.codes import PlanCode
-from seatrial.planning.degrees import Degrees
+from seatrial.planning.layout import Degrees, RankLayout
 from seatrial.planning.plan import Batch
-from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import Stage, Uneven, counted_words, stage_sizes, stages_of
-from seatrial.spec.architecture import Architecture, Positions
+from seatrial.spec.model import Architecture, Positions
 from seatrial.spec.parallelism import ParallelismSpec, RecomputeModule
 from seatrial.spec.training import Precision
 

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules that length, schedule, saves and evaluation must keep, each with what would fit."""
 
-from seatrial.planning.codes import PlanCode
+from seatrial.codes.planning import PlanCode
+from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout_rules import nearby_multiples
 from seatrial.planning.length import Length, Schedule
-from seatrial.planning.report import Report
 from seatrial.spec.training import TrainingSpec
 
 
-def check_length(report: Report, length: Length, batch: int) -> None:
+def check_length(report: FindingReport, length: Length, batch: int) -> None:
     """A run has at least one step."""
     if length.steps == 0:
         report.error(
@@ -21,7 +21,7 @@ def check_length(report: Report, length: Length, batch: int) -> None:
         )
 
 
-def check_schedule(report: Report, schedule: Schedule) -> None:
+def check_schedule(report: FindingReport, schedule: Schedule) -> None:
     """The learning rate rises before it falls, and falls to something lower."""
     if schedule.warmup_samples >= schedule.decay_samples:
         report.error(
@@ -42,7 +42,7 @@ def check_schedule(report: Report, schedule: Schedule) -> None:
         )
 
 
-def check_saves(report: Report, length: Length, interval: int, retained: int | None) -> None:
+def check_saves(report: FindingReport, length: Length, interval: int, retained: int | None) -> None:
     """A run saves before it ends, and what it keeps for good is among what it saves."""
     if 0 < length.steps < interval:
         report.error(
@@ -64,7 +64,7 @@ def check_saves(report: Report, length: Length, interval: int, retained: int | N
 
 
 def check_evaluation(
-    report: Report, training: TrainingSpec, split: tuple[float, float, float]
+    report: FindingReport, training: TrainingSpec, split: tuple[float, float, float]
 ) -> None:
     """What is evaluated needs a share of the data."""
     batches = training.evaluation.batches

@@ -6,9 +6,9 @@ from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.node_types import NodeType
 from seatrial.catalog.storage import StorageTier
+from seatrial.codes.planning import PlanCode
 from seatrial.errors import NotInCatalogError
-from seatrial.planning.codes import PlanCode
-from seatrial.planning.report import Report
+from seatrial.planning.finding_report import FindingReport
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 from seatrial.units import format_bytes
@@ -22,7 +22,9 @@ _NEEDS = {Precision.FP8: "fp8", Precision.MXFP8: "fp8", Precision.NVFP4: "fp4"}
 """The peak rate that an accelerator must have for a precision."""
 
 
-def check_precision(report: Report, precision: Precision, name: str, gpu: Accelerator) -> None:
+def check_precision(
+    report: FindingReport, precision: Precision, name: str, gpu: Accelerator
+) -> None:
     """The GPUs must have hardware for the precision."""
     rates = gpu.peak_tflops
     blackwell_only = precision is Precision.MXFP8 and rates.fp4 is None
@@ -37,7 +39,7 @@ def check_precision(report: Report, precision: Precision, name: str, gpu: Accele
         )
 
 
-def check_fabric(report: Report, fabric: str, node_name: str, node: NodeType) -> None:
+def check_fabric(report: FindingReport, fabric: str, node_name: str, node: NodeType) -> None:
     """The network must be the one that the nodes have, or none."""
     fitting = dict.fromkeys((node.fabric, *_VARIANTS.get(node.fabric, ()), "none"))
     if fabric not in fitting:
@@ -50,7 +52,7 @@ def check_fabric(report: Report, fabric: str, node_name: str, node: NodeType) ->
         )
 
 
-def check_image(report: Report, image: str, engine: str, catalog: Catalog) -> None:
+def check_image(report: FindingReport, image: str, engine: str, catalog: Catalog) -> None:
     """A name of the catalog must be of the same engine; anything else must be a reference."""
     try:
         found = catalog.image(image)
@@ -73,7 +75,7 @@ def check_image(report: Report, image: str, engine: str, catalog: Catalog) -> No
         )
 
 
-def check_capacity(report: Report, capacity: int, name: str, tier: StorageTier) -> None:
+def check_capacity(report: FindingReport, capacity: int, name: str, tier: StorageTier) -> None:
     """A new volume must be of a size that the tier comes in."""
     least = int((tier.min_tib or 0) * TIB)
     step = int((tier.step_tib or 0) * TIB)
@@ -103,7 +105,7 @@ def state_bytes(parameters: int, sharding: Sharding, copies: int) -> int:
     return parameters * 18
 
 
-def check_state(report: Report, state: int, name: str, gpu: Accelerator) -> None:
+def check_state(report: FindingReport, state: int, name: str, gpu: Accelerator) -> None:
     """A rough count, long before activations: what cannot fit at all is said now."""
     memory = int(gpu.usable_memory_gib * GIB)
     if state > memory:

@@ -4,9 +4,9 @@
 
 from dataclasses import dataclass
 
-from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.stages import Stage
-from seatrial.spec.architecture import Activation, Architecture, Norm, Positions
+from seatrial.spec.model import Activation, Architecture, Norm, Positions
 
 VOCAB_MULTIPLE = 128
 """Megatron pads the vocabulary to a multiple of this times tp_size."""
@@ -19,7 +19,7 @@ def padded_vocab_size(vocab_size: int, tp_size: int, multiple: int = VOCAB_MULTI
 
 
 @dataclass(frozen=True, slots=True)
-class Sharding:
+class ParameterSharding:
     """By how many ranks each kind of matrix is shared."""
 
     tp_size: int = 1
@@ -30,7 +30,7 @@ class Sharding:
     """For the matrices of one expert."""
 
 
-def layer_parameters(model: Architecture, layer: int, sharding: Sharding) -> int:
+def layer_parameters(model: Architecture, layer: int, sharding: ParameterSharding) -> int:
     """The parameters that one rank holds of a layer."""
     norms = 2 * _norm_parameters(model, model.hidden_size)
     moe = model.moe
@@ -82,7 +82,7 @@ def input_parameters(model: Architecture, padded_vocab: int, tp_size: int = 1) -
 
 def total_parameters(model: Architecture, padded_vocab: int) -> int:
     """The parameters of the whole model, each counted once."""
-    whole = Sharding()
+    whole = ParameterSharding()
     layers = sum(layer_parameters(model, layer, whole) for layer in range(model.layers))
     output = 0 if model.tied_embeddings else padded_vocab * model.hidden_size
     final_norm = _norm_parameters(model, model.hidden_size)
@@ -106,7 +106,7 @@ def rank_parameters(
 
     With tied embeddings the last of several stages holds a copy of the words for its output.
     """
-    sharding = Sharding(layout.tp_size, layout.ep_size, layout.etp_size)
+    sharding = ParameterSharding(layout.tp_size, layout.ep_size, layout.etp_size)
     parameters = sum(layer_parameters(model, layer, sharding) for layer in stage.layers)
     first, last = stage.index == 0, stage.index == layout.pp_size - 1
     if first:

@@ -11,11 +11,11 @@ from pydantic_core import to_jsonable_python
 
 from seatrial.findings import Finding
 from seatrial.hashing import digest
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.length import Length, Schedule
-from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import Stage
-from seatrial.spec.architecture import Architecture
 from seatrial.spec.cluster import Operator
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 
@@ -153,3 +153,27 @@ class Plan:
             del data[remark]
         del data["spec"]["description"]
         return digest(data)
+
+
+BROUGHT_IN = "initial-weights"
+"""The directory beside a run's checkpoints that Hugging Face weights are brought into."""
+
+
+def parent_location(spec: RunSpec) -> str:
+    """Where the parent's checkpoints lie: as the spec says, or where it would have them."""
+    parent = spec.continue_from
+    if parent is None:
+        return ""
+    mount = spec.cluster.storage.mount.rstrip("/")
+    return parent.checkpoints or f"{mount}/{parent.run}/checkpoints"
+
+
+def weights_location(plan: Plan) -> str | None:
+    """The checkpoint whose weights a run begins with; none where they are drawn.
+
+    Those of Hugging Face are made one by the worker, before the first step of the run.
+    """
+    weights = plan.spec.initial_weights
+    if weights is None:
+        return None
+    return weights.checkpoint or f"{plan.checkpoint_location.rstrip('/')}/{BROUGHT_IN}"

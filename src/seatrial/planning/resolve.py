@@ -11,27 +11,27 @@ from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import NodeType
 from seatrial.catalog.profiles import Profile
+from seatrial.codes.planning import PlanCode
 from seatrial.errors import FindingsError, NotInCatalogError
-from seatrial.findings import Severity
+from seatrial.findings import Finding
 from seatrial.planning import layout_rules, length_rules, machine_rules
-from seatrial.planning.codes import PlanCode
-from seatrial.planning.degrees import Degrees
+from seatrial.planning.choices import Choices, filled, open_fields, origins_of
+from seatrial.planning.engine_limits import EngineLimits, limits_of
+from seatrial.planning.finding_report import FindingReport
+from seatrial.planning.layout import Degrees, RankLayout
 from seatrial.planning.length import Length, Schedule, run_length, span_samples
 from seatrial.planning.parameters import (
-    VOCAB_MULTIPLE,
     active_parameters,
     padded_vocab_size,
     rank_parameters,
     total_parameters,
 )
 from seatrial.planning.plan import Batch, Machines, Origin, Plan, PlannedModel
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.report import Report
 from seatrial.planning.stages import Stage
-from seatrial.spec.architecture import Architecture
 from seatrial.spec.cluster import Operator
-from seatrial.spec.engine import EngineName
+from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 from seatrial.spec.scalars import AUTO
@@ -44,8 +44,11 @@ is 2.5e-4, Llama 2's for 7B (arXiv 2307.09288, section 2.2) is 3e-4."""
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a layout is for: all that a plan needs before it."""
+    """What a layout is for: all of a spec that a plan needs before it, resolved once."""
 
+    loaded: LoadedSpec
+    """The spec with its places."""
+    catalog: Catalog
     preset: tuple[str, ModelPreset] | None
     """The preset by name, if one is named."""
     architecture: Architecture
@@ -54,21 +57,43 @@ class Basis:
     """The machines of the run."""
     sequence_length: int
     """Tokens of one sequence."""
+    origins: Mapping[str, Origin]
+    """Where the values of these fields came from."""
+    findings: tuple[Finding, ...]
+    """Warnings that came up on the way."""
+    limits: EngineLimits
+    """What the engine can do."""
 
+    @property
+    def open_fields(self) -> list[str]:
+        """The fields that the spec leaves to the planner."""
+        return open_fields(self.loaded.spec, self.architecture)
 
-def resolve(
-    loaded: LoadedSpec, catalog: Catalog, filled: Mapping[str, Origin] | None = None
-) -> Plan:
-    """The plan of a spec; raises with every finding at once when there can be none.
-
-    `filled` names the fields that were `auto` and have been filled in, with their origins.
-    """
-    return _Resolution(loaded, catalog, filled=filled or {}).plan()
+    @property
+    def published_tokens(self) -> int:
+        """Tokens of a step as the model's authors trained it; 0 when they do not say."""
+        preset = self.preset[1] if self.preset else None
+        if preset is None or preset.global_batch_size is None:
+            return 0
+        return preset.global_batch_size * preset.sequence_length
 
 
 def basis(loaded: LoadedSpec, catalog: Catalog) -> Basis:
     """What a layout is for; raises with every finding when names or machines are wrong."""
     return _Resolution(loaded, catalog).basis()
+
+
+def plan_on(known: Basis, choices: Choices | None = None) -> Plan:
+    """The plan of a spec with choices for its open fields; raises with every finding at once."""
+    choices = choices or {}
+    origins = origins_of(choices, known.published_tokens // known.sequence_length)
+    resolution = _Resolution(filled(known.loaded, choices), known.catalog, origins)
+    return resolution.plan(known)
+
+
+def resolve(loaded: LoadedSpec, catalog: Catalog) -> Plan:
+    """The plan of a spec that leaves nothing to the planner; raises with every finding at once."""
+    return plan_on(basis(loaded, catalog))
 
 
 @dataclass
@@ -83,11 +108,12 @@ class _Resolution:
 
     def __post_init__(self) -> None:
         self.spec: RunSpec = self.loaded.spec
-        self.report = Report(self.loaded)
+        self.report = FindingReport(self.loaded)
 
-    def plan(self) -> Plan:
-        """Resolve part by part: names first, then the layout, then batch and length."""
-        found = self.basis()
+    def plan(self, found: Basis) -> Plan:
+        """Resolve what stands on the basis: the layout, then batch and length."""
+        self.origins |= found.origins
+        self.report.findings += found.findings
         preset, architecture, machines = found.preset, found.architecture, found.machines
         sequence_length = found.sequence_length
         degrees = self.degrees(architecture)
@@ -100,8 +126,7 @@ class _Resolution:
         batch = self.batch(layout, sequence_length)
         length, schedule = self.length(batch, sequence_length, preset)
         self.report.stop_if_errors()
-        # LLM Foundry takes the vocabulary as it is; Megatron pads it.
-        multiple = VOCAB_MULTIPLE if self.spec.engine.name is EngineName.MEGATRON else 1
+        multiple = found.limits.vocab_multiple
         padded = padded_vocab_size(architecture.vocab_size, layout.tp_size, multiple)
         home = f"{self.spec.cluster.storage.mount}/{self.spec.name}"
         stage_parameters = tuple(
@@ -146,7 +171,17 @@ class _Resolution:
         machines = self.machines()
         sequence_length = self.sequence_length(preset)
         self.report.stop_if_errors()
-        return Basis(preset, architecture, machines, sequence_length)
+        return Basis(
+            self.loaded,
+            self.catalog,
+            preset,
+            architecture,
+            machines,
+            sequence_length,
+            MappingProxyType(dict(self.origins)),
+            tuple(self.report.findings),
+            limits_of(self.spec),
+        )
 
     def report_machines(self) -> None:
         """Look at the machines of a run whose model is wrong; raises with all that was found."""
@@ -164,7 +199,7 @@ class _Resolution:
         name = self.known(Kind.MODELS, "model.preset", section.preset or "")
         self.report.stop_if_errors()
         preset = self.catalog.model(name)
-        if preset.engine == EngineName.LLM_FOUNDRY and self.spec.engine.name != preset.engine:
+        if preset.engine not in (DEFAULT_ENGINE, self.spec.engine.name):
             self.report.error(
                 PlanCode.ENGINE,
                 "model.preset",
@@ -461,9 +496,3 @@ def _layout(world_size: int, degrees: Degrees) -> RankLayout:
         ep_size=degrees.ep,
         etp_size=degrees.etp,
     )
-
-
-def waits_for_planner(error: FindingsError) -> bool:
-    """Whether nothing but an `auto` keeps the spec from becoming a plan."""
-    errors = (finding for finding in error.findings if finding.severity is Severity.ERROR)
-    return all(finding.code == PlanCode.AUTO for finding in errors)

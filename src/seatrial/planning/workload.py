@@ -8,9 +8,9 @@ is tested is what is used.
 
 from dataclasses import dataclass
 
-from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.stages import Stage
-from seatrial.spec.architecture import Architecture
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 
@@ -34,7 +34,6 @@ class Hardware:
     link_domain_gpus: int
     """GPUs that reach each other over that link."""
     gpus_per_node: int
-    """GPUs of a node."""
     network_bandwidth: float
     """A GPU's share of its node's network, one direction, bytes/s."""
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.profiles import Profile
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.planning.resolve import resolve, waits_for_planner
+from seatrial.planning.resolve import basis
 from seatrial.spec.cluster import Operator
-from seatrial.spec.codes import SpecCode
-from seatrial.spec.engine import EngineName
+from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import loads
 from seatrial.spec.run import API_VERSION
 
@@ -109,14 +109,11 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         *_volume(wishes.volume, profile),
         *_access(wishes, preset, profile),
     ]
-    if preset.engine == EngineName.LLM_FOUNDRY:
+    if preset.engine != DEFAULT_ENGINE:
         lines += ["", f"engine: {{name: {preset.engine}}}"]
     text = "\n".join(lines) + "\n"
-    try:
-        resolve(loads(text, "run.yaml"), catalog)
-    except FindingsError as error:
-        if not waits_for_planner(error):
-            raise
+    # Raises where names or machines are wrong; the rest is left to the planner.
+    basis(loads(text, "run.yaml"), catalog)
     return Starter(text, node_name)
 
 
@@ -187,7 +184,6 @@ def _data(address: str | None, tokenizer: str | None) -> list[str]:
 
 
 def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[str]:
-    """Where it runs."""
     lines = [
         "cluster:",
         f"  profile: {_scalar(wishes.profile)}    # seatrial catalog list profiles",

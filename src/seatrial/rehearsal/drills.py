@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from seatrial.engines.engine import Arguments, Engine, Resharding, Trial
-from seatrial.engines.registry import ENGINES
-from seatrial.errors import SeatrialError
-from seatrial.monitoring.event_log import EventKind
-from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Degrees, Twin
-from seatrial.rehearsal.weights_process import compare_logits, export_weights, why_not_exported
-from seatrial.rehearsal.worker_process import (
-    Outcome,
+from seatrial.engine_process.process import (
+    VERDICT_SECONDS,
     Training,
+    TrainingOutcome,
     ask_engine,
     differing_tensors,
     train,
 )
+from seatrial.engine_process.weights import compare_logits, export_weights, why_not_exported
+from seatrial.engines.engine import Arguments, Engine, Resharding, Trial
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import SeatrialError
+from seatrial.monitoring.event_log import EventKind
+from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, TwinDegrees
 from seatrial.spec.training import Precision
 
 TIMEOUT = 240.0
 """Seconds after which a training that should take one minute is stopped."""
-VERDICT_TIMEOUT = 300.0
 TOLERANCE = {Precision.FP32: 1e-6}
 HALF_TOLERANCE = 5e-4
 """Largest relative difference of a loss after resharding: in fp32, and in half precision."""
@@ -55,9 +55,7 @@ class Result:
     """What a drill found."""
 
     drill: DrillName
-    """Which drill."""
     ok: bool
-    """Whether it held."""
     said: str
     """What was proven, or what went wrong, in a line."""
     seconds: float
@@ -82,7 +80,7 @@ def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
         twin_of.arguments,
         twin_of.world_size,
         stages,
-        VERDICT_TIMEOUT,
+        VERDICT_SECONDS,
         twin_of.environment,
         twin_of.engine,
     )
@@ -111,7 +109,6 @@ class Full:
     """What the engine is asked about the whole plan."""
 
     arguments: Arguments
-    """The production arguments."""
     world_size: int
     """The real number of ranks."""
     stage_parameters: tuple[int, ...]
@@ -119,7 +116,6 @@ class Full:
     environment: dict[str, str]
     """The variables that the engine asks for."""
     engine: Engine
-    """The engine."""
 
 
 @dataclass
@@ -127,14 +123,12 @@ class Rehearsal:
     """The drills of one twin; what one has written, the next may use."""
 
     twin: Twin
-    """The twin."""
     directory: Path
-    """Where it works."""
     seed: int
     """From which the kill is drawn."""
     announce: Announce = _silent
     """Told what is going on."""
-    straight: Outcome | None = None
+    straight: TrainingOutcome | None = None
     """The undisturbed training, once it has run."""
 
     @property
@@ -273,7 +267,7 @@ class Rehearsal:
         )
         return self._result(DrillName.EXPORT, logits.equal, said, time.monotonic() - began)
 
-    def _straight(self) -> Outcome:
+    def _straight(self) -> TrainingOutcome:
         """The undisturbed training, run once."""
         if self.straight is None:
             arguments = self._saving(self.directory / "straight")
@@ -290,7 +284,7 @@ class Rehearsal:
         """The arguments with a checkpoint directory of the drill's own."""
         return self._arguments(str(where))
 
-    def _resharded(self, other: Degrees) -> Arguments:
+    def _resharded(self, other: TwinDegrees) -> Arguments:
         """The arguments that load the first save in another layout and go on without saving."""
         resharding = Resharding(SAVE_AT, other.tp, other.pp, other.cp, other.dp)
         return self._arguments(str(self.directory / "straight"), resharding)
@@ -302,7 +296,7 @@ class Rehearsal:
         drill: DrillName,
         processes: int | None = None,
         kill: tuple[int, int] | None = None,
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """One start of the engine, telling what it does."""
         training = Training(
             name,
@@ -319,7 +313,9 @@ class Rehearsal:
         return Result(drill, ok, said, seconds, twin=str(self.twin.degrees))
 
 
-def other_layout(degrees: Degrees, moe: bool = False, *, splits_model: bool = True) -> Degrees:
+def other_layout(
+    degrees: TwinDegrees, moe: bool = False, *, splits_model: bool = True
+) -> TwinDegrees:
     """A layout that cuts the model differently, of 8 ranks at most.
 
     The engine keeps a second optimizer for experts where ep is above 1 or tp is not that of the
@@ -351,7 +347,7 @@ def _figures(event: object) -> tuple[object, object]:
     return values["loss"], values["grad_norm"]
 
 
-def _failure(outcome: Outcome) -> str:
+def _failure(outcome: TrainingOutcome) -> str:
     """Why a training failed, in a line."""
     if outcome.timed_out:
         return f"did not end within {TIMEOUT:.0f} s"

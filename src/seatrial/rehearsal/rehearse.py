@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.engines.engine import DataFormat
-from seatrial.engines.llm_foundry.data_settings import source_place
+from seatrial.engine_process.process import tokenizer_trouble
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
@@ -25,8 +24,9 @@ from seatrial.rehearsal.drills import (
     check_arguments,
 )
 from seatrial.rehearsal.twin import Twin, TwinData, twins
-from seatrial.rehearsal.worker_process import tokenizer_trouble
+from seatrial.secrets.redaction import redact_tree
 from seatrial.spec.loader import LoadedSpec
+from seatrial.storage.state_files import DamagedError, read_json, write_state
 
 NOT_PROVEN = (
     "kernels (Transformer Engine, flash attention)",
@@ -39,17 +39,14 @@ KEPT = "layout rules, flags, schedule, precision policy, checkpoint format"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RehearsalReport:
     """What a rehearsal found."""
 
     run: str
-    """Name of the run."""
     plan_digest: str
     """The plan that was rehearsed."""
     engine: str
-    """Engine and version."""
     twins: tuple[Twin, ...]
-    """The twins."""
     results: tuple[Result, ...]
     """The drills, in order."""
     seed: int
@@ -85,13 +82,12 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RehearsalRequest:
     """What to rehearse, and how."""
 
     loaded: LoadedSpec
     """The spec with its places."""
     plan: Plan
-    """Its plan."""
     catalog: Catalog
     """The facts it was resolved with."""
     directory: Path
@@ -102,7 +98,7 @@ class Request:
     """The drills to run."""
 
 
-def make_twins(request: Request) -> list[Twin]:
+def make_twins(request: RehearsalRequest) -> list[Twin]:
     """The twins of a plan, or the reason why it cannot be rehearsed."""
     plan = request.plan
     refusal = ENGINES[plan.spec.engine.name].no_rehearsal(plan)
@@ -117,8 +113,9 @@ def prepared_files(plan: Plan) -> tuple[str, ...]:
     """The data of the spec when all of them are prepared and can be read on this host."""
     sources, engine = plan.spec.data.sources or (), ENGINES[plan.spec.engine.name]
     prefixes = [source.prepared for source in sources if source.prepared is not None]
-    if engine.data_format is DataFormat.MDS:
-        prefixes = [source_place(plan, source) for source in sources]
+    places = engine.source_places(plan)
+    if places:
+        prefixes = list(places)
     elif len(prefixes) < len(sources):
         # Raw text: what `seatrial data prepare` has written, if it has.
         blend = Path(plan.data_location) / "blend.txt"
@@ -147,7 +144,9 @@ def _tokenizer_trouble(plan: Plan) -> str:
     return tokenizer_trouble(*wanted, engine=engine)
 
 
-def run_drills(request: Request, found: Iterable[Twin], announce: Announce) -> Iterator[Result]:
+def run_drills(
+    request: RehearsalRequest, found: Iterable[Twin], announce: Announce
+) -> Iterator[Result]:
     """The drills, one result after the other."""
     if DrillName.ARGUMENTS in request.drills:
         announce(DrillName.ARGUMENTS, "asking the engine", 0)
@@ -182,10 +181,12 @@ def arguments_result(plan: Plan) -> Result:
     return Result(result.drill, result.ok, result.said, time.monotonic() - began)
 
 
-def report_of(request: Request, found: Iterable[Twin], results: Iterable[Result]) -> Report:
+def report_of(
+    request: RehearsalRequest, found: Iterable[Twin], results: Iterable[Result]
+) -> RehearsalReport:
     """The report of drills that have run."""
     engine = ENGINES[request.plan.spec.engine.name]
-    return Report(
+    return RehearsalReport(
         request.plan.spec.name,
         request.plan.digest,
         f"{engine.name} {engine.version}",
@@ -195,10 +196,10 @@ def report_of(request: Request, found: Iterable[Twin], results: Iterable[Result]
     )
 
 
-def write_report(report: Report, file: Path) -> None:
+def write_report(report: RehearsalReport, file: Path) -> None:
     """Write the report as JSON."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    plain = redact_tree(report.to_dict())
+    write_state(file, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
 
 
 def was_rehearsed(directory: Path) -> bool:
@@ -208,7 +209,7 @@ def was_rehearsed(directory: Path) -> bool:
 
 def _held(file: Path) -> bool:
     try:
-        return bool(json.loads(file.read_text(encoding="utf-8"))["ok"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_json(file)["ok"] is True
+    except (OSError, DamagedError, KeyError, TypeError):
         # Half of a report, of a rehearsal that did not come to its end.
         return False

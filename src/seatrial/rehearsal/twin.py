@@ -14,8 +14,8 @@ from seatrial.engines.engine import DataFormat
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
-from seatrial.spec.architecture import Activation, Architecture, MixtureOfExperts
 from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.model import Activation, Architecture, MixtureOfExperts
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 from seatrial.spec.tree import Node
@@ -34,7 +34,7 @@ MOCK_VOCABULARY = 997
 
 
 @dataclass(frozen=True, slots=True)
-class Degrees:
+class TwinDegrees:
     """The parallel degrees of a twin."""
 
     tp: int = 1
@@ -84,11 +84,8 @@ class Twin:
     """A shrunk copy of a plan."""
 
     plan: Plan
-    """The small plan."""
-    degrees: Degrees
-    """Its parallel degrees."""
+    degrees: TwinDegrees
     data: TwinData
-    """What it reads."""
     replaced: tuple[str, ...]
     """What differs from the plan in kind, not only in size, in words."""
 
@@ -102,15 +99,15 @@ class Twin:
         return " · ".join([str(self.degrees), *chunks, *experts]) + split
 
 
-def twin_degrees(plan: Plan) -> list[Degrees]:
+def twin_degrees(plan: Plan) -> list[TwinDegrees]:
     """The degrees of the twins that together have every degree of the plan that is above 1."""
     layout = plan.layout
     above = {"tp": layout.tp_size, "pp": layout.pp_size, "cp": layout.cp_size, "dp": layout.dp_size}
     wanted = [name for name, size in above.items() if size > 1]
     if len(wanted) <= 3:
-        return [Degrees(**dict.fromkeys(wanted, 2))]
+        return [TwinDegrees(**dict.fromkeys(wanted, 2))]
     # All four: the pipeline with the data-parallel ranks, and the context with both that cut it.
-    return [Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, cp=2, dp=2)]
+    return [TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, cp=2, dp=2)]
 
 
 def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, data: TwinData) -> list[Twin]:
@@ -154,7 +151,7 @@ def _precision(plan: Plan) -> Precision:
 
 
 def _twin(
-    loaded: LoadedSpec, plan: Plan, degrees: Degrees, catalog: Catalog, data: TwinData
+    loaded: LoadedSpec, plan: Plan, degrees: TwinDegrees, catalog: Catalog, data: TwinData
 ) -> Twin:
     """One twin: a small spec, resolved by the same rules as the plan."""
     spec = plan.spec.model_dump(mode="json", by_alias=True)
@@ -172,7 +169,7 @@ def _twin(
     return Twin(resolve(small, catalog), degrees, data, _replaced(plan, data))
 
 
-def _small_model(plan: Plan, degrees: Degrees, data: TwinData) -> Architecture:
+def _small_model(plan: Plan, degrees: TwinDegrees, data: TwinData) -> Architecture:
     """The model with small dimensions that relate to each other as the large ones do."""
     model = plan.model.architecture
     heads, head_dim = 4, 16
@@ -198,7 +195,7 @@ def _small_model(plan: Plan, degrees: Degrees, data: TwinData) -> Architecture:
     )
 
 
-def _small_layers(plan: Plan, degrees: Degrees) -> int:
+def _small_layers(plan: Plan, degrees: TwinDegrees) -> int:
     """Two layers a stage, or a chunk, whose embedding or loss counts as one of them."""
     spec, vp = plan.spec.parallelism, _small_chunks(plan, degrees)
     counted = spec.embedding_as_layer + spec.loss_as_layer
@@ -208,7 +205,7 @@ def _small_layers(plan: Plan, degrees: Degrees) -> int:
     return max(2 * degrees.pp, degrees.pp * vp, 4 if plan.model.architecture.moe else 0)
 
 
-def _small_chunks(plan: Plan, degrees: Degrees) -> int:
+def _small_chunks(plan: Plan, degrees: TwinDegrees) -> int:
     """Two chunks a stage where the run has several."""
     return 2 if plan.layout.vp_size > 1 and degrees.pp > 1 else 1
 
@@ -227,7 +224,7 @@ def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
     }
 
 
-def _small_training(plan: Plan, degrees: Degrees) -> dict[str, Any]:
+def _small_training(plan: Plan, degrees: TwinDegrees) -> dict[str, Any]:
     """Twenty steps of a small batch, with the schedule's phases inside them."""
     training = plan.spec.training
     micro = min(2, plan.batch.micro_batch_size)
@@ -255,7 +252,7 @@ def _small_training(plan: Plan, degrees: Degrees) -> dict[str, Any]:
     }
 
 
-def _small_parallelism(plan: Plan, degrees: Degrees) -> dict[str, Any]:
+def _small_parallelism(plan: Plan, degrees: TwinDegrees) -> dict[str, Any]:
     """The degrees as numbers, and uneven stages that stay uneven."""
     layout, spec = plan.layout, plan.spec.parallelism
     vp = _small_chunks(plan, degrees)

@@ -4,9 +4,9 @@
 
 from seatrial.catalog.node_types import Cloud
 from seatrial.planning.plan import Plan
+from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, metadata, shared_labels
-from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import Operator
 
 LAUNCHER = "seatrial-launcher"
@@ -29,6 +29,8 @@ _OPERATOR_KINDS = {
     Operator.TRAINJOB: [("trainer.kubeflow.org", ["trainjobs", "trainingruntimes"])],
     Operator.HYPERPOD: [("sagemaker.amazonaws.com", ["hyperpodpytorchjobs"])],
 }
+_MADE_BY_OPERATOR = {Operator.TRAINJOB: [("jobset.x-k8s.io", ["jobsets"])]}
+"""What operators make of a job; a launch looks whether somebody else has the name."""
 
 
 def service_account(scene: Scene) -> Manifest:
@@ -57,7 +59,9 @@ def launcher_rules(operators: tuple[Operator, ...] = tuple(_OPERATOR_KINDS)) -> 
 
 def operator_rules(operator: Operator) -> list[Manifest]:
     """What the jobs of one operator take."""
-    return [_rule(group, kinds, OWN) for group, kinds in _OPERATOR_KINDS[operator]]
+    own = [_rule(group, kinds, OWN) for group, kinds in _OPERATOR_KINDS[operator]]
+    made = _MADE_BY_OPERATOR.get(operator, [])
+    return own + [_rule(group, kinds, ["get"]) for group, kinds in made]
 
 
 def common_rules() -> list[Manifest]:
@@ -77,6 +81,9 @@ def common_rules() -> list[Manifest]:
         # What would hold pods back is looked at before they are asked for: seatrial check.
         _rule("", ["resourcequotas", "limitranges"], READ),
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], READ),
+        # Of a gang scheduler: an operator would change one of another owner.
+        _rule("scheduling.x-k8s.io", ["podgroups"], ["get"]),
+        _rule("scheduling.volcano.sh", ["podgroups"], ["get"]),
     ]
 
 

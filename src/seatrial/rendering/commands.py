@@ -1,16 +1,14 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the commands that pods run; no shell ever reads them.
-
-`$(NAME)` is Kubernetes' own notation: the kubelet puts the variable's value there.
-"""
+"""The commands that pods run, argument by argument; no shell ever reads them."""
 
 from dataclasses import dataclass
 
 from seatrial.engines.registry import ENGINES
-from seatrial.rendering.environment import SCRATCH, SITE, literal
+from seatrial.rendering.context import Scene
+from seatrial.rendering.environment import SCRATCH, SITE
+from seatrial.rendering.expansion import Argument, Reference
 from seatrial.rendering.resources import grace_seconds, saved_bytes, shared_memory_gib
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.volumes import LOCK
 from seatrial.spec.cluster import Operator
 
@@ -24,7 +22,7 @@ FINAL_CODES = (81, 82)
 later start has replaced, says nothing of that later one (`checkpoints/stopping.py`)."""
 LEFT_OF_GRACE = 15
 """Seconds of a pod's grace that the supervisor keeps for itself."""
-PREFLIGHT_MODULE = "seatrial.worker.preflight"
+PREFLIGHT_MODULE = "seatrial.worker.node.preflight"
 """What looks at a node before training starts there."""
 RENDEZVOUS_PORT = 23456
 """Where torchrun's processes meet; the training operator's own default."""
@@ -33,25 +31,32 @@ PREFLIGHT_PORT = 29400
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class PodRendezvous:
     """How the nodes of a run find each other."""
 
-    node_rank: str
-    """This node's number: digits, or a variable that holds them."""
+    node_rank: int | Reference
+    """This node's number, or the variable that holds it."""
     address: str
     """The host on which node 0 listens; empty when the launcher finds it."""
     first_rank: int = 0
     """What is to be added to the node's number, where the operator counts roles from 0 each."""
 
+    def ranked(self, text: str) -> Argument:
+        """The text with this node's number behind it."""
+        rank = self.node_rank
+        return (text, rank) if isinstance(rank, Reference) else f"{text}{rank}"
 
-def training_command(scene: Scene, meeting: Meeting, directory: str = SUPERVISION) -> list[str]:
+
+def training_command(
+    scene: Scene, meeting: PodRendezvous, directory: str = SUPERVISION
+) -> list[Argument]:
     """Start the supervisor with everything said: nodes, processes, rank, rendezvous, engine."""
     machines = scene.plan.machines
     return [
         *(PYTHON, "-m", SUPERVISOR_MODULE),
         f"--nodes={machines.nodes}",
         f"--processes={machines.processes_per_node}",
-        f"--node-rank={meeting.node_rank}",
+        meeting.ranked("--node-rank="),
         f"--address={meeting.address}",
         f"--port={RENDEZVOUS_PORT}",
         # Nobody of another attempt, or of a run that had this name before, is let in.
@@ -60,7 +65,7 @@ def training_command(scene: Scene, meeting: Meeting, directory: str = SUPERVISIO
         f"--grace-seconds={grace_seconds(scene) - LEFT_OF_GRACE}",
         f"--directory={directory}",
         "--",
-        f"--log-dir={log_directory(scene)}/node-{meeting.node_rank}",
+        meeting.ranked(f"--log-dir={log_directory(scene)}/node-"),
         *_process(scene),
     ]
 
@@ -70,7 +75,7 @@ def probe_command(kind: str) -> list[str]:
     return [PYTHON, "-m", f"{SUPERVISOR_MODULE}.probe", kind, SUPERVISION]
 
 
-def hyperpod_command(scene: Scene) -> list[str]:
+def hyperpod_command(scene: Scene) -> list[Argument]:
     """HyperPod's launcher, which finds rank and rendezvous itself, and whose logs it watches."""
     return ["hyperpodrun", *_shape(scene), "--log-dir=/tmp/hyperpod", *_process(scene)]
 
@@ -97,14 +102,13 @@ def _process(scene: Scene) -> list[str]:
     # On this host there is no disk beside the one that everything is on.
     scratch = "" if scene.plan.machines.operator is Operator.TORCHRUN else SCRATCH
     arguments = engine.pod_arguments(scene.plan, on_cpu=scene.on_cpu, scratch=scratch)
-    words = [literal(word) for word in engine.command_line(arguments)]
-    return ["--tee=3", "--module", engine.modules.pod, *words]
+    return ["--tee=3", "--module", engine.modules.pod, *engine.command_line(arguments)]
 
 
-def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
+def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> list[Argument]:
     """What is looked at on each node, and how the nodes meet for the all-reduce."""
     machines = scene.plan.machines
-    words = [
+    words: list[Argument] = [
         *(PYTHON, "-m", PREFLIGHT_MODULE),
         f"--gpus={0 if scene.on_cpu else machines.processes_per_node}",
         f"--shared-memory-gib={shared_memory_gib(scene)}",
@@ -118,7 +122,7 @@ def preflight_command(scene: Scene, meeting: Meeting | None) -> list[str]:
         words += [
             f"--nodes={machines.nodes}",
             f"--processes={machines.processes_per_node}",
-            f"--node-rank={meeting.node_rank}",
+            meeting.ranked("--node-rank="),
             f"--first-rank={meeting.first_rank}",
             f"--master-addr={meeting.address}",
             f"--master-port={PREFLIGHT_PORT}",

@@ -9,22 +9,24 @@ import shlex
 from dataclasses import dataclass
 
 from seatrial.rendering.commands import PYTHON
-from seatrial.rendering.environment import SCRATCH, identity, plain, secret_variables
+from seatrial.rendering.context import Scene
+from seatrial.rendering.environment import SCRATCH, identity, plain, with_secrets
+from seatrial.rendering.expansion import container_command
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, labels, metadata
 from seatrial.rendering.pod import account_parts, identity_labels
 from seatrial.rendering.resources import quantity, small_resources
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.scheduling import queue_labels
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.spec_config import DIRECTORY, FILE, catalog_environment, spec_mount
 from seatrial.rendering.volumes import Mount, scratch_mount, secret_mounts, storage_mount
 
-SUFFIX = "data"
+TASKS = "data"
+"""The part of a run that is the job of all tasks, one pod each."""
 LISTING = "data-list"
-"""What the name of the job ends in that freezes the list of tasks."""
+"""The part that is the job that freezes the list of tasks."""
 ASSEMBLY = "data-end"
-"""What the name of the job ends in that puts the parts together."""
+"""The part that is the job that puts the pieces together."""
 TRIES = 5
 """How often a task may fail by what another try can mend."""
 BAD_INPUT = 1
@@ -38,16 +40,15 @@ RAY_VERSION = "2.60.0"
 
 
 @dataclass(frozen=True, slots=True)
-class TaskList:
+class TaskListPlace:
     """A frozen list of tasks."""
 
     address: str
     """The file `tasks.jsonl`, as pods see it."""
     tasks: int
-    """How many tasks it has."""
 
 
-def indexed_job(scene: Scene, work: TaskList) -> Manifest:
+def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
     """One pod for each task; what fails is tried again alone, and bad input only once."""
     pods = scene.plan.spec.cluster.preparation
     command = [
@@ -100,7 +101,7 @@ def assembly_job(scene: Scene) -> Manifest:
     return _step(scene, ASSEMBLY, ["--json"])
 
 
-def _step(scene: Scene, suffix: str, words: list[str]) -> Manifest:
+def _step(scene: Scene, part: str, words: list[str]) -> Manifest:
     """One pod that runs the command for all of the data, with the tasks left out or done."""
     pods = scene.plan.spec.cluster.preparation
     prepare = [*(PYTHON, "-m", "seatrial", "data", "prepare", f"{DIRECTORY}/{FILE}"), *words]
@@ -110,7 +111,7 @@ def _step(scene: Scene, suffix: str, words: list[str]) -> Manifest:
     return manifest(
         "batch/v1",
         "Job",
-        metadata(scene.plan, Component.DATA, suffix),
+        metadata(scene.plan, Component.DATA, part),
         spec={
             "backoffLimit": TRIES,
             "podFailurePolicy": {
@@ -173,7 +174,7 @@ def ray_job(scene: Scene) -> Manifest:
 
 
 def _metadata(scene: Scene) -> Manifest:
-    head = metadata(scene.plan, Component.DATA, SUFFIX)
+    head = metadata(scene.plan, Component.DATA, TASKS)
     head["labels"] = head["labels"] | queue_labels(scene)
     return head
 
@@ -186,23 +187,14 @@ def _mounts(scene: Scene) -> list[Mount]:
 def _pod(scene: Scene, command: list[str], resources: Manifest) -> Manifest:
     """A pod of data preparation: no GPU, no fabric, no capability."""
     mounts = _mounts(scene)
+    variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "PYTHONUNBUFFERED": "1"}
+    variables |= catalog_environment(scene)
     container: Manifest = {
         "name": "prepare",
         "image": scene.data_image.reference,
         "imagePullPolicy": "IfNotPresent",
-        **({"command": command} if command else {}),
-        "env": [
-            *identity(),
-            *plain(
-                {
-                    "HOME": SCRATCH,
-                    "HF_HOME": f"{SCRATCH}/huggingface",
-                    "PYTHONUNBUFFERED": "1",
-                    **catalog_environment(scene),
-                }
-            ),
-            *secret_variables(scene.plan.spec.cluster.secrets),
-        ],
+        **({"command": container_command(command)} if command else {}),
+        "env": with_secrets([*identity(), *plain(variables)], scene),
         "resources": resources,
         "securityContext": container_security(),
         "volumeMounts": [mount.mount for mount in mounts],

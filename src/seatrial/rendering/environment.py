@@ -6,9 +6,10 @@ from fnmatch import fnmatchcase
 
 from seatrial.catalog.fabrics import Fabric, VariableToAvoid
 from seatrial.engines.registry import ENGINES
+from seatrial.rendering.context import Scene
+from seatrial.rendering.expansion import escape
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import grace_seconds, planned_save_seconds
-from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import SecretRef
 
 SCRATCH = "/scratch"
@@ -57,8 +58,7 @@ def is_reserved(name: str) -> bool:
 
 def training_environment(scene: Scene) -> list[Manifest]:
     """The environment of a training container, in an order that does not change."""
-    secrets = secret_variables(scene.plan.spec.cluster.secrets)
-    return [*open_environment(scene), *_metrics_address(scene), *secrets]
+    return with_secrets([*open_environment(scene), *_metrics_address(scene)], scene)
 
 
 def open_environment(scene: Scene) -> list[Manifest]:
@@ -176,16 +176,21 @@ def identity() -> list[Manifest]:
 
 def plain(values: dict[str, str]) -> list[Manifest]:
     """Variables with their values."""
-    return [{"name": name, "value": literal(value)} for name, value in sorted(values.items())]
+    return [{"name": name, "value": escape(value)} for name, value in sorted(values.items())]
 
 
-def literal(text: str) -> str:
-    """The text as Kubernetes leaves it alone: it would put a variable's value where `$(` is."""
-    return text.replace("$(", "$$(")
+def with_secrets(variables: list[Manifest], scene: Scene) -> list[Manifest]:
+    """Add the variables whose values stand in secrets; they replace defaults of their name.
+
+    One that the spec gives twice stays there twice: `check` refuses it, and so does the API server.
+    """
+    cluster = scene.plan.spec.cluster
+    added = _secret_variables(cluster.secrets)
+    replaced = {variable["name"] for variable in added} - set(cluster.env)
+    return [*(each for each in variables if each["name"] not in replaced), *added]
 
 
-def secret_variables(secrets: tuple[SecretRef, ...]) -> list[Manifest]:
-    """Variables whose values stand in secrets, by reference."""
+def _secret_variables(secrets: tuple[SecretRef, ...]) -> list[Manifest]:
     return [
         {
             "name": secret.env,

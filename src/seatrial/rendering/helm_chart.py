@@ -9,17 +9,18 @@ its schema: charts that ignore one in silence are how volumes got wrong names (s
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from seatrial.planning.plan import Plan
-from seatrial.rendering.files import file_name
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.network import METADATA_NAME
 from seatrial.rendering.render import Rendering
 from seatrial.rendering.scheduling import QUEUE_LABEL
-from seatrial.rendering.yaml_text import yaml_text
+from seatrial.rendering.yaml_text import Expression, file_name, yaml_text
 from seatrial.version import VERSION
+from seatrial.yaml_scalars import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +30,26 @@ class Value:
     key: str
     """Its name in values.yaml."""
     given: str
-    """What was rendered."""
     about: str
     """What it is, for values.yaml and the schema."""
     pattern: str
     """What it must look like."""
 
+    places: tuple[tuple[str, str], ...]
+    """Where manifests have it: the section, and its key there."""
+
     @property
-    def token(self) -> str:
-        """What stands in its place while YAML is written."""
-        return f"SEATRIAL_HELM_VALUE_{self.key}"
+    def expression(self) -> Expression:
+        """What Helm puts in its place."""
+        return Expression(f"{{{{ .Values.{self.key} | quote }}}}")
 
 
 def chart_files(rendering: Rendering, plan: Plan) -> dict[str, str]:
-    """The files of the chart."""
     values = _values(rendering, plan)
     files = {
         "Chart.yaml": yaml_text(_chart(plan)),
         "values.yaml": "".join(
-            f"# {value.about}\n{value.key}: {json.dumps(value.given)}\n" for value in values
+            f"# {value.about}\n{value.key}: {quoted(value.given)}\n" for value in values
         ),
         "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
     }
@@ -71,63 +73,73 @@ def _chart(plan: Plan) -> Manifest:
 def _values(rendering: Rendering, plan: Plan) -> list[Value]:
     name = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
     cluster = plan.spec.cluster
+    spaces = (("metadata", "namespace"), ("matchLabels", METADATA_NAME))
     values = [
-        Value("image", _image(rendering), "Container image of training.", r"^[^\s]+$"),
-        Value("namespace", cluster.namespace, "Namespace of the run.", name),
+        Value("image", _image(rendering), "Container image of training.", r"^[^\s]+$", _IMAGES),
+        Value("namespace", cluster.namespace, "Namespace of the run.", name, spaces),
     ]
     if cluster.queue is not None:
-        values.append(Value("queue", cluster.queue, "Kueue local queue that admits it.", name))
+        about = "Kueue local queue that admits it."
+        values.append(Value("queue", cluster.queue, about, name, (("labels", QUEUE_LABEL),)))
     if cluster.storage.claim is not None:
-        about = "Existing claim of the shared volume."
-        values.append(Value("claim", cluster.storage.claim, about, name))
+        about, places = "Existing claim of the shared volume.", _CLAIMS
+        values.append(Value("claim", cluster.storage.claim, about, name, places))
     if cluster.service_account is not None:
-        about = "Existing service account of the pods."
-        values.append(Value("serviceAccount", cluster.service_account, about, name))
+        about, places = "Existing service account of the pods.", (("spec", "serviceAccountName"),)
+        values.append(Value("serviceAccount", cluster.service_account, about, name, places))
     return values
 
 
+_IMAGES = (("containers", "image"), ("initContainers", "image"))
+_CLAIMS = (("persistentVolumeClaim", "claimName"),)
+
+
 def _image(rendering: Rendering) -> str:
-    found: list[str] = []
+    """The image of the job, which is the last manifest that has pods."""
+    images = (
+        str(value)
+        for manifest in reversed(rendering.manifests)
+        for section, key, value in _leaves(manifest)
+        if (section, key) in _IMAGES
+    )
+    return next(images)
 
-    def look(key: str, value: Any) -> Any:
-        if key == "image" and isinstance(value, str):
-            found.append(value)
-        return value
 
-    _changed(rendering.manifests[-1], look)
-    _changed(list(rendering.manifests), look)
-    return found[0]
+def _leaves(value: Any, section: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every value that is neither a mapping nor a list, with its key and the section around it."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from _leaves(below, key, name)
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from _leaves(below, section, key)
+    else:
+        yield section, key, value
 
 
 def _template(manifest: Manifest, values: list[Value]) -> str:
     """The manifest with values in place of what they replace; all else is taken as it stands."""
-    places = {
-        "image": ("image",),
-        "namespace": ("namespace", "kubernetes.io/metadata.name"),
-        "queue": (QUEUE_LABEL,),
-        "claim": ("claimName",),
-        "serviceAccount": ("serviceAccountName",),
-    }
-    tokens = {(place, v.given): v.token for v in values for place in places[v.key]}
-
-    def replaced(key: str, value: Any) -> Any:
-        return tokens.get((key, value), value) if isinstance(value, str) else value
-
-    text = yaml_text(_changed(manifest, replaced))
+    expressions = {(*place, v.given): v.expression for v in values for place in v.places}
     # Braces of the run's own are no template; Helm prints a text in backquotes as it is.
-    text = text.replace("{{", "{{ `{{` }}")
-    for value in values:
-        text = text.replace(value.token, f"{{{{ .Values.{value.key} | quote }}}}")
-    return text
+    return yaml_text(
+        _with_expressions(manifest, expressions), lambda text: text.replace("{{", "{{ `{{` }}")
+    )
 
 
-def _changed(value: Any, change: Callable[[str, Any], Any], key: str = "") -> Any:
-    """A copy of plain data in which each value went through a function, with its key."""
+def _with_expressions(
+    value: Any,
+    expressions: Mapping[tuple[str, str, str], Expression],
+    section: str = "",
+    key: str = "",
+) -> Any:
+    """A copy of plain data with expressions at their places."""
     if isinstance(value, dict):
-        return {name: _changed(below, change, name) for name, below in value.items()}
+        return {
+            name: _with_expressions(below, expressions, key, name) for name, below in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_changed(below, change, key) for below in value]
-    return change(key, value)
+        return [_with_expressions(below, expressions, section, key) for below in value]
+    return expressions.get((section, key, value), value) if isinstance(value, str) else value
 
 
 def _schema(values: list[Value]) -> Manifest:

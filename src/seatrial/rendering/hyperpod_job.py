@@ -9,12 +9,12 @@ tests the network itself (deep health checks).
 """
 
 from seatrial.rendering.commands import attempt_name, hyperpod_command
+from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import plain
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, attempt_metadata
 from seatrial.rendering.pod import Role, training_pod
 from seatrial.rendering.pytorch_job import CONTAINER, KEEP_SECONDS
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.scheduling import queue_labels
 
 RESTARTS_IN_PLACE = 3

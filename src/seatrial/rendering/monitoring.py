@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a Prometheus of the cluster finds the metrics of a run."""
 
+from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, metadata, selector
-from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import Operator
 
 API = "monitoring.coreos.com/v1"

@@ -5,12 +5,16 @@
 from enum import StrEnum
 
 from seatrial.hashing import digest
+from seatrial.naming import part_name
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.spec.run import RunSpec
 from seatrial.version import VERSION
 
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+"""Whose tool made an object; `MANAGED_BY` on ours."""
+MANAGED_BY = "seatrial"
 RUN_LABEL = "seatrial.dev/run"
 """The run's name; every object of a run has it."""
 ATTEMPT_LABEL = "seatrial.dev/attempt"
@@ -54,7 +58,7 @@ def labels(plan: Plan, component: Component) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "seatrial",
         "app.kubernetes.io/instance": plan.spec.name,
-        "app.kubernetes.io/managed-by": "seatrial",
+        MANAGED_BY_LABEL: MANAGED_BY,
         **selector(plan, component),
     }
 
@@ -63,7 +67,7 @@ def shared_labels(component: Component) -> dict[str, str]:
     """The labels of what all runs of a namespace or a cluster have in common."""
     return {
         "app.kubernetes.io/name": "seatrial",
-        "app.kubernetes.io/managed-by": "seatrial",
+        MANAGED_BY_LABEL: MANAGED_BY,
         COMPONENT_LABEL: str(component),
     }
 
@@ -88,10 +92,10 @@ def annotations(plan: Plan, attempt: Attempt) -> dict[str, str]:
     )
 
 
-def metadata(plan: Plan, component: Component, suffix: str = "") -> Manifest:
+def metadata(plan: Plan, component: Component, part: str = "") -> Manifest:
     """Name, namespace and labels of an object of the run that outlives its attempts."""
     return {
-        "name": object_name(plan, suffix),
+        "name": object_name(plan, part),
         "namespace": plan.spec.cluster.namespace,
         "labels": labels(plan, component),
     }
@@ -115,6 +119,6 @@ def attempt_metadata(plan: Plan, attempt: Attempt, component: Component) -> Mani
     }
 
 
-def object_name(plan: Plan, suffix: str = "") -> str:
-    """The run's name, with what tells this object from its others."""
-    return f"{plan.spec.name}-{suffix}" if suffix else plan.spec.name
+def object_name(plan: Plan, part: str = "") -> str:
+    """The run's name, with the part that tells this object from its others."""
+    return part_name(plan.spec.name, part)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may reach the pods of a run: themselves, whoever collects metrics, and nobody else."""
 
+from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import RUN_LABEL, Component, metadata, selector
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.tensorboard import PORT
 from seatrial.spec.cluster import Operator
 
@@ -16,7 +16,7 @@ HYPERPOD_NAMESPACE = "aws-hyperpod"
 HYPERPOD_AGENT_PORT = 8080
 """Where the agent of `hyperpodrun` listens unless told otherwise (hyperpod-elastic-agent 1.1.3)."""
 MEETING = "meeting"
-"""What the name of the service ends in under which nodes meet before training."""
+"""The part of a run that is the service under which nodes meet before training."""
 
 
 def network_policies(scene: Scene) -> list[Manifest]:
@@ -129,6 +129,7 @@ def meeting_service(scene: Scene) -> Manifest:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": {
+                RUN_LABEL: scene.plan.spec.name,
                 "training.kubeflow.org/job-name": scene.plan.spec.name,
                 "training.kubeflow.org/replica-type": "master",
             },

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorchJob: Kubeflow Training Operator v1 (1.8 and 1.9 have the same fields)."""
 
-from seatrial.rendering.commands import RENDEZVOUS_PORT, Meeting, training_command
+from seatrial.rendering.commands import RENDEZVOUS_PORT, PodRendezvous, training_command
+from seatrial.rendering.context import Scene
+from seatrial.rendering.expansion import Reference
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, attempt_metadata, object_name
 from seatrial.rendering.network import MEETING
 from seatrial.rendering.pod import Role, training_pod
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, queue_labels
 from seatrial.spec.cluster import Gang
 
@@ -85,8 +86,10 @@ def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
     # probes decide. Ours answers before; the first node itself knows its own name in any case.
     first = object_name(scene.plan, MEETING)
     # RANK is the node's number here: the operator means nodes by it (kubeflow/trainer#1790).
-    meeting = Meeting("$(RANK)", first if first_rank else f"{scene.plan.spec.name}-master-0")
-    before = Meeting(f"$({INDEX})", first, first_rank)
+    meeting = PodRendezvous(
+        Reference("RANK"), first if first_rank else f"{scene.plan.spec.name}-master-0"
+    )
+    before = PodRendezvous(Reference(INDEX), first, first_rank)
     role = Role(
         container=CONTAINER,
         command=training_command(scene, meeting),

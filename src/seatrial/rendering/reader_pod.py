@@ -8,12 +8,13 @@ from enum import Enum
 
 from seatrial.planning.plan import PlannedModel
 from seatrial.rendering.commands import PYTHON
-from seatrial.rendering.environment import SCRATCH, SITE, literal, plain
+from seatrial.rendering.context import Scene
+from seatrial.rendering.environment import SCRATCH, SITE, plain
+from seatrial.rendering.expansion import container_command
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, metadata
 from seatrial.rendering.pod import account_parts, install_containers
 from seatrial.rendering.resources import small_resources
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.spec_config import catalog_environment, spec_mount
 from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, storage_mount
@@ -25,7 +26,7 @@ MEMORY_GIB = 4
 """What any command needs at most beside a model's weights."""
 
 
-class Reading(Enum):
+class VolumeReading(Enum):
     """What a command does with the volume."""
 
     LOOKS = "looks"
@@ -40,21 +41,26 @@ class Reading(Enum):
     @property
     def needs_engine(self) -> bool:
         """Whether it runs in the image of the training."""
-        return self in (Reading.EXPORTS, Reading.COMPARES)
+        return self in (VolumeReading.EXPORTS, VolumeReading.COMPARES)
+
+
+def reader_part(number: str) -> str:
+    """The part of a run that is one reader: the pod, and the config map with its spec."""
+    return f"reader-{number}"
 
 
 def reader_pod(
-    scene: Scene, words: Sequence[str], suffix: str, reading: Reading = Reading.LOOKS
+    scene: Scene, words: Sequence[str], number: str, reading: VolumeReading = VolumeReading.LOOKS
 ) -> Manifest:
     """A pod that runs one command of Seatrial over the volume.
 
-    It has no secret, no token of the API server and no capability, and runs as the user whose
-    files it reads.
+    Its spec is in a config map of the same name, so that the spec of the run stays. It has no
+    secret, no token of the API server and no capability, and runs as the user whose files it reads.
     """
     in_engine = reading.needs_engine
     installs = in_engine and not scene.image.brings_worker
-    storage = storage_mount(scene, read_only=reading is Reading.LOOKS)
-    mounts = [storage, scratch_mount(), spec_mount(scene.plan)]
+    storage = storage_mount(scene, read_only=reading is VolumeReading.LOOKS)
+    mounts = [storage, scratch_mount(), spec_mount(scene.plan, reader_part(number))]
     mounts += [site_mount()] if installs else []
     variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "COLUMNS": "100"}
     variables |= {"PYTHONPATH": SITE} if installs else {}
@@ -64,7 +70,7 @@ def reader_pod(
         "name": CONTAINER,
         "image": (scene.image if in_engine else scene.data_image).reference,
         "imagePullPolicy": "IfNotPresent",
-        "command": [PYTHON, "-m", "seatrial", *(literal(word) for word in words)],
+        "command": container_command([PYTHON, "-m", "seatrial", *words]),
         "env": plain(variables),
         "resources": small_resources("1", f"{memory}Gi"),
         "securityContext": container_security(),
@@ -74,7 +80,7 @@ def reader_pod(
     return manifest(
         "v1",
         "Pod",
-        metadata(scene.plan, Component.DATA, f"reader-{suffix}"),
+        metadata(scene.plan, Component.DATA, reader_part(number)),
         spec={
             **account_parts(scene),
             "restartPolicy": "Never",
@@ -88,7 +94,7 @@ def reader_pod(
     )
 
 
-def weights_gib(model: PlannedModel, reading: Reading) -> int:
+def weights_gib(model: PlannedModel, reading: VolumeReading) -> int:
     """Memory that a command needs for weights, all in single precision."""
     numbers = 0
     if reading.needs_engine:
@@ -96,7 +102,7 @@ def weights_gib(model: PlannedModel, reading: Reading) -> int:
         shape = model.architecture
         embedding = model.padded_vocab_size * shape.hidden_size
         numbers = 3 * max(embedding, model.parameters // shape.layers)
-    if reading is Reading.COMPARES:
+    if reading is VolumeReading.COMPARES:
         # The model, and what is loaded into it.
         numbers = max(numbers, 2 * model.parameters)
     return math.ceil(4 * numbers / (1 << 30))

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.plan import Plan
 from seatrial.rendering import access, data_jobs, monitoring, network, storage, tensorboard
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.codes import RenderCode
+from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.hyperpod_job import hyperpod_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.pytorch_job import pytorch_job
@@ -22,10 +23,9 @@ from seatrial.rendering.rules import (
     plan_findings,
     ray_findings,
     scene_findings,
+    secrets_in,
     unnamed_place,
 )
-from seatrial.rendering.scene import Scene, scene_of
-from seatrial.rendering.secrets_in import secrets_in
 from seatrial.rendering.spec_config import spec_config
 from seatrial.rendering.train_job import TrainerApi, train_job, trainer_api, training_runtime
 from seatrial.spec.cluster import Operator

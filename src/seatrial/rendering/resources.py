@@ -7,14 +7,15 @@ from math import ceil, floor
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.budget import save_seconds
-from seatrial.planning.saving.retention import kept_checkpoints, volume_bytes
-from seatrial.planning.saving.writing import (
+from seatrial.planning.saving.size import (
     checkpoint_bytes,
     file_system_bandwidth,
+    kept_checkpoints,
     node_bandwidth,
+    volume_bytes,
 )
+from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.scene import Scene
 
 GIB = 1 << 30
 TIB = 1 << 40
@@ -68,7 +69,6 @@ def small_resources(cpu: str, memory: str) -> Manifest:
 
 
 def saved_bytes(plan: Plan) -> int:
-    """One checkpoint."""
     return checkpoint_bytes(plan.model.parameters, plan.spec.training.precision)
 
 

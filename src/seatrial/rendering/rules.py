@@ -3,19 +3,27 @@
 """What keeps a plan from becoming manifests, and what its owner should know of them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from posixpath import normpath
+from typing import Any
 
 from seatrial.catalog.node_types import Cloud
+from seatrial.codes.rendering import RenderCode
+from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.plan import Plan
-from seatrial.rendering.codes import RenderCode
+from seatrial.rendering.commands import PYTHON
+from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import forbidding, is_reserved
-from seatrial.rendering.scene import Scene
+from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
+from seatrial.secrets.redaction import looks_secret
 from seatrial.spec.cluster import Gang, Operator
+from seatrial.spec.placeholders import has_placeholder
+from seatrial.spec.secrets import shown_key
+from seatrial.version import VERSION
 
 Place = Callable[[str], Where]
 """Where a field of the spec stands; a loaded spec knows the line."""
@@ -37,7 +45,7 @@ def unnamed_place(field_name: str) -> Where:
 
 
 @dataclass
-class Inspection:
+class RenderInspection:
     """Collects findings, so that one pass reports everything."""
 
     place: Place = unnamed_place
@@ -60,7 +68,7 @@ class Inspection:
 
 def plan_findings(plan: Plan, place: Place) -> list[Finding]:
     """What can be said before the catalog is asked: the operator."""
-    inspection = Inspection(place)
+    inspection = RenderInspection(place)
     if plan.machines.operator is Operator.TORCHRUN:
         rule = f"the profile {plan.machines.profile} starts torchrun on this host: no manifests."
         fix = "Choose a profile with Kubernetes: seatrial catalog list profiles."
@@ -70,10 +78,11 @@ def plan_findings(plan: Plan, place: Place) -> list[Finding]:
 
 def scene_findings(scene: Scene, place: Place) -> list[Finding]:
     """Every rule, in the order of the spec."""
-    inspection = Inspection(place)
+    inspection = RenderInspection(place)
     _check_operator(scene, inspection)
     _check_fabric(scene, inspection)
     _check_environment(scene, inspection)
+    _check_secret_variables(scene, inspection)
     _check_storage(scene, inspection)
     _check_locations(scene, inspection)
     _check_image(scene, inspection)
@@ -84,7 +93,7 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
 
 def class_findings(scene: Scene, place: Place) -> list[Finding]:
     """What a new storage class lacks; a class that exists already has it."""
-    inspection, storage = Inspection(place), scene.plan.spec.cluster.storage
+    inspection, storage = RenderInspection(place), scene.plan.spec.cluster.storage
     if scene.tier is not None and storage.volume is None:
         missing = [key for key in scene.tier.required_parameters if key not in storage.parameters]
         if missing:
@@ -101,19 +110,22 @@ def data_findings(scene: Scene, place: Place) -> list[Finding]:
 
     A warning, for manifests are also kept to be changed, by kustomize for instance.
     """
-    inspection, name = Inspection(place), _data_image(scene)
+    inspection, name = RenderInspection(place), _data_image(scene)
     if has_text(scene.plan) and not scene.data_image.published:
         rule = f"the image {name} for data is not published and cannot be pulled."
         fix = (
             "Build docker/worker-data.Dockerfile (guide: images), push it, and give its reference."
         )
         inspection.add(RenderCode.IMAGE, DATA_IMAGE, rule, fix, name, Severity.WARNING)
+    if has_text(scene.plan) and not scene.data_image.is_cataloged:
+        holds = f"Seatrial {VERSION} with its extra data"
+        _add_unknown(inspection, DATA_IMAGE, name, holds, ("pyarrow", "orjson"))
     return inspection.findings
 
 
 def ray_findings(scene: Scene, place: Place) -> list[Finding]:
     """What a RayJob asks of the image besides."""
-    inspection, name = Inspection(place), _data_image(scene)
+    inspection, name = RenderInspection(place), _data_image(scene)
     if has_text(scene.plan) and _WITHOUT_RAY.search(name):
         rule = f"a RayJob needs ray[default], which {name} lacks."
         fix = "Prepare data by seatrial data prepare --on kubernetes, whose Jobs need no Ray."
@@ -131,7 +143,7 @@ def _data_image(scene: Scene) -> str:
     return scene.plan.spec.cluster.preparation.image or scene.data_image.reference
 
 
-def _check_operator(scene: Scene, inspection: Inspection) -> None:
+def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
     cluster, operator = scene.plan.spec.cluster, scene.plan.machines.operator
     version = cluster.operator_version
     known = KNOWN_VERSIONS if operator is Operator.TRAINJOB else PYTORCHJOB_VERSIONS
@@ -155,7 +167,7 @@ def _check_operator(scene: Scene, inspection: Inspection) -> None:
         )
 
 
-def _check_fabric(scene: Scene, inspection: Inspection) -> None:
+def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:
     if scene.fabric.daemon:
         name = scene.plan.machines.fabric
         rule = f"{name} needs {scene.fabric.daemon} in every pod, which is not rendered yet."
@@ -163,7 +175,7 @@ def _check_fabric(scene: Scene, inspection: Inspection) -> None:
         inspection.add(RenderCode.DAEMON, "cluster.fabric", rule, fix, name)
 
 
-def _check_environment(scene: Scene, inspection: Inspection) -> None:
+def _check_environment(scene: Scene, inspection: RenderInspection) -> None:
     fabric, node_type = scene.plan.machines.fabric, scene.plan.machines.node_type
     for name, value in scene.plan.spec.cluster.env.items():
         where = f"cluster.env.{name}"
@@ -177,7 +189,16 @@ def _check_environment(scene: Scene, inspection: Inspection) -> None:
             inspection.add(RenderCode.FORBIDDEN_VARIABLE, where, rule, "Remove the line.", value)
 
 
-def _check_storage(scene: Scene, inspection: Inspection) -> None:
+def _check_secret_variables(scene: Scene, inspection: RenderInspection) -> None:
+    for number, secret in enumerate(scene.plan.spec.cluster.secrets):
+        if secret.env is not None and is_reserved(secret.env):
+            where = f"cluster.secrets[{number}].env"
+            rule = f"{secret.env} is set by the launcher, and another value would break the run."
+            fix = "Use another variable."
+            inspection.add(RenderCode.RESERVED_VARIABLE, where, rule, fix, secret.env)
+
+
+def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
     tier, storage = scene.tier, scene.plan.spec.cluster.storage
     if tier is None:
         return
@@ -199,7 +220,7 @@ def _check_storage(scene: Scene, inspection: Inspection) -> None:
             inspection.add(RenderCode.VOLUME, "cluster.storage.volume", rule, fix)
 
 
-def _check_locations(scene: Scene, inspection: Inspection) -> None:
+def _check_locations(scene: Scene, inspection: RenderInspection) -> None:
     """What the run writes must lie on the volume or in a store, not in a container."""
     plan, mount = scene.plan, scene.plan.spec.cluster.storage.mount.rstrip("/")
     places = {
@@ -207,14 +228,18 @@ def _check_locations(scene: Scene, inspection: Inspection) -> None:
         "data.location": plan.data_location if plan.spec.data.sources else "",
     }
     for field_name, path in places.items():
-        real = normpath(path)
-        if path and "://" not in path and not f"{real}/".startswith(f"{mount}/"):
+        if path and "://" not in path and not _plain(path).startswith(_plain(mount)):
             rule = f"{path} is not on the volume, which pods see at {mount}: it ends with the pod."
             fix = f"Use a path below {mount}, or remove the line."
             inspection.add(RenderCode.LOCATION, field_name, rule, fix, path)
 
 
-def _check_image(scene: Scene, inspection: Inspection) -> None:
+def _plain(path: str) -> str:
+    """The path with one slash between its parts and one at its end."""
+    return "/".join(("", *filter(None, normpath(path).split("/")), ""))
+
+
+def _check_image(scene: Scene, inspection: RenderInspection) -> None:
     image, fabric = scene.image, scene.plan.machines.fabric
     name = scene.plan.machines.image
     if not image.published:
@@ -225,6 +250,10 @@ def _check_image(scene: Scene, inspection: Inspection) -> None:
         rule = f"the tag of {name} moves with every build, so that a restart may run other code."
         fix = "Give the image by its digest: REPOSITORY@sha256:..."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
+    if not image.is_cataloged:
+        engine = ENGINES[scene.plan.spec.engine.name]
+        holds = f"Seatrial {VERSION}, {engine.title} {engine.version} and torch"
+        _add_unknown(inspection, "cluster.image", name, holds, engine.installation.packages)
     if not image.brings_worker:
         rule = f"{name} lacks the worker: each pod installs it at its start, by the config map "
         rule += f"{LOCK_CONFIG} of namespace {scene.plan.spec.cluster.namespace}."
@@ -240,7 +269,20 @@ def _check_image(scene: Scene, inspection: Inspection) -> None:
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
 
 
-def _check_identity(scene: Scene, inspection: Inspection) -> None:
+def _add_unknown(
+    inspection: RenderInspection, field_name: str, name: str, holds: str, packages: tuple[str, ...]
+) -> None:
+    """Say what an image must contain that only its owner has seen, and how to prove it."""
+    if has_placeholder(name):
+        return  # There is no such image yet, and another finding asks for its name.
+    rule = f"{name} is not in the catalog: Seatrial assumes that its {PYTHON} has {holds}."
+    modules = ", ".join(("seatrial", *packages))
+    fix = f"Prove it: docker run --rm --entrypoint {PYTHON} {name} -c 'import {modules}'. Record "
+    fix += "the answer in your own catalog: brings_seatrial = true, or false to install the worker."
+    inspection.add(RenderCode.UNKNOWN_IMAGE, field_name, rule, fix, name, Severity.WARNING)
+
+
+def _check_identity(scene: Scene, inspection: RenderInspection) -> None:
     identity, cloud = scene.plan.spec.cluster.identity, scene.profile.cloud
     if identity is None:
         return
@@ -257,7 +299,7 @@ def _check_identity(scene: Scene, inspection: Inspection) -> None:
         inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
 
 
-def _check_mounts(scene: Scene, inspection: Inspection) -> None:
+def _check_mounts(scene: Scene, inspection: RenderInspection) -> None:
     seen: dict[str, str] = {}
     for mount in training_mounts(scene):
         path = mount.path.rstrip("/")
@@ -267,3 +309,30 @@ def _check_mounts(scene: Scene, inspection: Inspection) -> None:
             where = f"cluster.secrets[{number}].mount" if number.isdigit() else "cluster.storage"
             rule = f"{path} is taken already, by {other.replace('-', ' ')}."
             inspection.add(RenderCode.MOUNT, where, rule, "Give it another directory.", path)
+
+
+def secrets_in(manifests: Iterable[Manifest]) -> list[str]:
+    """The places, such as `PyTorchJob/slim-7b spec.template`; what stands there is not shown."""
+    return [
+        f"{made['kind']}/{made['metadata']['name']} {path}"
+        for made in manifests
+        for path, text, name in _texts(made, "")
+        if looks_secret(text, name)
+    ]
+
+
+def _texts(value: Any, path: str, name: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every text in a manifest, with its path and what it is called there."""
+    if isinstance(value, dict):
+        # The value of a variable is called by the variable's name.
+        called = str(value.get("name", ""))
+        for key, below in value.items():
+            inner = called if key == "value" else str(key)
+            place = f"{path}.{shown_key(str(key))}".lstrip(".")
+            yield place, str(key), inner
+            yield from _texts(below, place, inner)
+    elif isinstance(value, list | tuple):
+        for number, below in enumerate(value):
+            yield from _texts(below, f"{path}[{number}]", name)
+    elif isinstance(value, str):
+        yield path, value, name

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where pods go: kind of node, taints, spread, queue, gang, topology."""
 
+from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.names import Component, selector
-from seatrial.rendering.scene import Scene
 from seatrial.spec.cluster import Operator
 
 HOSTNAME = "kubernetes.io/hostname"

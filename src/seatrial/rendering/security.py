@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the processes of a pod may do: as little as the fabric allows."""
 
+from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.scene import Scene
 
 UNPRIVILEGED = 1000
 """The user of processes that nothing needs to be root for."""

@@ -3,6 +3,7 @@
 """The shared volume of a run: its claim, and what an administrator makes for it."""
 
 from seatrial.catalog.storage import StorageTier
+from seatrial.naming import part_name
 from seatrial.planning.plan import Plan
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, labels, metadata, shared_labels
@@ -28,7 +29,7 @@ def volume_claim(plan: Plan, tier: StorageTier) -> Manifest:
 
 def volume_name(plan: Plan) -> str:
     """The name of a volume that is made by hand; volumes have no namespace."""
-    return f"{plan.spec.cluster.namespace}-{plan.spec.name}"
+    return part_name(plan.spec.cluster.namespace, plan.spec.name)
 
 
 def static_volume(plan: Plan, tier: StorageTier) -> Manifest:

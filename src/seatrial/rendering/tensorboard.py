@@ -3,17 +3,19 @@
 """TensorBoard over the run's files, and the service that it is reached by."""
 
 from seatrial.rendering.commands import PYTHON
+from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import plain
+from seatrial.rendering.expansion import container_command
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, labels, metadata, object_name, selector
 from seatrial.rendering.pod import account_parts, identity_labels
 from seatrial.rendering.resources import small_resources
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.volumes import scratch_mount, storage_mount
 
 PORT = 6006
-SUFFIX = "tensorboard"
+PART = "tensorboard"
+"""The part of a run that serves TensorBoard."""
 
 
 def tensorboard(scene: Scene) -> list[Manifest]:
@@ -27,11 +29,13 @@ def tensorboard(scene: Scene) -> list[Manifest]:
         "name": "tensorboard",
         "image": scene.image.reference,
         "imagePullPolicy": "IfNotPresent",
-        "command": [
-            *(PYTHON, "-m", "tensorboard.main"),
-            f"--logdir={plan.checkpoint_location}/tensorboard",
-            *("--host=0.0.0.0", f"--port={PORT}", "--load_fast=false"),
-        ],
+        "command": container_command(
+            [
+                *(PYTHON, "-m", "tensorboard.main"),
+                f"--logdir={plan.checkpoint_location}/tensorboard",
+                *("--host=0.0.0.0", f"--port={PORT}", "--load_fast=false"),
+            ]
+        ),
         "env": plain({"HOME": scratch_mount().path}),
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": probe,
@@ -56,7 +60,7 @@ def tensorboard(scene: Scene) -> list[Manifest]:
     deployment = manifest(
         "apps/v1",
         "Deployment",
-        metadata(plan, Component.TENSORBOARD, SUFFIX),
+        metadata(plan, Component.TENSORBOARD, PART),
         spec={
             "replicas": 1,
             # Two at a time would only load the files twice.
@@ -73,7 +77,7 @@ def service(scene: Scene) -> Manifest:
     return manifest(
         "v1",
         "Service",
-        metadata(scene.plan, Component.TENSORBOARD, SUFFIX),
+        metadata(scene.plan, Component.TENSORBOARD, PART),
         spec={
             "selector": selector(scene.plan, Component.TENSORBOARD),
             "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
@@ -83,5 +87,5 @@ def service(scene: Scene) -> Manifest:
 
 def address(scene: Scene) -> str:
     """Where the service is, inside the cluster."""
-    name = object_name(scene.plan, SUFFIX)
+    name = object_name(scene.plan, PART)
     return f"http://{name}.{scene.plan.spec.cluster.namespace}.svc:{PORT}"

@@ -10,18 +10,34 @@ inside v1alpha1 (CHANGELOG-2.2 of kubeflow/trainer).
 from dataclasses import replace
 from enum import StrEnum
 
-from seatrial.rendering.commands import FINAL_CODES, RENDEZVOUS_PORT, Meeting, training_command
+from seatrial.rendering.commands import (
+    FINAL_CODES,
+    RENDEZVOUS_PORT,
+    PodRendezvous,
+    training_command,
+)
+from seatrial.rendering.context import Scene
+from seatrial.rendering.expansion import Reference
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
-from seatrial.rendering.names import Component, attempt_metadata, digest_labels, metadata
+from seatrial.rendering.names import (
+    Component,
+    attempt_metadata,
+    digest_labels,
+    metadata,
+    object_name,
+)
 from seatrial.rendering.pod import Role, training_pod
 from seatrial.rendering.pytorch_job import KEEP_SECONDS
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, affinity, queue_labels
 from seatrial.spec.cluster import Gang
 
 API = "trainer.kubeflow.org/v1alpha1"
 JOB = "node"
 """The replicated job that trains, and its container; both names are the operator's."""
+NODES = "nodes"
+"""The part of a run that is the service by whose name JobSet gives every pod a host name. By
+default it has the name of the run, which a run `NAME-master-0` would share with the service that
+the Training Operator makes for the first pod of a run `NAME`."""
 MANAGER = "seatrial.dev/attempt"
 """Who wrote a patch of the runtime."""
 INDEX = "JOB_COMPLETION_INDEX"
@@ -88,7 +104,11 @@ def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
                         "rules": [_final_jobs()],
                     },
                     # Nodes meet in init containers, before any pod is ready.
-                    "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+                    "network": {
+                        "enableDNSHostnames": True,
+                        "publishNotReadyAddresses": True,
+                        "subdomain": object_name(scene.plan, NODES),
+                    },
                     "replicatedJobs": [job],
                 }
             },
@@ -164,7 +184,7 @@ def _gang(scene: Scene) -> Manifest:
 
 def _role(scene: Scene) -> Role:
     name = scene.plan.spec.name
-    meeting = Meeting(f"$({INDEX})", f"{name}-{JOB}-0-0.{name}")
+    meeting = PodRendezvous(Reference(INDEX), f"{name}-{JOB}-0-0.{object_name(scene.plan, NODES)}")
     return Role(
         container=JOB,
         command=training_command(scene, meeting),

@@ -5,10 +5,10 @@
 from dataclasses import dataclass
 
 from seatrial.catalog.fabrics import HostPath
+from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, SITE
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import SCRATCH_GIB, shared_memory_gib
-from seatrial.rendering.scene import Scene
 from seatrial.rendering.security import user_of
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a pod's own)

@@ -9,20 +9,38 @@ same rule put into it, and took 0.4 s for a run of which this makes 0.01 s.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.render import Rendering
+from seatrial.yaml_scalars import NOT_TEXT, quoted
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-"""What a parser takes for something else than a text."""
-_HALVES = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 
 
-def yaml_text(manifest: Manifest) -> str:
-    """One manifest as a document, without the line of dashes."""
-    return "\n".join(_block(manifest, "")) + "\n"
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A value that another program, such as Helm, computes: it stands in a manifest as this object.
+
+    No text of a run can be taken for one, whatever it says.
+    """
+
+    code: str
+    """What that program reads."""
+
+
+_Line = tuple[str, str]
+"""YAML, and the code of the expression that follows it on the line, or an empty text."""
+
+
+def yaml_text(manifest: Manifest, escape: Callable[[str], str] = str) -> str:
+    """One manifest as a document, without the line of dashes.
+
+    `escape` makes YAML that is no expression safe from the program that computes expressions.
+    """
+    return "".join(f"{escape(text)}{code}\n" for text, code in _block(manifest, ""))
 
 
 def yaml_documents(manifests: Iterable[Manifest]) -> str:
@@ -30,7 +48,7 @@ def yaml_documents(manifests: Iterable[Manifest]) -> str:
     return "".join(f"---\n{yaml_text(manifest)}" for manifest in manifests)
 
 
-def _block(value: Any, indent: str) -> Iterator[str]:
+def _block(value: Any, indent: str) -> Iterator[_Line]:
     """The lines of a mapping or a list that is not empty."""
     if isinstance(value, dict):
         for key, below in value.items():
@@ -39,23 +57,31 @@ def _block(value: Any, indent: str) -> Iterator[str]:
         for below in value:
             inner = list(_block(below, f"{indent}  ")) if _has_lines(below) else []
             if inner:
-                yield f"{indent}- {inner[0].removeprefix(f'{indent}  ')}"
+                first, code = inner[0]
+                yield f"{indent}- {first.removeprefix(f'{indent}  ')}", code
                 yield from inner[1:]
             else:
-                yield f"{indent}- {_scalar(below)}"
+                yield _value(f"{indent}-", below)
 
 
-def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
+def _entry(head: str, value: Any, indent: str) -> Iterator[_Line]:
     """The lines of a key and what belongs to it."""
     if _has_lines(value):
-        yield head
+        yield head, ""
         # A list begins under its key, as kubectl writes it.
         yield from _block(value, f"{indent}  " if isinstance(value, dict) else indent)
     elif isinstance(value, str) and _fits_block(value):
-        yield f"{head} |"
-        yield from (f"{indent}  {line}" if line else "" for line in value.splitlines())
+        yield f"{head} |", ""
+        yield from ((f"{indent}  {line}" if line else "", "") for line in value.splitlines())
     else:
-        yield f"{head} {_scalar(value)}"
+        yield _value(head, value)
+
+
+def _value(head: str, value: Any) -> _Line:
+    """The line of a key or a hyphen, and a value that needs no line of its own."""
+    if isinstance(value, Expression):
+        return f"{head} ", value.code
+    return f"{head} {_scalar(value)}", ""
 
 
 def _has_lines(value: Any) -> bool:
@@ -67,7 +93,8 @@ def _fits_block(text: str) -> bool:
     if not text.endswith("\n") or text.endswith("\n\n") or text.count("\n") < 2:
         return False
     lines = text[:-1].split("\n")
-    return not lines[0].startswith(" ") and all(
+    # Parsers take the indentation of the first line that is not empty for that of the block.
+    return lines[0][:1] not in ("", " ") and all(
         line.isprintable() and line == line.rstrip() for line in lines
     )
 
@@ -75,14 +102,30 @@ def _fits_block(text: str) -> bool:
 def _scalar(value: Any) -> str:
     """A text, a number, a truth value, or something empty."""
     if isinstance(value, str):
-        plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS
-        return str(value) if plain else _quoted(value)
+        plain = _PLAIN.fullmatch(value) is not None and value.lower() not in NOT_TEXT
+        return str(value) if plain else quoted(value)
     return json.dumps(value)
 
 
-def _quoted(text: str) -> str:
-    """The text in quotes, in ASCII: YAML takes fewer characters as they are than JSON does.
+KUSTOMIZATION = "kustomization.yaml"
 
-    JSON writes a character beyond 16 bits as two halves, which YAML does not put together.
-    """
-    return _HALVES.sub(lambda pair: f"\\U{ord(json.loads(f'"{pair[0]}"')):08x}", json.dumps(text))
+
+def rendering_files(rendering: Rendering) -> dict[str, str]:
+    """Each manifest in a file of its own, numbered in the order in which they are to be made."""
+    files = {
+        file_name(number, manifest): yaml_text(manifest)
+        for number, manifest in enumerate(rendering.manifests, start=1)
+    }
+    kustomization: Manifest = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        # kustomize would put kinds that it does not know last; the order here is meant.
+        "sortOptions": {"order": "fifo"},
+        "resources": list(files),
+    }
+    return files | {KUSTOMIZATION: yaml_text(kustomization)}
+
+
+def file_name(number: int, manifest: Manifest) -> str:
+    """`08-pytorchjob-slim-7b.yaml`."""
+    return f"{number:02}-{manifest['kind'].lower()}-{manifest['metadata']['name']}.yaml"

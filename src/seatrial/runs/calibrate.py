@@ -17,11 +17,10 @@ from seatrial.planning.calibration import (
 )
 from seatrial.planning.resolve import basis
 from seatrial.planning.search.planner import plan_run
-from seatrial.planning.search.pose import measured_on
-from seatrial.planning.search.trust import time_error
-from seatrial.planning.timing.error import StepTimeError, workload_digest
+from seatrial.planning.search.problem import measured_on
+from seatrial.planning.timing.error_bars import StepTimeError, time_error, workload_digest
+from seatrial.runs.history.steps import logged_steps, of_this_plan
 from seatrial.runs.kept_plan import PLANNED_AGAIN, find, plan_file
-from seatrial.runs.logged_steps import logged_steps, of_this_plan
 from seatrial.spec.loader import LoadedSpec
 
 
@@ -64,7 +63,7 @@ def calibrate_run(
             f"{loaded.spec.name} has no GPU, and only times on GPUs are predicted. "
             "Set cluster.node_type to what the run was measured on."
         )
-    machines = measured_on(loaded.spec, basis(loaded, catalog))
+    machines = measured_on(basis(loaded, catalog))
     if isinstance(measured, Path):
         steps = choose_steps(of_this_plan(logged_steps(measured), run.plan, measured))
     else:

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.calibration import FILE, Calibration, read_calibration
-from seatrial.planning.codes import PlanCode
+from seatrial.planning.choices import Choices
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import basis
-from seatrial.planning.search.fill import Choices
-from seatrial.planning.search.planner import PlannedRun, constants_of, plan_run, plan_with
-from seatrial.planning.search.pose import measured_on, problem_of
-from seatrial.planning.search.record import Inputs, KeptPlan, inputs_of, read_record, record_text
+from seatrial.planning.plan_record import Inputs, KeptPlan, inputs_of, read_record, record_text
+from seatrial.planning.resolve import Basis, basis, plan_on
+from seatrial.planning.search.planner import PlannedRun, constants_of, plan_basis
+from seatrial.planning.search.problem import measured_on, problem_of
 from seatrial.spec.loader import LoadedSpec
-from seatrial.whole_files import write_whole
+from seatrial.storage.state_files import DamagedError, read_state, write_state
 
 Tell = Callable[[str], None]
 """Told what a person should know, in a sentence."""
@@ -31,7 +32,7 @@ PLANNED_AGAIN = "Planned again: "
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlan:
     """What is kept beside a spec."""
 
     inputs: Inputs
@@ -51,27 +52,35 @@ def plan_file(spec_file: Path, name: str) -> Path:
     return spec_file.parent / ".seatrial" / name / "plan.json"
 
 
-def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> Found:
+def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> FoundPlan:
     """The kept choices of a spec, if nothing that they depend on has changed."""
-    known = basis(loaded, catalog)
+    return find_for(basis(loaded, catalog), spec_file)
+
+
+def find_for(known: Basis, spec_file: Path) -> FoundPlan:
+    """The same for a spec whose model and machines are resolved."""
+    loaded = known.loaded
     file = plan_file(spec_file, loaded.spec.name)
-    calibration = read_calibration(file.parent, measured_on(loaded.spec, known))
-    constants = constants_of(problem_of(loaded.spec, known, catalog))
     findings: tuple[Finding, ...] = ()
+    try:
+        calibration = read_calibration(file.parent, measured_on(known))
+    except DamagedError as error:
+        calibration, findings = None, (_damaged(file.parent / FILE, error, spec_file),)
+    constants = constants_of(problem_of(known))
     if calibration is not None and (constants is None or not calibration.corrects(constants)):
         findings = (_stale(calibration, file.parent / FILE, spec_file),)
         calibration = None
-    inputs = inputs_of(loaded.spec, known, catalog, calibration)
-    kept, trouble = _still_valid(loaded, catalog, file, inputs)
+    inputs = inputs_of(known, calibration)
+    kept, trouble = _still_valid(known, file, inputs)
     if kept is None:
         news = f"{PLANNED_AGAIN}{trouble}." if trouble else ""
-        return Found(inputs, calibration, None, news, findings)
+        return FoundPlan(inputs, calibration, None, news, findings)
     changed = " and ".join(inputs.changed_since(kept.inputs))
     news = (
         f"The layout in {file} stays, though {changed} changed since it was chosen; "
         f"to choose anew: seatrial plan {spec_file} --again."
     )
-    return Found(inputs, calibration, kept.choices, news if changed else "", findings)
+    return FoundPlan(inputs, calibration, kept.choices, news if changed else "", findings)
 
 
 def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
@@ -87,31 +96,40 @@ def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
     )
 
 
-def _still_valid(
-    loaded: LoadedSpec, catalog: Catalog, file: Path, inputs: Inputs
-) -> tuple[KeptPlan | None, str]:
+def _damaged(file: Path, error: DamagedError, spec_file: Path) -> Finding:
+    """The finding about a calibration that cannot be read."""
+    return Finding(
+        RunCode.DAMAGED,
+        Severity.WARNING,
+        Where(file=str(file)),
+        f"this calibration is damaged, and is not used: {error}.",
+        "",
+        f"Delete it, and calibrate again: seatrial calibrate {spec_file} --events EVENT_LOG.",
+    )
+
+
+def _still_valid(known: Basis, file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
     """The plan in a file if its choices still hold, and why they do not, if there are any."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    if not text:
+        kept = read_record(read_state(file))
+    except FileNotFoundError:
         return None, ""
-    kept = read_record(text)
+    except DamagedError as error:
+        return None, f"{file} is damaged: {error}"
     if kept is None:
         return None, f"{file} is not as it was written"
     if not inputs.ask_the_same(kept.inputs):
         changed = ", ".join(inputs.changed_since(kept.inputs))
         return None, f"{changed} changed since {file} was written"
-    if _digest(loaded, catalog, kept.choices) != kept.plan_digest:
+    if _digest(known, kept.choices) != kept.plan_digest:
         return None, f"{file} does not follow from its spec"
     return kept, ""
 
 
-def _digest(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> str:
+def _digest(known: Basis, choices: Choices) -> str:
     """The digest of the plan that choices lead to; empty when they lead to none."""
     try:
-        return plan_with(loaded, catalog, choices).digest
+        return plan_on(known, choices).digest
     except (FindingsError, ValueError, TypeError):
         return ""
 
@@ -120,18 +138,15 @@ def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
     """Write the plan beside its spec; why not, in words, when that cannot be."""
     file = plan_file(spec_file, run.plan.spec.name)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, record_text(inputs, run.choices, run.plan))
+        write_state(file, record_text(inputs, run.choices, run.plan))
     except OSError as error:
         return f"{file} cannot be written: {error.strerror}"
     return ""
 
 
-def plan_of(
-    loaded: LoadedSpec, catalog: Catalog, spec_file: Path, tell: Tell | None, *, keep: bool
-) -> Plan:
+def plan_of(known: Basis, spec_file: Path, tell: Tell | None, *, keep: bool) -> Plan:
     """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
-    found = find(loaded, catalog, spec_file)
+    found = find_for(known, spec_file)
     say = tell or (lambda _: None)
     # Overrides are for one call: the kept plan is not this call's, and is not held against it.
     news = found.news if keep or found.choices is not None else ""
@@ -139,8 +154,8 @@ def plan_of(
         if words:
             say(words)
     if found.choices is not None:
-        return plan_with(loaded, catalog, found.choices)
-    run = plan_run(loaded, catalog, calibration=found.calibration)
+        return plan_on(known, found.choices)
+    run = plan_basis(known, calibration=found.calibration)
     trouble = write(found.inputs, run, spec_file) if keep else ""
     if trouble:
         say(f"The plan is not kept, and the next command may plan otherwise: {trouble}.")

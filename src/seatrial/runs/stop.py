@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stopping a run, deleting one, and listing all."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from seatrial.cluster import objects
@@ -18,25 +19,121 @@ from seatrial.cluster.kinds import (
     SERVICE_ACCOUNT,
     TRAINING_RUNTIME,
     VOLUME_CLAIM,
-    Kind,
+    ObjectKind,
 )
+from seatrial.cluster.transport import Json
+from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
-from seatrial.rendering.names import RUN_LABEL
-from seatrial.runs.decision import end_of_attempt, refuse_foreign, utc
-from seatrial.runs.ending import end_job
-from seatrial.runs.faulty_nodes import faulty_nodes
-from seatrial.runs.ledger import End, Outcome
-from seatrial.runs.observe import Observed, observe
-from seatrial.runs.site import Site
-from seatrial.runs.status import no_run
+from seatrial.findings import Finding, Severity, Where
+from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL
+from seatrial.runs.launch.decision import end_of_attempt, faulty_nodes, refuse_foreign, utc
+from seatrial.runs.ledger.kubernetes import COMPONENT as LEDGER
+from seatrial.runs.ledger.ledger import AttemptOutcome, End, Ledger
+from seatrial.runs.namespace import Site
+from seatrial.runs.ownership import belongs_to, owner_of
+from seatrial.runs.status.observe import (
+    FoundJob,
+    Observed,
+    between_job_and_pods,
+    observe,
+    pods_of_any_attempt,
+)
+from seatrial.runs.status.status import no_run
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whether pods are gone."""
+SPARE_SECONDS = 120.0
+"""What pods get on top of their own grace before they are reported as stuck."""
+REMOVAL_SECONDS = 30.0
+"""How long pods that have ended may take to be removed before nobody waits for that any more.
+
+A pod of a Job keeps a finalizer until the Job controller has seen that its Job is gone."""
+TELL_SECONDS = 10.0
+"""A wait that is longer is told."""
+
+
+def end_job(site: Site, job: FoundJob, end: End) -> None:
+    """Delete a job, note the end of its attempt, and wait until its pods are gone.
+
+    Two attempts of one run must never write to its checkpoints at the same time.
+    """
+    # In the background: what counts are the pods, which are waited for below.
+    objects.delete(site.api, job.kind, site.namespace, job.name, uid=job.uid)
+    # Before the wait, which may time out or be interrupted: the job is gone either way.
+    site.ledgers.end(job.name, job.attempt, end)
+
+    _wait_until_gone(site, job.name, {job.operator}, job)
+
+
+def wait_for_earlier_pods(site: Site, run: str, ledger: Ledger) -> None:
+    """Wait until no pod of an attempt is left whose job is gone.
+
+    A `stop` that was interrupted, or somebody who deleted the job, leaves pods that still save.
+    """
+    _wait_until_gone(site, run, {record.operator for record in ledger.attempts})
+
+
+def _wait_until_gone(
+    site: Site, run: str, operators: Collection[str], job: FoundJob | None = None
+) -> None:
+    """Wait until neither pods are left nor what makes them; raises when they stay too long."""
+    began, told, ended_at, limit = site.clock(), False, None, 0.0
+    while True:
+        # The pods last: whatever is above them may make one more while it is there.
+        above = _above_pods(site, run, job)
+        pods = pods_of_any_attempt(site.api, site.namespace, run, operators)
+        left = [*(str(p["metadata"]["name"]) for p in pods if not _has_ended(p)), *above]
+        if not left and not pods:
+            return
+        graces = [float(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in pods]
+        limit = max(limit, max(graces, default=30.0) + SPARE_SECONDS)
+        now = site.clock()
+        if not left:
+            ended_at = now if ended_at is None else ended_at
+            if now - ended_at >= REMOVAL_SECONDS:
+                return
+        elif now - began > limit:
+            raise FindingsError([_stuck(site, left, now - began)])
+        elif now - began > TELL_SECONDS and not told:
+            told = True
+            site.tell(f"{run} is saving and ending: {', '.join(left[:3])}; up to {limit:.0f} s.")
+        site.sleep(LOOK_SECONDS)
+
+
+def _above_pods(site: Site, run: str, job: FoundJob | None) -> list[str]:
+    """Name what may still make pods: the job that was deleted, and what its operator made."""
+    found = between_job_and_pods(site.api, site.namespace, run)
+    if job is not None:
+        there = objects.read(site.api, job.kind, site.namespace, run)
+        is_same = there is not None and there["metadata"]["uid"] == job.uid
+        found += [f"{job.kind.name} {run}"] if is_same else []
+    return found
+
+
+def _has_ended(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _stuck(site: Site, left: list[str], waited: float) -> Finding:
+    return Finding(
+        RunCode.STILL_ENDING,
+        Severity.ERROR,
+        Where(field=f"{site.namespace}/{left[0]}"),
+        f"{len(left)} of the attempt before are still there after {waited:.0f} s: "
+        f"{', '.join(left[:5])}.",
+        str(len(left)),
+        "See whether their node answers (kubectl get pods -o wide); a pod of a lost node ends "
+        "when the node is removed. Then try again.",
+    )
+
 
 KINDS = (
     *(RAY_JOB, JOB, TRAINING_RUNTIME, DEPLOYMENT, SERVICE, NETWORK_POLICY, POD_MONITOR),
-    *(SERVICE_ACCOUNT, POD, CONFIG_MAP),
+    *(SERVICE_ACCOUNT, POD, VOLUME_CLAIM, CONFIG_MAP),
 )
-"""What a run is made of besides its job and its volume, in the order in which it is deleted.
+"""What a run is made of besides its job, in the order in which it is deleted.
 
-The ledger is a config map, so that it goes last: until then a run that was half deleted is found.
+The ledger is a config map, so that these go last: until then a run that was half deleted is found.
 """
 
 
@@ -48,8 +145,10 @@ class Stopped:
     """The attempt that was stopped, or the newest."""
     was_running: bool
     """Whether there was something to stop."""
-    outcome: Outcome | None
+    outcome: AttemptOutcome | None
     """How the attempt had ended before, if it had."""
+    findings: tuple[Finding, ...] = ()
+    """State of the run that is damaged; it does not keep the run from being stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +158,23 @@ class Removal:
     removed: tuple[str, ...]
     """Objects that are deleted, as `Kind name`."""
     kept: tuple[str, ...]
-    """Volumes that stay."""
+    """Volumes that stay, and objects with the run's labels that Seatrial has not made."""
     unseen: tuple[str, ...] = ()
     """Kinds that the account may not look at, so that something may be left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The objects of one kind that have the run's label."""
+
+    kind: ObjectKind
+    own: tuple[Json, ...]
+    """Those that Seatrial has made."""
+    others: tuple[Json, ...]
+    """Those that it has not; what a controller has made goes with its owner and is in neither."""
+
+    def named(self, items: tuple[Json, ...]) -> list[str]:
+        return [f"{self.kind.name} {each['metadata']['name']}" for each in items]
 
 
 def stop(site: Site, run: str) -> Stopped:
@@ -69,57 +182,87 @@ def stop(site: Site, run: str) -> Stopped:
     observed = _existing(site, run)
     newest = observed.ledger.newest
     if observed.job is None:
+        # A stop that was interrupted, or somebody else, has deleted it, and pods may still save.
+        wait_for_earlier_pods(site, run, observed.ledger)
         number = newest.number if newest else 0
-        return Stopped(number, False, newest.outcome if newest else None)
+        outcome = newest.outcome if newest else None
+        return Stopped(number, False, outcome, observed.ledger.damage)
     over = end_of_attempt(observed, site.now)
-    faulty = faulty_nodes(observed.pods)
-    end = over or End(utc(site.now), Outcome.STOPPED, "", faulty)
     if over is None:
-        end_job(site, observed.job, observed.pods)
-    site.ledgers.end(run, observed.job.attempt, end)
-    return Stopped(observed.job.attempt, over is None, over.outcome if over else None)
+        end_job(site, observed.job, _stopped(site, observed))
+    else:
+        site.ledgers.end(run, observed.job.attempt, over)
+    outcome = over.outcome if over else None
+    return Stopped(observed.job.attempt, over is None, outcome, observed.ledger.damage)
 
 
 def removal(site: Site, run: str, *, volumes: bool) -> Removal:
     """What deleting a run would remove."""
-    observed = _existing(site, run)
-    found, unseen = [], []
-    if observed.job is not None:
-        found.append(f"{observed.job.kind.name} {run}")
-    for kind in KINDS:
-        names = _names(site, kind, run)
-        if names is None:
-            unseen.append(kind.name)
-        else:
-            found += [f"{kind.name} {name}" for name in names]
-    claims = [f"{VOLUME_CLAIM.name} {name}" for name in _names(site, VOLUME_CLAIM, run) or ()]
-    removed = (*found, *claims) if volumes else tuple(found)
-    return Removal(removed, () if volumes else tuple(claims), tuple(unseen))
+    observed = observe(site.api, site.namespace, run)
+    found, unseen = _found(site, run)
+    # Data can be prepared for a run that was never launched.
+    if not observed.exists and not any(each.own for each in found):
+        raise FindingsError([no_run(site.namespace, run)])
+    refuse_foreign(observed)
+    job = () if observed.job is None else (f"{observed.job.kind.name} {run}",)
+    going = [each for each in found if volumes or each.kind is not VOLUME_CLAIM]
+    staying = [each for each in found if each not in going]
+    removed = [name for each in going for name in each.named(each.own)]
+    kept = [name for each in staying for name in each.named(each.own)]
+    kept += [
+        f"{name}, of {owner_of(item)}"
+        for each in found
+        for name, item in zip(each.named(each.others), each.others, strict=True)
+    ]
+    return Removal((*job, *removed), tuple(kept), unseen)
 
 
 def delete(site: Site, run: str, *, volumes: bool) -> Removal:
-    """Delete a run: its job first, then all that bears its label; volumes only when told."""
+    """Delete a run: its job first, then what was made for it; volumes only when told."""
     planned = removal(site, run, volumes=volumes)
     # Looked at again, for the job may be another by now.
     observed = observe(site.api, site.namespace, run)
     refuse_foreign(observed)
     if observed.job is not None:
-        end_job(site, observed.job, observed.pods)
-    for kind in (*KINDS, *((VOLUME_CLAIM,) if volumes else ())):
-        for name in _names(site, kind, run) or ():
-            objects.delete(site.api, kind, site.namespace, name)
+        end = end_of_attempt(observed, site.now) or _stopped(site, observed)
+        end_job(site, observed.job, end)
+    else:
+        wait_for_earlier_pods(site, run, observed.ledger)
+    found, _ = _found(site, run)
+    for each in found:
+        if volumes or each.kind is not VOLUME_CLAIM:
+            for item in each.own:
+                head = item["metadata"]
+                objects.delete(site.api, each.kind, site.namespace, head["name"], uid=head["uid"])
     return planned
 
 
-def _names(site: Site, kind: Kind, run: str) -> list[str] | None:
-    """The objects of a kind that bear the run's label; nothing when they may not be seen."""
-    try:
-        found, _ = objects.list_all(site.api, kind, site.namespace, f"{RUN_LABEL}={run}")
-    except NotServedError:
-        return []
-    except DeniedError:
-        return None
-    return [str(each["metadata"]["name"]) for each in found]
+def _found(site: Site, run: str) -> tuple[list[_Found], tuple[str, ...]]:
+    """What there is of a run, in the order in which it is deleted, and the kinds unseen."""
+    made = site.ledgers.objects_of(run)
+    found, unseen = [], []
+    for kind in KINDS:
+        try:
+            items, _ = objects.list_all(site.api, kind, site.namespace, f"{RUN_LABEL}={run}")
+        except NotServedError:
+            continue
+        except DeniedError:
+            unseen.append(kind.name)
+            continue
+        own, others = [], []
+        for item in items:
+            if belongs_to(item, run, made):
+                own.append(item)
+            elif not item["metadata"].get("ownerReferences"):
+                others.append(item)
+        # The ledger last of all: until then a run that was half deleted is found.
+        own.sort(key=lambda item: item["metadata"]["labels"].get(COMPONENT_LABEL) == LEDGER)
+        found.append(_Found(kind, tuple(own), tuple(others)))
+    return found, tuple(unseen)
+
+
+def _stopped(site: Site, observed: Observed) -> End:
+    return End(utc(site.now), AttemptOutcome.STOPPED, "", faulty_nodes(observed.pods))
 
 
 def _existing(site: Site, run: str) -> Observed:

@@ -3,12 +3,12 @@
 """The pod of a run that serves TensorBoard."""
 
 from seatrial.cluster import objects
-from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.kinds import POD
+from seatrial.codes.cluster import ClusterCode
 from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL, Component
-from seatrial.runs.pod_reasons import is_running, why_not_running
-from seatrial.runs.site import Site
+from seatrial.runs.namespace import Site
+from seatrial.runs.status.container_reasons import is_running, why_not_running
 
 
 def tensorboard_pod(site: Site, run: str) -> str:

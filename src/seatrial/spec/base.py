@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from seatrial.spec.codes import SpecCode
+from seatrial.codes.spec import SpecCode
 
 
 class SpecModel(BaseModel):

@@ -9,18 +9,19 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from seatrial.codes.spec import SpecCode
 from seatrial.naming import names_namespace, names_object
+from seatrial.secrets.names import names_secret
 from seatrial.spec.base import DEFAULTS, SpecModel, broken
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.scalars import ByteSize, Flag
-from seatrial.spec.secrets import names_secret, shown
+from seatrial.spec.secrets import shown
 
-_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _variable_name(name: str) -> str:
     """The name of an environment variable."""
-    if not _VARIABLE.match(name):
+    if not _VARIABLE.fullmatch(name):
         raise broken(
             f"{shown(name)} is not a variable's name.",
             "Use letters, digits and _, with no digit first.",
@@ -127,6 +128,12 @@ class StorageSpec(SpecModel):
                 f"Write the whole path; in a shell, $PWD/{mount.removeprefix('./')}.",
                 SpecCode.TYPE,
             )
+        if isinstance(mount, str) and {".", ".."} & set(mount.split("/")):
+            rule = f"{shown(mount)} has . or .. in it, and what lies below it has no one name then."
+            raise broken(rule, "Write the path without them.", SpecCode.TYPE)
+        if isinstance(mount, str) and not mount.strip("/"):
+            rule = "a volume at the root would hide everything that the image brings."
+            raise broken(rule, "Name a directory, such as /data.", SpecCode.TYPE)
         return mount
 
     @field_validator("tier")

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
+from seatrial.codes.spec import SpecCode
 from seatrial.spec.addresses import Address
 from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.scalars import LARGEST, Flag, Fraction, PositiveFloat, PositiveInt
 
 

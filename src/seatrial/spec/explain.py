@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from seatrial.codes.spec import SpecCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.fields import field_at, places_named, siblings
 from seatrial.spec.overrides import OVERRIDE, in_quotes
+from seatrial.spec.respelling import weights_meant, without_suffix
 from seatrial.spec.secrets import shown, shown_key
 from seatrial.spec.synonyms import fields_meant, outside_spec
 from seatrial.spec.tree import Node, Path, dotted
@@ -26,7 +27,6 @@ _TRUTHS = {
     **dict.fromkeys(("true", "yes", "on"), "true"),
     **dict.fromkeys(("false", "no", "off"), "false"),
 }
-_SUFFIXED = re.compile(r"(\d{1,9})\s*([kKmM]i?)")
 # Straight quotes, and the ones that word processors make of them.
 _QUOTES = " \"'\u2018\u2019\u201c\u201d\u201e"
 
@@ -47,8 +47,10 @@ def where(root: Node, path: Path, *, of_key: bool = False) -> Where:
 def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
     """One finding per error, in the order of the file."""
     errors = list(errors)
-    unknown_keys = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
-    misspelt = {path for unknown in unknown_keys for path in _meant_paths(unknown)}
+    unknown_keys = [error for error in errors if error["type"] == "extra_forbidden"]
+    misspelt = {
+        path for error in unknown_keys for path in _meant_paths(error["loc"], error["input"])
+    }
     found = []
     for error in errors:
         path, of_key = _user_path(error)
@@ -110,10 +112,22 @@ def meant(path: Path) -> str | None:
     return nearest(key, known) or next(longer, None)
 
 
-def _meant_paths(path: Path) -> list[Path]:
+def is_misspelt(path: Path) -> bool:
+    """Return True if a section has no such key, and another one was probably meant.
+
+    `training.token` is no secret, but `training.tokens` without its last letter.
+    """
+    known = siblings(path)
+    if not known or str(path[-1]) in known:
+        return False
+    return bool(_meant_paths(path) or places_named(str(path[-1])))
+
+
+def _meant_paths(path: Path, value: object = None) -> list[Path]:
     """The paths of the fields that an unknown key may have been meant to be."""
     near = meant(path)
     paths: list[Path] = [tuple(name.split(".")) for name in fields_meant(str(path[-1]))]
+    paths += [tuple(name.split(".")) for name in weights_meant(path, value)]
     return [*paths, (*path[:-1], near)] if near else paths
 
 
@@ -124,7 +138,11 @@ def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
         rule = f"{section} has no key {shown_key(key)}."
         return SpecCode.UNKNOWN_KEY, rule, elsewhere_given
     match, elsewhere = meant(path), places_named(key)[:3]
-    if not elsewhere and (synonyms := fields_meant(key)):
+    if weights := weights_meant(path, error["input"]):
+        fix = f"Did you mean {weights[0]}?"
+        if len(weights) > 1:
+            fix = f"Use {weights[0]} for Hugging Face weights, or {weights[1]} for a checkpoint."
+    elif not elsewhere and (synonyms := fields_meant(key)):
         fix = f"Here it is called {synonyms[0]}."
         if len(synonyms) > 1:
             fix = f"Use {' or '.join(synonyms)}."
@@ -229,18 +247,11 @@ def _unquoted(value: str, wanted: str) -> bool:
 
 
 def _without_suffix(value: str, path: Path) -> str:
-    """The number that 8k or 4Ki means, where it can mean only one.
-
-    Of a length in tokens, 8k is 8192; of steps, 8k is 8000; of heads it is neither for sure.
-    """
-    match, field = _SUFFIXED.fullmatch(value), str(path[-1])
-    if match:
-        number, power = int(match[1]), 1 if match[2][0] in "kK" else 2
-        if match[2].endswith("i") or (field in _LENGTHS and number & (number - 1) == 0):
-            return str(number * 1024**power)
-        if field.endswith("steps"):
-            return str(number * 1000**power)
-    return "a whole number such as 2048" if field in _LENGTHS else ""
+    """The number that 8k or 4Ki means, or an example for a length in tokens."""
+    number = without_suffix(value, str(path[-1]))
+    if number is not None:
+        return str(number)
+    return "a whole number such as 2048" if str(path[-1]) in _LENGTHS else ""
 
 
 def _choices(error: ErrorDetails, path: Path) -> Explanation:

@@ -2,23 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """A spec file and overrides -> a RunSpec that still knows which line each value came from."""
 
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError, UnreadableError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.naming import nearest
+from seatrial.secrets.assignments import is_vocabulary_value
+from seatrial.secrets.names import names_secret
+from seatrial.secrets.redaction import REDACTED, looks_secret
 from seatrial.spec import explain, overrides, upgrade
-from seatrial.spec.codes import SpecCode
+from seatrial.spec.cluster import ClusterSpec, Operator
 from seatrial.spec.run import RunSpec
-from seatrial.spec.secrets import REDACTED, gives_variable, looks_secret, names_secret, shown_key
+from seatrial.spec.secrets import gives_variable, shown_key
 from seatrial.spec.syntax import Lines
 from seatrial.spec.tree import Node, parse
 
 MAX_BYTES = 1 << 20
 """A spec is a page; a megabyte is something else under its name."""
+_NAMESPACE = str(ClusterSpec.model_fields["namespace"].default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,27 @@ class LoadedSpec:
         return explain.where(self.root, path)
 
 
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """What a spec says about where its run is; a field is empty if it cannot be read."""
+
+    name: str
+    """The run's name."""
+    namespace: str
+    """Its namespace; the default if the spec has none."""
+    profile: str
+    """The profile of its cluster."""
+    operator: str
+    """What starts its processes; `auto` if the spec has none."""
+    is_yaml: bool = True
+    """Whether the file is YAML; the rest was found in its lines if it is not."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the run may be somewhere else than the file seems to say."""
+        return not self.is_yaml or not self.profile
+
+
 def _parts(field: str) -> list[str]:
     """The keys of `data.sources[0].weight`."""
     return [part for part in field.replace("[", ".").replace("]", "").split(".") if part]
@@ -44,6 +73,59 @@ def _parts(field: str) -> list[str]:
 def load(path: Path, overriding: tuple[str, ...] = ()) -> LoadedSpec:
     """The spec in a file with overrides applied; raises with every finding at once."""
     return loads(_read(path), str(path), overriding)
+
+
+def run_place(path: Path) -> RunPlace:
+    """Where the run of a spec is, whatever errors the spec has; raises if it is no file."""
+    try:
+        text = _read(path)
+    except UnreadableError:
+        # Other characters than those of UTF-8 do not keep a run from being stopped.
+        with suppress(OSError):
+            return _place_in_lines(path.read_bytes()[:MAX_BYTES].decode(errors="replace"))
+        raise
+    try:
+        root, _ = parse(text, str(path))
+    except UnreadableError:
+        return _place_in_lines(text)
+    if not isinstance(root.value, dict):
+        return RunPlace("", "", "", "")
+    root, _ = upgrade.to_current(root)
+
+    def text_at(field: str, default: str = "") -> str:
+        node, is_there = root.at(tuple(field.split(".")))
+        value = node.value if is_there else default
+        return value if isinstance(value, str) else ""
+
+    return RunPlace(
+        text_at("name"),
+        text_at("cluster.namespace", _NAMESPACE),
+        text_at("cluster.profile"),
+        text_at("cluster.operator", Operator.AUTO),
+    )
+
+
+def _place_in_lines(text: str) -> RunPlace:
+    """Where the run is, of a file that is not YAML: from the lines that name it."""
+
+    def text_of(key: str, before: str, default: str = "") -> str:
+        found = set(re.findall(rf"{before}{key}:[ \t]+[\"']?([\w.-]+)", text, re.MULTILINE))
+        return default if not found else found.pop() if len(found) == 1 else ""
+
+    inside = r"(?:^[ \t]+|[{,][ \t]*)"
+    return RunPlace(
+        text_of("name", "^"),
+        text_of("namespace", inside, _NAMESPACE),
+        text_of("profile", inside),
+        text_of("operator", inside, Operator.AUTO),
+        is_yaml=False,
+    )
+
+
+def byte_order_mark(path: Path) -> str:
+    """The mark that a file begins with and that is no part of its text; empty without one."""
+    with path.open("rb") as stream:
+        return BOM_UTF8.decode() if stream.read(len(BOM_UTF8)) == BOM_UTF8 else ""
 
 
 def read_tree(path: Path) -> tuple[str, Node]:
@@ -94,9 +176,7 @@ def _read(path: Path) -> str:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _unreadable(
-            path, "there is no such file.", "Check the path, or make one: seatrial init."
-        ) from None
+        raise _unreadable(path, "there is no such file.", _other_file(path)) from None
     except IsADirectoryError:
         raise _unreadable(path, "this is a directory.", "Name the spec inside it.") from None
     except OSError as error:
@@ -116,6 +196,18 @@ def _read(path: Path) -> str:
         line, column = Lines(before).place(len(before))
         rule = f"the byte 0x{raw[error.start]:02x} stands here, which is not UTF-8 text."
         raise _unreadable(path, rule, "Save the file as UTF-8.", line, column) from None
+
+
+def _other_file(path: Path) -> str:
+    """What to do about a spec that is not there: the file that was meant, if one is near."""
+    there: list[str] = []
+    with suppress(OSError):
+        there = [each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml")]
+    twins = [name for name in there if Path(name).stem == path.stem]
+    near = twins[0] if len(twins) == 1 else nearest(path.name, there)
+    if near:
+        return f"Did you mean {path.with_name(near)}?"
+    return "Check the path, or make one: seatrial init."
 
 
 def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0) -> UnreadableError:
@@ -177,5 +269,8 @@ def _holds_secret(path: tuple[str | int, ...], value: object) -> bool:
     if not path or value is None or isinstance(value, bool):
         return False
     # A secret is named here, never given: a key of another meaning would hold it.
-    in_reference = path[:2] == ("cluster", "secrets") and len(path) > 3
-    return names_secret(name) or (in_reference and explain.meant(path) is None)
+    if path[:2] == ("cluster", "secrets") and len(path) > 3 and explain.meant(path) is None:
+        return True
+    if is_vocabulary_value(name, value) and path[:2] != ("cluster", "env"):
+        return False
+    return names_secret(name) and not explain.is_misspelt(path)

@@ -5,11 +5,13 @@
 import re
 import shlex
 
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.spec.codes import SpecCode
+from seatrial.secrets.names import names_secret
+from seatrial.secrets.redaction import looks_secret
 from seatrial.spec.fields import field_at, takes_null
-from seatrial.spec.secrets import looks_secret, names_secret, shown
+from seatrial.spec.secrets import shown
 from seatrial.spec.tree import Node, Path, dotted, parse
 
 OVERRIDE = "override"

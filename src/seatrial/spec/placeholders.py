@@ -4,15 +4,20 @@
 
 import re
 
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.tree import dotted
 
 _PLACEHOLDER = re.compile(r"(?<![A-Za-z0-9_-])YOUR[-_][A-Z][A-Z0-9_-]*")
 _WORDS = ("description",)
 """Fields in which anything may be said."""
+
+
+def has_placeholder(text: str) -> bool:
+    """True if a text still has a name in it that only its owner can know, such as YOUR-BUCKET."""
+    return _PLACEHOLDER.search(text) is not None
 
 
 def placeholders(loaded: LoadedSpec, severity: Severity = Severity.NOTE) -> tuple[Finding, ...]:

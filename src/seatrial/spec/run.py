@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The root of a spec: one run."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema, field_validator
 
-from seatrial.spec.base import DEFAULTS, SpecModel, broken
+from seatrial.codes.spec import SpecCode
+from seatrial.spec.addresses import Address
+from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import ClusterSpec
 from seatrial.spec.data import DataSpec
@@ -14,9 +16,54 @@ from seatrial.spec.engine import EngineSpec
 from seatrial.spec.model import ModelSpec
 from seatrial.spec.monitoring import MonitoringSpec
 from seatrial.spec.parallelism import ParallelismSpec
-from seatrial.spec.scalars import RunName
+from seatrial.spec.scalars import Flag, RunName
 from seatrial.spec.training import TrainingSpec
-from seatrial.spec.weights import ContinueFrom, InitialWeights
+
+
+class InitialWeights(SpecModel):
+    """Weights that a new run starts from, with a fresh optimizer, schedule and data order."""
+
+    checkpoint: Address | None = Field(default=None, min_length=1)
+    """Path or address of a checkpoint of the same engine."""
+    huggingface: str | None = Field(
+        default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
+    )
+    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a directory; brought in once."""
+
+    @field_validator("huggingface")
+    @classmethod
+    def _exactly_one(cls, huggingface: object, info: ValidationInfo) -> object:
+        require_one_of(info.data, huggingface, "checkpoint", "huggingface")
+        return huggingface
+
+
+def _step(value: object) -> object:
+    """A step's number, or `latest`."""
+    if value == "latest" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise broken(
+        "must be the number of a step or latest.", "Write a number such as 5000.", SpecCode.TYPE
+    )
+
+
+class ContinueFrom(SpecModel):
+    """A run that this one follows: its weights, optimizer state and step go on, with a new spec."""
+
+    run: RunName
+    """Name of the parent run."""
+    checkpoints: Address | None = Field(default=None, min_length=1)
+    """Where the parent's checkpoints lie; its usual place when absent."""
+    step: Annotated[
+        int | Literal["latest"],
+        PlainValidator(_step),
+        WithJsonSchema(
+            {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"const": "latest"}]}
+        ),
+    ] = "latest"
+    """The step to continue from; the newest verified checkpoint when `latest`."""
+    reset_schedule: Flag = False
+    """Whether the learning-rate schedule starts anew there; the optimizer's state is kept."""
+
 
 API_VERSION = "seatrial.dev/v1alpha1"
 """The version of the spec format that this Seatrial writes."""

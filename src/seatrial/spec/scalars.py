@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from seatrial.naming import MAX_RUN_NAME, as_dns_label, is_dns_label
+from seatrial.codes.spec import SpecCode
+from seatrial.naming import MAX_RUN_NAME, as_dns_label, is_run_name
 from seatrial.spec.base import broken
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.secrets import shown
 from seatrial.units import parse_bytes, parse_count
 
@@ -84,12 +84,12 @@ def _run_name(name: Any) -> Any:
     # A number would be refused as no text, and once it were quoted, as no name.
     if isinstance(name, int | float) and not isinstance(name, bool):
         name = str(name)
-    if isinstance(name, str) and not is_dns_label(name, MAX_RUN_NAME):
+    if isinstance(name, str) and not is_run_name(name):
         # A name that does not begin with a letter keeps its beginning behind one that does.
         begins_well = name[:1].isascii() and name[:1].isalpha()
         raise broken(
             f"{shown(name)} cannot name Kubernetes objects: lower-case letters, digits and "
-            f"hyphens, a letter first, at most {MAX_RUN_NAME} characters.",
+            f"single hyphens, a letter first, at most {MAX_RUN_NAME} characters.",
             f"Use {as_dns_label(name if begins_well else f'run-{name}')}.",
         )
     return name

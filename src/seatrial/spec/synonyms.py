@@ -9,6 +9,10 @@ _PARALLELISM = {
     "cp_size": "cp context_parallel context_parallel_size",
     "ep_size": "ep expert_parallel expert_parallel_size expert_model_parallel_size",
     "etp_size": "etp expert_tensor_parallel_size",
+    "first_stage_layers": "decoder_first_pipeline_num_layers num_layers_in_first_pipeline_stage",
+    "last_stage_layers": "decoder_last_pipeline_num_layers num_layers_in_last_pipeline_stage",
+    "embedding_as_layer": "account_for_embedding_in_pipeline_split",
+    "loss_as_layer": "account_for_loss_in_pipeline_split",
     "sharding": "zero zero_stage fsdp use_distributed_optimizer sharding_strategy",
     "recompute": "activation_checkpointing gradient_checkpointing recompute_granularity",
 }
@@ -22,9 +26,11 @@ _TRAINING = {
     "learning_rate.peak": "lr max_lr base_lr",
     "learning_rate.minimum": "min_lr lr_min",
     "learning_rate.style": "lr_decay_style lr_scheduler lr_scheduler_type",
-    "learning_rate.warmup": "warmup_steps lr_warmup_iters lr_warmup_steps lr_warmup_fraction",
-    "learning_rate.decay": "lr_decay_iters lr_decay_steps",
-    "learning_rate.anneal": "wsd_decay_steps lr_wsd_decay_iters lr_wsd_decay_samples",
+    "learning_rate.warmup.steps": "warmup_steps lr_warmup_iters lr_warmup_steps",
+    "learning_rate.warmup.fraction": "lr_warmup_fraction warmup_ratio",
+    "learning_rate.decay.steps": "lr_decay_iters lr_decay_steps",
+    "learning_rate.anneal.steps": "wsd_decay_steps lr_wsd_decay_iters",
+    "learning_rate.anneal.samples": "lr_wsd_decay_samples",
     "optimizer.clip_grad_norm": "clip_grad grad_clip gradient_clipping max_grad_norm",
     "optimizer.weight_decay": "wd",
     "optimizer.beta1": "adam_beta1",
@@ -49,7 +55,7 @@ _DIMENSIONS = {
     "moe.top_k": "moe_router_topk num_experts_per_tok",
 }
 _CLUSTER = {
-    "nodes": "num_nodes nnodes n_nodes replicas",
+    "nodes": "num_nodes nnodes n_nodes node_count instance_count replicas",
     "processes_per_node": "gpus_per_node nproc_per_node num_gpus_per_node devices",
     "node_type": "instance_type machine_type vm_size sku",
     "image_pull_secret": "image_pull_secrets imagepullsecrets",
@@ -87,9 +93,44 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 """From another tool's name, in lower case and with underscores, to the fields that hold it."""
 
 
+_INEXACT = frozenset(
+    [
+        "replicas",
+        "zero",
+        "zero_stage",
+        "fsdp",
+        "use_distributed_optimizer",
+        "sharding_strategy",
+        "dtype",
+        "max_tokens",
+        "activation_checkpointing",
+        "gradient_checkpointing",
+        "train_batch_size",
+        "dataset",
+        "data_path",
+        "save",
+        "tokenizer_model",
+        "tokenizer_name",
+    ]
+)
+"""Names that hold something near a field and not the same: other values, or another count."""
+
+
+def exact_field(key: str) -> tuple[str, ...] | None:
+    """The path of the one field that another tool's name stands for with the same value."""
+    meant = fields_meant(key)
+    if len(meant) != 1 or _word(key) in _INEXACT:
+        return None
+    return tuple(meant[0].split("."))
+
+
+def _word(key: str) -> str:
+    return key.strip("-").lower().replace("-", "_")
+
+
 def fields_meant(key: str) -> tuple[str, ...]:
     """The fields that another tool's name stands for, by their full names."""
-    return SYNONYMS.get(key.strip("-").lower().replace("-", "_"), ())
+    return SYNONYMS.get(_word(key), ())
 
 
 _PROFILE = (

@@ -27,9 +27,9 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.nodes import ScalarNode
 
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import UnreadableError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.secrets import shown_key
 from seatrial.spec.syntax import ODD_BLANK, Lines, finding_of, odd_blank
 
@@ -40,7 +40,11 @@ MAX_VALUES = 5000
 MAX_INT_BITS = 1023
 """A whole number above this has no float, and one far above it cannot even be printed."""
 
-_UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
+_UNUSABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters but tab and newline, and halves of characters.
+
+No argument or variable of a process can hold NUL, and the others are read differently by terminals,
+logs, YAML and JSON."""
 _YAML_TAG = "tag:yaml.org,2002:"
 
 Path = tuple[str | int, ...]
@@ -333,12 +337,12 @@ class _Builder:
             self.quoted = (event.start_mark.index, event.end_mark.index)
         unusable = _UNUSABLE.search(event.value)
         if unusable:
-            self.problem(
-                SpecCode.SYNTAX,
-                event,
-                f"the text holds U+{ord(unusable[0]):04X}, which is no character.",
-                "Remove it, or write the whole character instead of its escape.",
-            )
+            number = ord(unusable[0])
+            is_half = number >= 0xD800
+            what = "no character" if is_half else "a control character"
+            fix = ", or write the whole character instead of its escape." if is_half else "."
+            rule = f"the text holds U+{number:04X}, which is {what}."
+            self.problem(SpecCode.SYNTAX, event, rule, f"Remove it{fix}")
             return None, True
         if not event.implicit[0]:
             return event.value, False

@@ -13,11 +13,12 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
+from seatrial.codes.spec import SpecCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.run import API_VERSION
 from seatrial.spec.secrets import shown, shown_key
+from seatrial.spec.syntax import keep_line_ends
 from seatrial.spec.tree import Node
 
 
@@ -76,7 +77,7 @@ def upgraded(text: str, version: str) -> tuple[str, tuple[str, ...]]:
         return text, ()
     out = io.StringIO()
     yaml.dump(root, out)
-    return out.getvalue(), tuple(changes)
+    return keep_line_ends(text, out.getvalue()), tuple(changes)
 
 
 def _rename(root: CommentedMap, field: str, name: str) -> bool:

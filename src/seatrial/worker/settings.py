@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
+from typing import Any
+
+from seatrial.monitoring.anomalies.detector import FABRIC_TRANSPORTS, Expectations
 
 DEVICE = "SEATRIAL_DEVICE"
 """`cpu` asks for the CPU runtime; anything else leaves the engine alone."""
@@ -32,7 +35,7 @@ FABRIC = "SEATRIAL_FABRIC"
 SAVE_SECONDS = "SEATRIAL_SAVE_SECONDS"
 """The plan's time of one save; saves are judged by those before without it."""
 FAULT = "SEATRIAL_DRILL_FAULT"
-"""A name of `worker/faults.py`, or a trouble of `worker/troubles.py`; only tests set it."""
+"""A fault of `wrong_results.py` or `fault_injection.py` in `worker/megatron`; only tests set it."""
 ATTEMPT = "SEATRIAL_ATTEMPT"
 """The attempt; starts that come to nothing are counted within one, and not without it."""
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
@@ -53,7 +56,7 @@ class Device(StrEnum):
     GPU = "gpu"
     """A GPU, as the engine expects."""
     CPU = "cpu"
-    """A CPU, through the redirection of `seatrial.worker.cpu`."""
+    """A CPU, through the redirection of `seatrial.worker.megatron.cpu`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,6 @@ class Settings:
     tokenizer_revision: str = ""
     """The revision of the tokenizer, where the spec pins one."""
     run: str = ""
-    """The run's name, where it has one."""
     metrics: Endpoint | None = None
     """Where metrics are served; nowhere unless that was asked for."""
     attempt: str = ""
@@ -192,3 +194,14 @@ def _parent() -> Parent | None:
     if not address:
         return None
     return Parent(address, int(step) if step else None, os.environ.get(PARENT_ANEW) == "1")
+
+
+def expected(settings: Any) -> Expectations:
+    """What is expected, as the engine's own arguments and the plan have it."""
+    return Expectations(
+        save_seconds=planned_save_seconds(),
+        transport=FABRIC_TRANSPORTS.get(os.environ.get(FABRIC, "")),
+        clip_grad_norm=settings.clip_grad,
+        save_every_steps=(settings.save_interval or 0) if settings.save else 0,
+        evaluate_every_steps=(settings.eval_interval or 0) if settings.eval_iters else 0,
+    )

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,16 +21,16 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.cluster import objects
-from seatrial.cluster.errors import ClusterError
+from seatrial.cluster.errors import ClusterError, ConflictError
 from seatrial.cluster.kinds import CONFIG_MAP, PYTORCH_JOB
 from seatrial.cluster.transport import Json
-from seatrial.cluster.watching import ChangeKind, Watch
+from seatrial.cluster.watch import ChangeKind, ObjectWatch
 from seatrial.rendering.names import RUN_LABEL
-from seatrial.runs.clusters import connect
-from seatrial.runs.launch import Wanted, launch
-from seatrial.runs.observe import training_pods
-from seatrial.runs.site import Site
-from seatrial.runs.status import status
+from seatrial.runs.launch.connect import connect
+from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.namespace import Site
+from seatrial.runs.status.observe import find_job, training_pods
+from seatrial.runs.status.status import status
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import wait_until
 from tests.cluster.faulty_proxy import Fault, FaultyProxy
@@ -118,9 +119,11 @@ def printing(control_plane: Cluster, namespace: str) -> Iterator[Printing]:
     run = wanted(namespace, LOGGED)
     name, nodes = run.plan.spec.name, run.plan.machines.nodes
     launch(site, run, lambda _: False)
-    wait_until(lambda: len(training_pods(site.api, namespace, name)) == nodes, "pods are made")
+    job = find_job(site.api, namespace, name)
+    assert job is not None
+    wait_until(lambda: len(training_pods(site.api, namespace, job)) == nodes, "pods are made")
     with StubKubelet(control_plane).serving() as kubelet:
-        for pod in training_pods(site.api, namespace, name):
+        for pod in training_pods(site.api, namespace, job):
             kubelet.run_pod(pod)
         yield Printing(name, nodes, kubelet)
 
@@ -156,7 +159,7 @@ class Follower:
     def __init__(self, site: Site) -> None:
         self.seen: dict[str, float] = {}
         self._ended: ClusterError | None = None
-        self._watch = Watch(site.api, CONFIG_MAP, site.namespace, "faults=marker")
+        self._watch = ObjectWatch(site.api, CONFIG_MAP, site.namespace, "faults=marker")
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
@@ -182,7 +185,10 @@ class Follower:
 def mark(site: Site, name: str) -> float:
     """Make an object that followers look for; when it was there."""
     head = {"name": name, "namespace": site.namespace, "labels": {"faults": "marker"}}
-    objects.apply(site.api, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head})
+    marker = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head}
+    # Its name is new: one that is there was made by a try whose answer was lost.
+    with suppress(ConflictError):
+        objects.create(site.api, marker)
     return time.monotonic()
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.check import Verdict
-from seatrial.checks.site.codes import SiteCode
-from seatrial.client import check
+from seatrial.codes.cluster_checks import SiteCode
 from seatrial.findings import Severity
+from seatrial.sdk.check import check
 from tests.cluster.check_site import BROKEN, Broken, make_cluster, make_namespace, overrides_in
 from tests.cluster.cluster import Cluster, Tier, running
 from tests.unit.checks.examples import BASE

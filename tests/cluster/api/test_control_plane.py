@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from seatrial.rendering.manifest import Manifest
-from seatrial.runs.launch import SEEN_SECONDS, UNSEEN
+from seatrial.runs.launch.kubernetes import SEEN_SECONDS, UNSEEN
 from tests.cluster.access import Denial
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import wait_until
@@ -102,6 +102,33 @@ def test_a_rendered_run_becomes_pods(control_plane: Cluster, operator: str) -> N
     # Two of the run and one of TensorBoard.
     wait_until(lambda: pods() == 3, "the operator makes two pods")
     assert control_plane.denied(namespace) == []
+
+
+def test_what_operators_make_for_two_runs_has_different_names(control_plane: Cluster) -> None:
+    namespace = control_plane.new_namespace()
+    api = control_plane.api()
+    for name, operator in (("slim", "pytorchjob"), ("slim-master-0", "trainjob")):
+        where = f"cluster.namespace={namespace}"
+        for made in manifests(f"name={name}", where, f"cluster.operator={operator}"):
+            create(api, made)
+
+    def owners(kind: str) -> dict[str, str]:
+        found = api.ask("GET", f"/api/v1/namespaces/{namespace}/{kind}").body["items"]
+        heads = [each["metadata"] for each in found if "ownerReferences" in each["metadata"]]
+        return {head["name"]: head["ownerReferences"][0]["kind"] for head in heads}
+
+    wait_until(lambda: "JobSet" in owners("services").values(), "JobSet makes its service")
+    wait_until(lambda: "slim-master-0" in owners("services"), "the other operator makes its own")
+    assert owners("services") == {
+        "slim-master-0": "PyTorchJob",
+        "slim-worker-0": "PyTorchJob",
+        "slim-master-0--nodes": "JobSet",
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    wait_until(lambda: "Job" in owners("pods").values(), "JobSet makes pods")
+    pods = api.ask("GET", path).body["items"]
+    domains = {each["spec"].get("subdomain") for each in pods}
+    assert domains == {None, "slim-master-0--nodes"}
 
 
 def test_nothing_is_lost_when_servers_crash(control_plane: Cluster) -> None:

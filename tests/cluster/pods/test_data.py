@@ -74,7 +74,7 @@ def test_data_are_prepared_in_pods_and_the_same_as_here(cluster: Cluster, tmp_pa
         assert (there / name).read_bytes() == (here / name).read_bytes(), name
     assert seatrial.run("data", "verify", spec, "--on", "kubernetes", timeout=300)
     jobs = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]
-    tasks = next(j for j in jobs if j["metadata"]["name"] == "little-data")
+    tasks = next(j for j in jobs if j["metadata"]["name"] == "little--data")
     print(  # noqa: T201
         f"{tasks['spec']['completions']} tasks in pods, pod {killed} killed; "
         f"{made['tokens']:,} tokens, {len(names)} files equal to those made here"

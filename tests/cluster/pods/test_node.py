@@ -17,7 +17,8 @@ from tests.cluster.daemon import wait_until
 UNTIL_KNOWN = "for _ in $(seq 240); do getent hosts {} && break; sleep 0.5; done; "
 PYTORCHJOB_SCRIPT = UNTIL_KNOWN.format("try-master-0") + "echo rank $RANK of $WORLD_SIZE; sleep 3"
 TRAINJOB_SCRIPT = (
-    UNTIL_KNOWN.format("$PET_MASTER_ADDR") + "echo node $PET_NODE_RANK of $PET_NNODES; sleep 3"
+    UNTIL_KNOWN.format("try-node-0-0.try--nodes")
+    + "echo node $PET_NODE_RANK of $PET_NNODES; sleep 3"
 )
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -145,7 +146,10 @@ def test_a_trainjob_completes(cluster: Cluster, namespace: str) -> None:
     }
     runtime = {
         "mlPolicy": {"numNodes": 2, "torch": {}},
-        "template": {"spec": {"replicatedJobs": [step]}},
+        # As rendered: Trainer's own PET_MASTER_ADDR names the default service, which is not made.
+        "template": {
+            "spec": {"network": {"subdomain": "try--nodes"}, "replicatedJobs": [step]},
+        },
     }
     version = "trainer.kubeflow.org/v1alpha1"
     create(cluster, namespace, version, "TrainingRuntime", spec=runtime)
@@ -155,6 +159,7 @@ def test_a_trainjob_completes(cluster: Cluster, namespace: str) -> None:
     create(cluster, namespace, version, "TrainJob", spec=job)
     wait_for(cluster, namespace, "trainjob", "Complete")
     printed = "".join(logs(cluster, namespace).values())
+    assert printed.count("10.244.0.") == 2
     assert "node 0 of 2" in printed
     assert "node 1 of 2" in printed
 
@@ -173,7 +178,7 @@ def test_the_workers_environment_is_in_every_pod(cluster: Cluster, namespace: st
     base = json.loads((cluster.home / "containerd/container.json").read_text())
     shown = [mount["source"] for mount in base["mounts"]]
     assert any(Path(source).name == "src" for source in shown)
-    script = "test -f /opt/seatrial/src/seatrial/worker/pod.py"
+    script = "test -f /opt/seatrial/src/seatrial/worker/megatron/pod.py"
     if any("venv" in source for source in shown):
         script += " && python3 -c 'import megatron.core, seatrial.version, torch'"
     pod = pod_of(script)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.codes.supervisor import SupervisorCode
 from seatrial.monitoring.event_log import EventKind, read_events
 from seatrial.monitoring.processes import PROCESSES, variables
-from seatrial.worker.supervisor.codes import SupervisorCode
 from tests.cluster.cluster import Cluster
 from tests.cluster.scene import OPERATORS, Scene, until
 from tests.cluster.toy_run import starts

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
-from seatrial.rehearsal.weights_process import LOGITS_BAR
+from seatrial.engine_process.weights import LOGITS_BAR
 from tests.cluster import images
 from tests.cluster.cluster import Cluster
 from tests.cluster.scene import OPERATORS, Scene, until

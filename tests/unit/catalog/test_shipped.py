@@ -9,7 +9,7 @@ import pytest
 from seatrial.catalog.catalog import ENTRY_TYPES, Catalog, Kind
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.models import ModelPreset
-from seatrial.spec.architecture import Architecture, MixtureOfExperts
+from seatrial.spec.model import Architecture, MixtureOfExperts
 
 ALL = [(kind, name) for kind in Kind for name in Catalog().names(kind)]
 

@@ -17,13 +17,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.checkpoints.commit import commit, write_tracker
-from seatrial.checkpoints.naming import FORMAT_FILE, METADATA, directory_name
-from seatrial.checkpoints.place import LocalPlace
-from seatrial.checkpoints.record import Record, ShardList
+from seatrial.checkpoints.commit import commit, read_back, write_tracker
+from seatrial.checkpoints.naming import COMPOSER_FILE, FORMAT_FILE, METADATA, directory_name
+from seatrial.checkpoints.record import Record, ShardFile, ShardList
 from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup, Versions
-from seatrial.checkpoints.shard_list import ShardFile
 from seatrial.checkpoints.starts import claim
+from seatrial.storage.location import LocalPlace
 
 SETUP = Setup(
     layout=Layout(2, 1, 1, 1, 1, 1, 1, 2),
@@ -60,6 +59,20 @@ def archive(content: Any = None, tensor: bytes = b"") -> bytes:
         file.writestr("archive/data.pkl", code)
         file.writestr("archive/data/0", tensor)
     return held.getvalue()
+
+
+def bytes_tensor(count: int, *, strides: int = 1) -> bytes:
+    """The instructions that make a tensor of bytes, in the storage `0`."""
+    number = b"J" + count.to_bytes(4, "little")
+    storage = b"(X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\x000X\3\0\0\0cpu" + number + b"tQ"
+    view = b"K\0" + b"J" + (count // strides).to_bytes(4, "little") + b"\x85K"
+    rest = bytes([strides]) + b"\x85\x89ccollections\nOrderedDict\n)Rt"
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + view + rest + b"R"
+
+
+def extra_state(inner: bytes, **how: int) -> bytes:
+    """An item whose tensor has bytes that a layer of FP8 would unpickle."""
+    return archive(b"\x80\2" + bytes_tensor(len(inner), **how) + b".", inner)
 
 
 def torch_class(module: str, name: str) -> Any:
@@ -142,6 +155,18 @@ def make_checkpoint(root: Path, step: int, **values: Any) -> Record:
     done = commit(place, shards, record(step, incarnation, **wanted))
     write_tracker(place, str(step))
     return done.record
+
+
+def crafted_whole(root: Path, step: int, data: bytes, setup: Setup) -> Path:
+    """A checkpoint of Composer's that is one file, made by someone who can write the record too."""
+    place, directory = LocalPlace(root), root / f"ba{step}"
+    directory.mkdir(parents=True)
+    (directory / COMPOSER_FILE).write_bytes(data)
+    claim(place, "1", 0)
+    file = read_back(directory / COMPOSER_FILE)
+    assert file is not None
+    commit(place, [file], record(step, setup=setup), directory.name)
+    return directory
 
 
 def flip(file: Path) -> None:

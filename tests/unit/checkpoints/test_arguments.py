@@ -5,8 +5,8 @@
 from argparse import Namespace
 from pathlib import Path
 
-from seatrial.checkpoints.arguments import setup_from_arguments
-from seatrial.checkpoints.setup import Constants, Schedule, Versions
+from seatrial.checkpoints.setup import SavedConstants, SavedSchedule, Versions
+from seatrial.engines.megatron.checkpoints import setup_from_arguments
 
 VERSIONS = Versions("0", "engine", "torch")
 FLAGS = {
@@ -80,14 +80,14 @@ def test_both_come_to_the_same() -> None:
     assert planned.model.max_positions == 0
     assert planned.data_order.train_samples == 40
     assert planned.optimizer_sharding == "fully_reshardable"
-    assert planned.schedule == Schedule(1e-4, 1e-5, "cosine", 8, 32)
-    assert planned.constants == Constants(500000.0, 1.0, 0.0, 1e-6)
+    assert planned.schedule == SavedSchedule(1e-4, 1e-5, "cosine", 8, 32)
+    assert planned.constants == SavedConstants(500000.0, 1.0, 0.0, 1e-6)
 
 
 def test_what_is_not_rotated_has_no_base() -> None:
     flags = {**FLAGS, "position-embedding-type": "learned_absolute", "use-rope-scaling": True}
     constants = setup_from_arguments(flags, VERSIONS, 4).constants
-    assert constants == Constants(0.0, 0.0, 0.0, 1e-6)
+    assert constants == SavedConstants(0.0, 0.0, 0.0, 1e-6)
     flags = {**FLAGS, "use-rope-scaling": True, "rope-scaling-factor": 32}
     scaled = setup_from_arguments(flags, VERSIONS, 4).constants
     assert scaled is not None

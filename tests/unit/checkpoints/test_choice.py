@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.choice import Request, candidates, nothing_good, tracker_finding
 from seatrial.checkpoints.inventory import State, checkpoints, tracked_step
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name
-from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.select import ResumeRequest, candidates, nothing_good, tracker_finding
 from seatrial.checkpoints.stopping import StopCode
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint, write_files
 
 
@@ -33,23 +33,23 @@ def test_newest_first_and_what_is_wrong_with_each(root: Path) -> None:
         (20, State.COMMITTED),
         (10, State.COMMITTED),
     ]
-    assert [one.step for one in candidates(Request(str(root)), there)] == [20, 10]
-    assert [one.step for one in candidates(Request(str(root), step=10), there)] == [10]
+    assert [one.step for one in candidates(ResumeRequest(str(root)), there)] == [20, 10]
+    assert [one.step for one in candidates(ResumeRequest(str(root), step=10), there)] == [10]
 
 
 def test_nothing_saved_begins_at_step_0(tmp_path: Path) -> None:
-    assert nothing_good(Request(str(tmp_path)), [], None) is None
+    assert nothing_good(ResumeRequest(str(tmp_path)), [], None) is None
 
 
 def test_a_first_save_that_was_cut_short_begins_at_step_0(tmp_path: Path) -> None:
     write_files(tmp_path / directory_name(10))
     there = list(checkpoints(LocalPlace(tmp_path)))
-    assert nothing_good(Request(str(tmp_path)), there, None) is None
+    assert nothing_good(ResumeRequest(str(tmp_path)), there, None) is None
 
 
 def test_what_was_saved_and_cannot_be_used_stops(root: Path) -> None:
     there = list(checkpoints(LocalPlace(root)))
-    refusal = nothing_good(Request(str(root)), there, tracked_step(LocalPlace(root)))
+    refusal = nothing_good(ResumeRequest(str(root)), there, tracked_step(LocalPlace(root)))
     assert refusal is not None
     assert refusal.code is StopCode.NO_CHECKPOINT
     assert "none of 3 checkpoints can be used" in str(refusal)
@@ -59,15 +59,15 @@ def test_checkpoints_without_records_stop_unless_weights_are_meant(tmp_path: Pat
     write_files(tmp_path / directory_name(10))
     (tmp_path / TRACKER).write_text("10")
     there = list(checkpoints(LocalPlace(tmp_path)))
-    refusal = nothing_good(Request(str(tmp_path)), there, 10)
+    refusal = nothing_good(ResumeRequest(str(tmp_path)), there, 10)
     assert refusal is not None
     assert "without a record" in str(refusal)
-    assert nothing_good(Request(str(tmp_path), foreign=True), there, 10) is None
+    assert nothing_good(ResumeRequest(str(tmp_path), foreign=True), there, 10) is None
 
 
 def test_a_step_that_is_asked_for_is_that_or_none(root: Path) -> None:
     there = list(checkpoints(LocalPlace(root)))
-    request = Request(str(root), step=40)
+    request = ResumeRequest(str(root), step=40)
     assert candidates(request, there) == []
     assert "step 40 is asked for" in str(nothing_good(request, there, 30))
 
@@ -76,6 +76,6 @@ def test_a_step_that_is_asked_for_is_that_or_none(root: Path) -> None:
     ("tracked", "said"), [(-1, "holds no step"), (40, "names step 40"), (20, ""), (None, "")]
 )
 def test_a_tracker_that_misleads_is_told(tracked: int | None, said: str) -> None:
-    finding = tracker_finding(Request("there"), 20, tracked)
+    finding = tracker_finding(ResumeRequest("there"), 20, tracked)
     assert (finding is None) == (not said)
     assert finding is None or said in finding.rule

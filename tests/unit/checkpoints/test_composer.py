@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.checkpoints.commit import commit, make_room, read_back
 from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.inventory import State, checkpoints, newest_step, set_aside
 from seatrial.checkpoints.naming import step_of
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.retention import Policy, decide, remove
-from seatrial.checkpoints.settings import flat
 from seatrial.checkpoints.setup import COMPOSER_SHARDED, COMPOSER_WHOLE, Setup
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.checkpoints.verification import verify
-from seatrial.client import load_plan
+from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.engines.llm_foundry.checkpoints import flat
 from seatrial.recipes.shipped import recipe
-from tests.unit.checkpoints.made import record, write_files
+from seatrial.sdk.plan import load_plan
+from seatrial.storage.location import LocalPlace
+from tests.unit.checkpoints.made import archive, record, write_files
 
 
 def wanted(*overrides: str) -> Setup:
@@ -37,7 +37,7 @@ def save(root: Path, step: int, setup: Setup) -> None:
         (root / name / "metadata.json").unlink()
     else:
         (root / name).mkdir(parents=True)
-        (root / name / "rank0.pt").write_bytes(bytes(range(256)) * step)
+        (root / name / "rank0.pt").write_bytes(archive({"a": 1}, bytes(range(256)) * step))
     if not list(place.names("seatrial/starts")):
         claim(place, "1", 0)
     files = [read_back(path) for path in sorted((root / name).iterdir())]

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.checkpoints.composer_contents import whole_contents
-from seatrial.checkpoints.foreign import refuse_foreign
 from seatrial.checkpoints.naming import COMPOSER_FILE
-from seatrial.checkpoints.pickles import PickleError
-from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.stopping import StopError
+from seatrial.engines.llm_foundry.checkpoints import refuse_foreign, whole_contents
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import archive, torch_class, write_files
 from tests.unit.checkpoints.test_pickles import Trap
 
@@ -97,9 +96,10 @@ def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
     ("tensor", "config", "order", "said"),
     [
         (Tensor(Storage("0"), strides=(1, 3)), CONFIG, b"little", "not lie in one piece"),
-        (Tensor(Storage("0"), offset=3), CONFIG, b"little", "not where it should be"),
-        (Tensor(Storage("7")), CONFIG, b"little", "not what Composer writes"),
-        (Tensor(Storage("0", "LongStorage")), CONFIG, b"little", "not what Composer writes"),
+        (Tensor(Storage("0"), offset=3), CONFIG, b"little", "other arguments"),
+        (Tensor(Storage("7")), CONFIG, b"little", "not in its archive"),
+        (Tensor(Storage("0", "IntStorage")), CONFIG, b"little", "not what Composer writes"),
+        (Tensor(Storage("0", "LongStorage")), CONFIG, b"little", "storage 0 has 32 bytes"),
         (Tensor(Storage("0")), CONFIG, b"big", "another byte order"),
         (Tensor(Storage("0")), {}, b"little", "nor its configuration"),
         (7, CONFIG, b"little", "not what Composer writes"),
@@ -110,13 +110,13 @@ def test_what_composer_does_not_write_is_refused(
     tmp_path: Path, tensor: object, config: object, order: bytes, said: str
 ) -> None:
     whole(tmp_path, tensor, config, order)
-    with pytest.raises(PickleError, match=said):
+    with pytest.raises(UnsafeFileError, match=said):
         whole_contents(LocalPlace(tmp_path), PLACE)
 
 
 def test_code_beside_the_weights_is_not_run(tmp_path: Path) -> None:
     whole(tmp_path, Tensor(Storage("0")), {"a": Trap(tmp_path / "sprung")})
-    with pytest.raises(PickleError, match="mkdir"):
+    with pytest.raises(UnsafeFileError, match="mkdir"):
         whole_contents(LocalPlace(tmp_path), PLACE)
     with pytest.raises(StopError, match="ST-CHECKPOINT-009"):
         refuse_foreign(str(tmp_path / PLACE / COMPOSER_FILE))
@@ -126,7 +126,7 @@ def test_code_beside_the_weights_is_not_run(tmp_path: Path) -> None:
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / PLACE).mkdir()
     (tmp_path / PLACE / COMPOSER_FILE).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
-    with pytest.raises(PickleError, match="no archive"):
+    with pytest.raises(UnsafeFileError, match="no archive"):
         whole_contents(LocalPlace(tmp_path), PLACE)
     with pytest.raises(StopError, match="no archive"):
         refuse_foreign(str(tmp_path / PLACE / COMPOSER_FILE))

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.checkpoints.copying import copy
-from seatrial.checkpoints.inventory import look
+from seatrial.checkpoints.inventory import SCANNER, look
 from seatrial.checkpoints.naming import RECORD, VERIFIED, directory_name
-from seatrial.checkpoints.noting import verify_noting
-from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.resumable_verification import verify_noting
 from seatrial.checkpoints.verification import verify
+from seatrial.codes.checkpoints import CheckpointCode
 from seatrial.errors import FindingsError, UsageError
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint
 
 NAME = directory_name(10)
@@ -68,6 +68,7 @@ def test_a_verification_goes_on_where_it_was_cut_short(tmp_path: Path) -> None:
     record = make_checkpoint(tmp_path, 10)
     place = LocalPlace(tmp_path)
     note = {"at": "2026-01-01T00:00:00Z", "record": record.identity, "files": 2, "wrong": 0}
+    note["scanner"] = SCANNER
     (tmp_path / NAME / VERIFIED).write_text(json.dumps(note))
     assert not look(place, NAME).verified
     told: list[int] = []

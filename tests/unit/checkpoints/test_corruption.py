@@ -19,9 +19,9 @@ from seatrial.checkpoints.naming import (
     directory_name,
     shard_list_name,
 )
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.verification import verify
 from seatrial.findings import has_errors
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint
 
 CASES = 90

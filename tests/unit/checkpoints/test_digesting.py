@@ -7,7 +7,7 @@ import os
 import random
 from pathlib import Path
 
-from seatrial.checkpoints.digesting import SMALL, DigestingFile, Digests
+from seatrial.checkpoints.digesting_file import SMALL, DigestingFile, Digests
 
 
 def test_small_and_long_pieces_are_hashed_in_order(tmp_path: Path) -> None:

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints import noting
-from seatrial.checkpoints.inventory import State, checkpoints, look, newest_step
+from seatrial.checkpoints import resumable_verification
+from seatrial.checkpoints.inventory import (
+    SCANNER,
+    State,
+    Verification,
+    checkpoints,
+    look,
+    newest_step,
+)
 from seatrial.checkpoints.naming import PIN, VERIFIED, directory_name
-from seatrial.checkpoints.noting import verify_noting
-from seatrial.checkpoints.place import LocalPlace
-from tests.unit.checkpoints.made import flip, make_checkpoint
+from seatrial.checkpoints.resumable_verification import verify_noting
+from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.storage.location import LocalPlace
+from tests.unit.checkpoints.made import archive, flip, make_checkpoint
 
 HERE = directory_name(10)
 
@@ -23,7 +31,7 @@ def cut_short(place: LocalPlace, after: int, monkeypatch: pytest.MonkeyPatch) ->
         if files > after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(noting, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(resumable_verification, "NOTE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         verify_noting(place, look(place, HERE), threads=1, tell=stop)
 
@@ -90,3 +98,40 @@ def test_one_that_is_known_to_be_damaged_is_not_the_newest(tmp_path: Path) -> No
     verify_noting(place, look(place, newer))
     # So that a run which goes on from step 10 is seen to get on.
     assert newest_step(place) == 10
+
+
+def note(place: LocalPlace, files: int, wrong: int = 0, scanner: int = SCANNER) -> None:
+    """Write a note as somebody else would, or as an older version did."""
+    record = look(place, HERE).record
+    assert record is not None
+    said = Verification("2026-01-01T00:00:00Z", record.identity, files, wrong, scanner)
+    (Path(place.address) / HERE / VERIFIED).write_bytes(said.to_bytes())
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_no_note_spares_the_scan_for_code(tmp_path: Path, left: int) -> None:
+    record = make_checkpoint(tmp_path, 10, item=archive(b"\x80\x02cos\nsystem\n."))
+    place = LocalPlace(tmp_path)
+    note(place, record.shards.files - left)
+    findings = verify_noting(place, look(place, HERE))
+    assert {finding.code for finding in findings} == {CheckpointCode.PICKLE}
+    assert look(place, HERE).state is State.DAMAGED
+
+
+def test_a_note_of_an_older_scanner_counts_only_for_damage(tmp_path: Path) -> None:
+    record = make_checkpoint(tmp_path, 10)
+    place = LocalPlace(tmp_path)
+    note(place, record.shards.files, scanner=0)
+    assert not look(place, HERE).verified
+    note(place, record.shards.files, wrong=1, scanner=0)
+    assert look(place, HERE).state is State.DAMAGED
+
+
+def test_scanning_again_does_not_make_a_verification_younger(tmp_path: Path) -> None:
+    record = make_checkpoint(tmp_path, 10)
+    place = LocalPlace(tmp_path)
+    note(place, record.shards.files)
+    assert verify_noting(place, look(place, HERE)) == []
+    seen = look(place, HERE).verification
+    assert seen is not None
+    assert seen.at == "2026-01-01T00:00:00Z"

@@ -9,9 +9,9 @@ import pytest
 from seatrial.checkpoints.commit import commit, make_room
 from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, look, set_aside
 from seatrial.checkpoints.naming import RECORD, directory_name
-from seatrial.checkpoints.noting import pin, unpin, verify_noting
-from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.resumable_verification import pin, unpin, verify_noting
 from seatrial.checkpoints.retention import Policy, decide, remove, retire
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import flip, make_checkpoint, record, write_files
 
 

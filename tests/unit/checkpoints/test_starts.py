@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.checkpoints.commit import commit, make_room
 from seatrial.checkpoints.inventory import State, look, newest_step
 from seatrial.checkpoints.naming import RECORD, directory_name
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.starts import (
     StaleStartError,
     Start,
@@ -22,6 +20,8 @@ from seatrial.checkpoints.starts import (
     read_starts,
 )
 from seatrial.checkpoints.verification import verify
+from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint, record, write_files
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seatrial.checkpoints.naming import METADATA
-from seatrial.checkpoints.pickles import PickleError
-from seatrial.checkpoints.place import LocalPlace
-from seatrial.checkpoints.stored_tensors import COMMON, contents_of
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
+from seatrial.engines.megatron.checkpoints import COMMON, contents_of
+from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import archive, metadata
 from tests.unit.checkpoints.test_pickles import Trap
 
@@ -34,7 +34,7 @@ def test_the_arguments_are_read(tmp_path: Path) -> None:
 
 def test_code_beside_the_arguments_is_not_run(tmp_path: Path) -> None:
     write(tmp_path, {"args": Namespace(num_layers=4), "x": Trap(tmp_path / "sprung")})
-    with pytest.raises(PickleError, match="mkdir"):
+    with pytest.raises(UnsafeFileError, match="mkdir"):
         contents_of(LocalPlace(tmp_path), "x")
     assert not (tmp_path / "sprung").exists()
 
@@ -42,12 +42,12 @@ def test_code_beside_the_arguments_is_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("common", [{"iteration": 3}, 7])
 def test_a_checkpoint_without_arguments_is_refused(tmp_path: Path, common: Any) -> None:
     write(tmp_path, common)
-    with pytest.raises(PickleError, match="holds no arguments"):
+    with pytest.raises(UnsafeFileError, match="holds no arguments"):
         contents_of(LocalPlace(tmp_path), "x")
 
 
 def test_a_list_without_the_common_item_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / METADATA).write_bytes(metadata({}))
-    with pytest.raises(PickleError, match="lacks something"):
+    with pytest.raises(UnsafeFileError, match="lacks something"):
         contents_of(LocalPlace(tmp_path), "x")

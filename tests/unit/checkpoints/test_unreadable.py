@@ -10,16 +10,16 @@ from typing import BinaryIO
 
 import pytest
 
-from seatrial.checkpoints.codes import CheckpointCode
 from seatrial.checkpoints.copying import copy
 from seatrial.checkpoints.inventory import look
 from seatrial.checkpoints.naming import RECORD, directory_name
-from seatrial.checkpoints.place import LocalPlace
 from seatrial.checkpoints.verification import read_record, verify
-from seatrial.dataprep.stores.local import LocalStore
-from seatrial.dataprep.stores.store import StoreError
+from seatrial.codes.checkpoints import CheckpointCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
+from seatrial.storage.directory import LocalStore
+from seatrial.storage.location import LocalPlace
+from seatrial.storage.store import StoreError
 from tests.unit.checkpoints.made import make_checkpoint
 
 NAME = directory_name(10)

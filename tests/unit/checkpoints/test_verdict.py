@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.checkpoints.setup import Constants, Schedule, Setup
+from seatrial.checkpoints.setup import SavedConstants, SavedSchedule, Setup
 from seatrial.checkpoints.verdict import Resume, verdict
 from tests.unit.checkpoints.made import SETUP
 
 MOE = replace(SETUP, model=replace(SETUP.model, experts=4, expert_ffn_hidden_size=64))
 BUCKETS = replace(SETUP, optimizer_sharding="dp_reshardable")
 OLD = replace(SETUP, checkpoint_format="torch")
-RATE = replace(SETUP, schedule=Schedule(1e-4, 1e-5, "cosine", 40, 400))
-ROTATED = replace(SETUP, constants=Constants(10000.0, 1.0, 0.0, 1e-5))
+RATE = replace(SETUP, schedule=SavedSchedule(1e-4, 1e-5, "cosine", 40, 400))
+ROTATED = replace(SETUP, constants=SavedConstants(10000.0, 1.0, 0.0, 1e-5))
 
 
 def with_constants(**values: float) -> Setup:

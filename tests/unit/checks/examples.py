@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """For every code of the check a run that makes it fire, and the change that keeps it silent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import dedent
 
-from seatrial.checks.codes import CheckCode
+from seatrial.checks.check import Verdict
 from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.datasets import DatasetCode
+from seatrial.codes.rendering import RenderCode
 from tests.unit.checks.described import CORPUS, GPT2, OTHER, PREFIX, Described, pair
 
 BASE = dedent(
@@ -36,6 +38,14 @@ INSTALLED = (
     "cluster.storage.parameters={zone: '2'}",
 )
 """What an administrator is then not asked for any more."""
+
+
+def without_unknown_image(verdict: Verdict) -> Verdict:
+    """The verdict of a run whose image is not in the catalog, without the finding about that."""
+    kept = [one for one in verdict.checked if one.finding.code != RenderCode.UNKNOWN_IMAGE]
+    return replace(verdict, checked=tuple(kept))
+
+
 RAW = f"data.sources=[{{from: {CORPUS}, files: '*.jsonl'}}]"
 TWO = (
     f"data.sources=[{{prepared: {PREFIX}, weight: 1.0}}, {{prepared: {OTHER}, weight: 1.0}}]",

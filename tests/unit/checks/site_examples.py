@@ -5,8 +5,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial.checks.site.codes import SiteCode
-from seatrial.checks.site.facts import (
+from seatrial.checks.cluster.facts import (
+    AccessRefusal,
     ClaimFacts,
     ClusterFacts,
     ClusterQueueFacts,
@@ -17,7 +17,6 @@ from seatrial.checks.site.facts import (
     NamespaceFacts,
     NodeFacts,
     QuotaFacts,
-    Refusal,
     Right,
     SecretFacts,
     StorageClassFacts,
@@ -25,6 +24,7 @@ from seatrial.checks.site.facts import (
     Taint,
     TopologyFacts,
 )
+from seatrial.codes.cluster_checks import SiteCode
 
 TIB = 1 << 40
 NODE_TYPE = "Standard_ND96isr_H100_v5"
@@ -241,7 +241,7 @@ EXAMPLES: dict[str, SiteExample] = {
         field="cluster.namespace",
     ),
     SiteCode.OBJECT_REFUSED: SiteExample(
-        but(refusals=(Refusal("PyTorchJob default/example", "spec: unknown field"),)),
+        but(refusals=(AccessRefusal("PyTorchJob default/example", "spec: unknown field"),)),
         field="PyTorchJob default/example",
     ),
     SiteCode.UNSEEN: SiteExample(but(unseen=frozenset({Subject.NODES}), nodes=()), field="cluster"),

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from scripts.agreement.asking import static_errors
-from scripts.agreement.drawing import CHANGES, Change, Draw, drawn, value_at
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.findings import has_errors
+from tests.engine.agreement.asking import static_errors
+from tests.engine.agreement.drawing import CHANGES, Change, Draw, drawn, value_at
 
 
 def with_experts() -> Draw:

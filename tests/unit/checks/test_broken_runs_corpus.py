@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from seatrial.client import validate
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
+from seatrial.sdk.plan import validate
 from seatrial.spec.loader import load
 
 FIRST = Path(__file__).parents[2] / "data" / "broken_runs" / "first"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The static check stays quick; `scripts.measure_check` measures the whole command."""
+"""The static check stays quick; `benchmarks.check` measures the whole command."""
 
 from time import process_time
 

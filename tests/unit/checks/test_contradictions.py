@@ -6,13 +6,14 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
-from seatrial.checks.rules.options import CONTRADICTIONS, Contradiction
+from seatrial.engines.megatron.contradictions import CONTRADICTIONS, Contradiction
 from tests.unit.checks.examples import BASE, ON_GRACE
 
 EXPERTS = ("model.preset=mixtral-8x7b", "data.tokenizer=null", "parallelism.ep_size=2")
 FP8 = "training.precision=fp8"
 TP_1 = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
 PP_2 = "parallelism.pp_size=2"
+VP_1 = "parallelism.vp_size=1"
 UNSHARDED = "parallelism.sharding=none"
 NOTHING_AGAIN = "parallelism.recompute=none"
 Overrides = tuple[str, ...]
@@ -24,6 +25,7 @@ def given(options: str, *more: str) -> Overrides:
 
 
 GATHER = "overlap-param-gather: true, overlap-grad-reduce: true"
+HYBRID = "moe-token-dispatcher-type: flex, moe-flex-dispatcher-backend: hybridep"
 AWARE = "use-precision-aware-optimizer: true"
 TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
     ("overlap-param-gather", "overlap-grad-reduce"): (
@@ -72,6 +74,10 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         (name, "precision-aware"): (given(f"{name}: fp16"), given(f"{name}: fp16, {AWARE}"))
         for name in ("main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
     },
+    ("main-grads-dtype", "precision-aware"): (
+        given("main-grads-dtype: bf16"),
+        given("main-grads-dtype: fp32"),
+    ),
     ("fp8-param-gather", "not fp8"): (
         given("fp8-param-gather: true"),
         given("fp8-param-gather: true", FP8),
@@ -104,7 +110,6 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("cross-entropy-fusion-impl: te, cross-entropy-loss-fusion: true"),
         given("cross-entropy-fusion-impl: native, cross-entropy-loss-fusion: true"),
     ),
-    ("optimizer", "Adam only"): (given("optimizer: sgd"), given("optimizer: sgd", UNSHARDED)),
     ("cpu-offloading-num-layers", "pipeline"): (
         given("cpu-offloading-num-layers: 2", PP_2, NOTHING_AGAIN),
         given("cpu-offloading-num-layers: 2", NOTHING_AGAIN),
@@ -150,6 +155,121 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
             "account-for-embedding-in-pipeline-split",
             "account-for-loss-in-pipeline-split",
         )
+    },
+    **{
+        (name, words): (given(f"{name}: true"), given(f"{name}: false"))
+        for name, words in (
+            ("init-method-xavier-uniform", "TypeError"),
+            ("inference-disable-triton-nvls-kernels", "made for inference"),
+            ("inference-fuse-tp-communication", "made for inference"),
+            ("mla-down-proj-fusion", "multi-latent"),
+        )
+    },
+    ("rope-type", "multi-latent"): (given("rope-type: yarn"), given("rope-type: rope")),
+    ("batch-invariant-mode", "attention-backend"): (
+        given("batch-invariant-mode: true"),
+        given("batch-invariant-mode: true, attention-backend: flash"),
+    ),
+    ("batch-invariant-mode", "flash-attention-version"): (
+        given("batch-invariant-mode: true, flash-attention-version: 2"),
+        given("batch-invariant-mode: true, flash-attention-version: 3"),
+    ),
+    **{
+        (name, "look for NaN"): (
+            given(f"{name}: {value}"),
+            given(f"{name}: {value}, no-check-for-nan-in-loss-and-grad: true"),
+        )
+        for name, value in (
+            ("cuda-graph-impl", "full_iteration"),
+            ("cuda-graph-modules", "[full_iteration]"),
+            ("cuda-graph-scope", "[full_iteration]"),
+        )
+    },
+    ("attention-backend", "spec local"): (
+        given("attention-backend: local"),
+        given("attention-backend: local, spec: [local]"),
+    ),
+    ("inference-cuda-graph-scope", "no CUDA graphs"): (
+        given("inference-cuda-graph-scope: layer"),
+        given("inference-cuda-graph-scope: layer, cuda-graph-impl: local"),
+    ),
+    **{
+        (name, "overlap-moe-expert-parallel-comm"): (
+            given(f"{name}: true"),
+            given(f"{name}: true, overlap-moe-expert-parallel-comm: true"),
+        )
+        for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
+    },
+    ("overlap-moe-expert-parallel-comm", "virtual stages"): (
+        given("overlap-moe-expert-parallel-comm: true", PP_2, VP_1),
+        given("overlap-moe-expert-parallel-comm: true"),
+    ),
+    ("overlap-p2p-communication-warmup-flush", "virtual stages"): (
+        given("overlap-p2p-communication-warmup-flush: true", PP_2, VP_1),
+        given("overlap-p2p-communication-warmup-flush: true", PP_2, "parallelism.vp_size=2"),
+    ),
+    ("fine-grained-activation-offloading", "offload-modules"): (
+        given("fine-grained-activation-offloading: true"),
+        given("fine-grained-activation-offloading: true, offload-modules: [core_attn]"),
+    ),
+    ("fp8-output-proj", "not fp8"): (
+        given("fp8-output-proj: true"),
+        given("fp8-output-proj: true", FP8),
+    ),
+    ("fsdp-manual-registration", "sharding fsdp"): (
+        given("fsdp-manual-registration: true"),
+        given("fsdp-manual-registration: true", "parallelism.sharding=fsdp"),
+    ),
+    ("logits-save-dir", "logits-save-top-k"): (
+        given("logits-save-dir: /data/logits"),
+        given("logits-save-dir: /data/logits, logits-save-top-k: 10"),
+    ),
+    ("num-dataset-builder-threads", "one thread"): (
+        given("num-dataset-builder-threads: 0"),
+        given("num-dataset-builder-threads: 2"),
+    ),
+    ("phase-transition-iterations", "commas"): (
+        given("phase-transition-iterations: soon"),
+        given("phase-transition-iterations: '100, 200'"),
+    ),
+    ("weight-decay-incr-style", "start-weight-decay and"): (
+        given("weight-decay-incr-style: linear, start-weight-decay: 0.0"),
+        given("weight-decay-incr-style: linear, start-weight-decay: 0.0, end-weight-decay: 0.1"),
+    ),
+    **{
+        (name, "moe-grouped-gemm"): (given(f"{name}: true"), given(f"{name}: true", *EXPERTS))
+        for name in ("moe-single-grouped-weight", "moe-single-grouped-bias")
+    },
+    ("moe-enable-deepep", "dispatcher flex"): (
+        given("moe-enable-deepep: true", *EXPERTS),
+        given("moe-enable-deepep: true, moe-token-dispatcher-type: flex", *EXPERTS),
+    ),
+    ("moe-flex-dispatcher-backend", "dispatcher flex"): (
+        given("moe-flex-dispatcher-backend: ncclep", *EXPERTS),
+        given("moe-flex-dispatcher-backend: ncclep, moe-token-dispatcher-type: flex", *EXPERTS),
+    ),
+    ("moe-expert-rank-capacity-factor", "hybridep"): (
+        given("moe-expert-rank-capacity-factor: 1.5", *EXPERTS),
+        given(f"moe-expert-rank-capacity-factor: 1.5, {HYBRID}", *EXPERTS),
+    ),
+    ("moe-paged-stash", "moe-expert-rank-capacity-factor"): (
+        given("moe-paged-stash: true", *EXPERTS),
+        given(f"moe-paged-stash: true, moe-expert-rank-capacity-factor: 1.5, {HYBRID}", *EXPERTS),
+    ),
+    ("moe-router-enable-expert-bias", "sigmoid"): (
+        given("moe-router-enable-expert-bias: true", *EXPERTS),
+        given("moe-router-enable-expert-bias: true, moe-router-score-function: sigmoid", *EXPERTS),
+    ),
+    ("moe-router-group-topk", "moe-router-num-groups"): (
+        given("moe-router-group-topk: 1", *EXPERTS),
+        given("moe-router-group-topk: 1, moe-router-num-groups: 2", *EXPERTS),
+    ),
+    **{
+        (name, "neither 8 nor 4"): (
+            given(f"{name}: true", *EXPERTS),
+            given(f"{name}: true", FP8, *EXPERTS),
+        )
+        for name in ("moe-router-padding-for-fp8", "moe-router-padding-for-quantization")
     },
 }
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from seatrial.checks import data_reader
 from seatrial.checks.data_facts import (
     CorpusFacts,
     PairFacts,
@@ -22,12 +21,13 @@ from seatrial.checks.data_facts import (
     TokenizerFacts,
     Unknown,
 )
-from seatrial.checks.data_reader import DataReader
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.checks.probes import data
+from seatrial.checks.probes.data import DataReader
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.output.mds_splits import Cut, cut
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tokenizers.unstated_end import end_findings
 from seatrial.findings import Severity
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.output.test_mds import prepared
 
 TOKENIZER = {
@@ -120,7 +120,7 @@ def test_a_hub_that_is_silent_is_asked_once_for_all_pairs(
         asked.append(address)
         raise BadInputError(InputCode.TOKENIZER, address, "does not answer.", "Try again.")
 
-    monkeypatch.setattr(data_reader, "describe", silent)
+    monkeypatch.setattr(data, "describe", silent)
     reader = DataReader("hf://gpt2")
     for name in ("one", "two", "three"):
         write_pair(tmp_path / name, [5])

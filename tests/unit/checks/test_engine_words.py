@@ -6,8 +6,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.engine_words import miscounted, refusal, unjudged
+from seatrial.checks.probes.engine import miscounted, refusal, unjudged
+from seatrial.codes.checks import CheckCode
 from seatrial.findings import Severity
 from tests.unit.checks.examples import BASE
 

@@ -11,8 +11,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
-from seatrial.checks.codes import CheckCode
 from seatrial.checks.facts import Inside, inside_reference, is_gated, nccl_for
+from seatrial.codes.checks import CheckCode
 from tests.unit.checks.described import Described
 from tests.unit.checks.examples import BASE
 

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overrides in the text of a spec: what changes, and what does not."""
 
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from seatrial.checks.fixing import applied
+from seatrial.checks.repairs.yaml_edits import applied
 from seatrial.spec.loader import loads
 
 RECIPES = sorted(
@@ -188,3 +189,31 @@ def test_what_cannot_be_placed_is_written_anew_and_right() -> None:
     text = "a: {b: 1}   # kept\nlist:\n  -\n    x: 1\n"
     new = applied(text, ["list[0].y=2", "a=[1, 2]"])
     assert YAML(typ="safe", pure=True).load(new) == {"a": [1, 2], "list": [{"x": 1, "y": 2}]}
+
+
+@pytest.mark.parametrize("ends", [("\r\n",), ("\r\n", "\n"), ("\n", "\r\n", "\n")])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "training.steps=20",
+        "training.steps=null",
+        "cluster.env={}",
+        "cluster.env.NEW=three",
+        "checkpoints.every_steps=5",
+        "data.sources=[/data/a]",
+    ],
+)
+def test_lines_that_stay_keep_their_ends(ends: tuple[str, ...], override: str) -> None:
+    lines = [f"{line}{end}" for line, end in zip(COMMENTED.splitlines(), cycle(ends), strict=False)]
+    new = applied("".join(lines), [override]).splitlines(keepends=True)
+    bare = {line.rstrip("\r\n") for line in new}
+    stay = [line for line in lines if line.rstrip("\r\n") in bare]
+    assert [line for line in new if line in lines] == stay
+    assert len(new) - len(stay) <= 2
+
+
+def test_a_spec_that_is_written_anew_keeps_its_line_ends() -> None:
+    text = "a: {b: 1}   # kept\r\nlist:\r\n  -\r\n    x: 1\r\nc: 1\nd: 2\r\n"
+    new = applied(text, ["list[0].y=2", "a=[1, 2]"])
+    assert new.endswith("c: 1\nd: 2\r\n")
+    assert new.count("\n") == new.count("\r\n") + 1

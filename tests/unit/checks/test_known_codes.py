@@ -5,13 +5,13 @@
 import re
 from pathlib import Path
 
-from scripts.reference.findings_page import SOURCES
+from docs.tools.reference.findings_page import SOURCES
 from seatrial.checks.backgrounds import backgrounds
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.known_codes import known_codes
-from seatrial.checks.registry import BEFORE, RULES, codes_before
+from seatrial.checks.check import BEFORE, RULES, codes_before
 from seatrial.checks.situation import Scope
-from seatrial.planning.codes import PlanCode
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.registry import known_codes
 
 SOURCE = re.compile(
     r"https://\S+|arXiv \d{4}\.\d{5}|pypi:[\w.-]+==[\d.]+ \S"
@@ -22,6 +22,13 @@ SOURCE = re.compile(
 def test_all_codes_of_the_documentation_are_known() -> None:
     documented = {str(code) for enum in SOURCES for code in enum}
     assert documented <= set(known_codes())
+
+
+def test_no_enum_of_codes_is_left_out() -> None:
+    folder = Path(__file__).parents[3] / "src" / "seatrial"
+    written = re.compile(r'^    [A-Z_0-9]+ = "(ST-[A-Z]+-\d{3})"', re.M)
+    found = {code for file in folder.rglob("*.py") for code in written.findall(file.read_text())}
+    assert found == set(known_codes())
 
 
 def test_a_code_is_known_with_its_meaning_and_its_part() -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.repairs.proposals import proposals
+from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding, Severity, Where
-from seatrial.planning.codes import PlanCode
 
 
 def proposed(field: str, fix: str) -> list[tuple[str, ...]]:
     finding = Finding("ST-TEST-001", Severity.ERROR, Where(field), "a rule.", "a value", fix)
-    return list(proposals(finding, {}, None, Catalog()))
+    return [repair.overrides for repair in proposals(finding, {}, None, Catalog())]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,8 @@ def test_the_nodes_that_a_fix_names_are_tried_with_an_open_layout() -> None:
     fix = "Use at least 1,005 nodes, with parallelism left to the planner (auto)."
     field = Where("cluster.nodes")
     finding = Finding(PlanCode.NO_FIT, Severity.ERROR, field, "nothing fits.", "", fix)
-    tried = list(proposals(finding, {"cluster": {"nodes": 2}}, None, Catalog()))
+    spec = {"cluster": {"nodes": 2}}
+    tried = [repair.overrides for repair in proposals(finding, spec, None, Catalog())]
     named = ("cluster.nodes=1005", "parallelism=null", "training.micro_batch_size=auto")
     more = [change for change in tried if any(word.startswith("cluster.nodes=") for word in change)]
     assert more[0] == named

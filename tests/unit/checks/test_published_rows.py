@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs that somebody measured get no error: a sample of what the script checks in full."""
 
-from scripts.check_published_runs import BARS, checked_rows
+from backtest.checks.published_runs import BARS, checked_rows
 
 EVERY = 80
 """Of the rows, so that a sample takes seconds."""

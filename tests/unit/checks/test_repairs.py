@@ -2,17 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repairs are tried before they are proposed, and a warning is not mended against its owner."""
 
+from dataclasses import replace
+
 import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.fixing import applied
-from seatrial.checks.repairs.repair import Broken, is_weighed, repair_of
+from seatrial.checks.repairs.consequences import UNKNOWN, part_of
+from seatrial.checks.repairs.repair import Broken, effects_of, repair_of
+from seatrial.checks.repairs.yaml_edits import applied
+from seatrial.checks.situation import Repair, RepairKind
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.rendering import RenderCode
+from seatrial.codes.spec import SpecCode
 from seatrial.findings import has_errors
-from seatrial.planning.codes import PlanCode
-from seatrial.rendering.codes import RenderCode
-from seatrial.spec.codes import SpecCode
+from seatrial.spec.fields import all_fields
 from tests.unit.checks.examples import BASE
 
 
@@ -20,7 +25,8 @@ def repaired(overrides: tuple[str, ...], code: str, catalog: Catalog) -> tuple[s
     broken = Broken(BASE, "run.yaml", catalog, overrides)
     found = [each for each in broken.again().checked if each.finding.code == code]
     assert found, broken.again().findings
-    return repair_of(broken, found[0])
+    repair = repair_of(broken, found[0])
+    return repair.overrides if repair else ()
 
 
 @pytest.mark.parametrize(
@@ -113,9 +119,11 @@ def test_a_misspelt_key_is_renamed_where_it_stands(
     broken = Broken(text, "run.yaml", catalog)
     (found,) = broken.again().checked
     repair = repair_of(broken, found)
-    assert repair[0] == f"training.{wrong.strip(' :')}=null"
-    assert not change or repair[1:] == change
-    assert applied(text, repair) == BASE
+    assert repair is not None
+    assert repair.kind is RepairKind.SAME_RUN
+    assert repair.overrides[0] == f"training.{wrong.strip(' :')}=null"
+    assert not change or repair.overrides[1:] == change
+    assert applied(text, repair.overrides) == BASE
 
 
 def test_a_secret_under_a_misspelt_key_is_not_shown(catalog: Catalog) -> None:
@@ -131,15 +139,42 @@ def test_choices_of_a_missing_field_are_named(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "weighed"),
+    ("change", "words"),
     [
-        (("training.tokens=1B",), True),
-        (("training.micro_batch_size=3",), False),
-        (("data.tokenizer=hf://meta-llama/Llama-2-7b-hf",), True),
+        ("initial_weights=null", "trains from scratch: 'hf://meta-llama/Llama-2-7b-hf'"),
+        (
+            "cluster.fabric=none",
+            "NCCL over TCP between nodes and leaves the fabric's 3,200 Gbit/s unused",
+        ),
+        ("model.preset=gpt3-1.3b", "another model: model.preset 'gpt3-7.5b' becomes 'gpt3-1.3b'"),
+        ("data.tokenizer=null", "another tokenizer: data.tokenizer 'hf://gpt2' is removed"),
+        ("training.precision=fp8", "another precision"),
+        ("training.global_batch_size=64", "with the same steps, the run reads another number"),
+        ("cluster.nodes=8", "another number of machines: cluster.nodes 2 becomes 8"),
+        ("parallelism.pp_size=2", "another layout"),
     ],
 )
-def test_what_only_the_owner_can_decide_is_left_to_them(
-    overrides: tuple[str, ...], weighed: bool, catalog: Catalog
-) -> None:
-    found = Broken(BASE, "run.yaml", catalog, overrides).again().findings
-    assert any(is_weighed(finding) for finding in found) is weighed, found
+def test_a_change_says_what_it_does_to_the_run(change: str, words: str, catalog: Catalog) -> None:
+    text = f"{BASE}initial_weights: {{huggingface: 'hf://meta-llama/Llama-2-7b-hf'}}\n"
+    broken = Broken(text, "run.yaml", catalog)
+    (effect,) = effects_of(broken, Repair(RepairKind.OTHER_RUN, (change,)))
+    assert words in effect
+    # With the field set by an override, the words are the same.
+    again = effects_of(
+        replace(broken, overrides=("name=other",)), Repair(RepairKind.OTHER_RUN, (change,))
+    )
+    assert again == [effect]
+
+
+def test_every_field_of_a_spec_belongs_to_a_part_of_the_run() -> None:
+    unknown = [field.name for field in all_fields().values() if part_of(field.path) == UNKNOWN]
+    assert unknown == []
+
+
+def test_the_start_of_a_run_is_never_left_out(catalog: Catalog) -> None:
+    text = f"{BASE}initial_weights: {{from: /data/weights}}\n"
+    broken = Broken(text, "run.yaml", catalog)
+    repairs = [repair_of(broken, found) for found in broken.again().checked]
+    assert repairs
+    for repair in filter(None, repairs):
+        assert "initial_weights=null" not in repair.overrides

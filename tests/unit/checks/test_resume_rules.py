@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.setup import Constants, Setup, Versions
-from seatrial.checks.check import NO_CHECKPOINT, Verdict, check
-from seatrial.checks.data_facts import Unknown
-from seatrial.checks.registry import codes_of
+from seatrial.checkpoints.setup import SavedConstants, Setup, Versions
+from seatrial.checks.check import NO_CHECKPOINT, Verdict, check, codes_of
+from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.checks.probes.checkpoints import CheckpointReader
 from seatrial.checks.repairs.repair import Broken, mends, repair_of
-from seatrial.checks.saved.codes import ResumeCode
-from seatrial.checks.saved.facts import PlaceFacts, SavedFacts
-from seatrial.checks.saved.reader import CheckpointReader
-from seatrial.checks.saved.wanted import wanted_setup
+from seatrial.checks.resume_source import wanted_setup
 from seatrial.checks.situation import Scope
+from seatrial.codes.resume import ResumeCode
 from seatrial.findings import Finding, Severity
 from tests.unit.checkpoints.made import make_checkpoint
-from tests.unit.checks.examples import BASE, INSTALLED
+from tests.unit.checks.examples import BASE, INSTALLED, without_unknown_image
 
 OWN = "/data/example/checkpoints"
 PARENT = "/data/first/checkpoints"
@@ -57,7 +55,9 @@ def places(change: Change = lambda s: s, *, at: str = PARENT, **facts: Any) -> P
 
 
 def verdict(probe: Places, *overrides: str) -> Verdict:
-    return check(BASE, "run.yaml", Catalog(), (*INSTALLED, *overrides), checkpoints=probe)
+    return without_unknown_image(
+        check(BASE, "run.yaml", Catalog(), (*INSTALLED, *overrides), checkpoints=probe)
+    )
 
 
 def order(**values: Any) -> Change:
@@ -134,7 +134,7 @@ def test_a_reason_stands_at_its_field_and_its_change_mends_it(code: str) -> None
     fired = next(each for each in before.checked if each.finding is finding)
     repair = repair_of(run, fired)
     if repair:
-        assert mends(before, run.again(repair), finding)
+        assert mends(before, run.again(repair.overrides), finding)
 
 
 @pytest.mark.parametrize("code", PARENTS)
@@ -150,7 +150,7 @@ def test_every_code_is_tried() -> None:
 
 
 def test_a_model_that_computes_otherwise_is_told_and_not_refused() -> None:
-    probe = places(setup(constants=Constants(0.0, 0.0, 0.0, 1e-6)))
+    probe = places(setup(constants=SavedConstants(0.0, 0.0, 0.0, 1e-6)))
     (finding,) = of_code(ResumeCode.MODEL, verdict(probe, CONTINUES))
     assert finding.severity is Severity.WARNING
     assert "norm epsilon 1e-06" in finding.rule
@@ -223,11 +223,12 @@ def test_first_weights_have_to_be_there_and_of_this_model() -> None:
 )
 def test_a_checkpoint_has_to_be_where_pods_see_it(field: str) -> None:
     overrides = (*INSTALLED, field % "/home/me/saves")
-    (finding,) = check(BASE, "run.yaml", Catalog(), overrides).findings
+    verdict = without_unknown_image(check(BASE, "run.yaml", Catalog(), overrides))
+    (finding,) = verdict.findings
     assert finding.code == ResumeCode.PLACE
     for seen in (PARENT, "s3://bucket/saves"):
         seeing = (*INSTALLED, field % seen)
-        assert not check(BASE, "run.yaml", Catalog(), seeing).findings
+        assert not without_unknown_image(check(BASE, "run.yaml", Catalog(), seeing)).findings
 
 
 def test_the_runs_own_checkpoints_come_before_its_parents() -> None:

@@ -7,17 +7,16 @@ from dataclasses import replace
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.check import UNSEEN, Verdict, check
-from seatrial.checks.codes import CheckCode
+from seatrial.checks.check import UNSEEN, Verdict, check, codes_of
 from seatrial.checks.data_facts import SplitFacts, TokenizerFacts, Unknown
-from seatrial.checks.registry import codes_of
 from seatrial.checks.repairs.repair import Broken, mends
-from seatrial.checks.saved.codes import ResumeCode
-from seatrial.checks.situation import Scope
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.checks.situation import Scope, proposed
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.datasets import DatasetCode
+from seatrial.codes.rendering import RenderCode
+from seatrial.codes.resume import ResumeCode
+from seatrial.codes.spec import SpecCode
 from seatrial.findings import Severity
-from seatrial.rendering.codes import RenderCode
-from seatrial.spec.codes import SpecCode
 from tests.unit.checks.described import GPT2, OTHER, PREFIX, Described, pair
 from tests.unit.checks.examples import (
     BASE,
@@ -28,11 +27,14 @@ from tests.unit.checks.examples import (
     healthy,
     numbers_for_text,
     one,
+    without_unknown_image,
 )
 
 
 def verdict(overrides: tuple[str, ...], data: Described | None, catalog: Catalog) -> Verdict:
-    return check(BASE, "run.yaml", catalog, overrides, data=data or healthy())
+    return without_unknown_image(
+        check(BASE, "run.yaml", catalog, overrides, data=data or healthy())
+    )
 
 
 def test_every_rule_has_an_example() -> None:
@@ -43,6 +45,11 @@ def test_every_rule_has_an_example() -> None:
 
 def test_the_base_of_the_examples_is_clean(catalog: Catalog) -> None:
     assert verdict(INSTALLED, None, catalog).findings == ()
+
+
+def test_an_image_that_the_catalog_does_not_have_is_a_warning(catalog: Catalog) -> None:
+    (found,) = check(BASE, "run.yaml", catalog, INSTALLED, data=healthy()).findings
+    assert (found.code, found.severity) == (RenderCode.UNKNOWN_IMAGE, Severity.WARNING)
 
 
 def test_what_an_administrator_has_to_make_is_a_note(catalog: Catalog) -> None:
@@ -60,10 +67,10 @@ def test_a_rule_fires_at_its_field_and_its_change_mends_it(code: str, catalog: C
     assert finding.where.field == example.field
     assert finding.rule[-1] == "."
     assert finding.fix[-1] == "." or finding.fix.endswith("...")
-    if found[0].overrides:
+    if found[0].repair is not None:
         data = example.data or healthy()
         broken = Broken(BASE, "run.yaml", catalog, example.fires, data)
-        after = broken.again(found[0].overrides)
+        after = broken.again(found[0].repair.overrides)
         assert mends(before, after, finding), after.findings
 
 
@@ -203,7 +210,7 @@ def test_what_is_wrong_with_data_is_named_as_it_is(
 def test_a_broken_pair_is_not_recommended(catalog: Catalog) -> None:
     data = Described({OTHER: pair(bin_bytes=1), PREFIX + "_2": pair()})
     found = verdict((), data, catalog).checked[0]
-    assert found.overrides == (f"data.sources[0].prepared={PREFIX}_2",)
+    assert found.repair == proposed(f"data.sources[0].prepared={PREFIX}_2")
 
 
 def test_what_was_not_seen_is_named_and_its_rules_do_not_count(catalog: Catalog) -> None:

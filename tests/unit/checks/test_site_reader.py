@@ -4,9 +4,9 @@
 
 from typing import Any
 
-from seatrial.checks.site import parsing
-from seatrial.checks.site.facts import ClusterFacts, Right, Subject, Taint
-from seatrial.checks.site.reader import gather
+from seatrial.checks.cluster import parsing
+from seatrial.checks.cluster.facts import ClusterFacts, Right, Subject, Taint
+from seatrial.checks.probes.cluster import gather
 from seatrial.cluster.kinds import PYTORCH_JOB
 from seatrial.cluster.transport import Answer, Call, Json
 from seatrial.rendering.render import Part, render

@@ -7,22 +7,21 @@ from dataclasses import replace
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.check import NO_CLUSTER, NO_MANIFESTS, check
-from seatrial.checks.registry import codes_of
-from seatrial.checks.repairs.repair import Broken, mends, repair_of
-from seatrial.checks.site.codes import SiteCode
-from seatrial.checks.site.facts import (
+from seatrial.checks.check import NO_CLUSTER, NO_MANIFESTS, check, codes_of
+from seatrial.checks.cluster.facts import (
+    AccessRefusal,
     ClusterFacts,
     ClusterQueueFacts,
     Controller,
     QuotaFacts,
-    Refusal,
     Subject,
 )
-from seatrial.checks.situation import Scope
-from seatrial.cli.check import _mended
+from seatrial.checks.repairs.fix import plan_fix
+from seatrial.checks.repairs.repair import Broken, mends, repair_of
+from seatrial.checks.situation import Scope, proposed
+from seatrial.codes.cluster_checks import SiteCode
+from seatrial.codes.rendering import RenderCode
 from seatrial.findings import Finding, Severity
-from seatrial.rendering.codes import RenderCode
 from tests.unit.checks.examples import BASE
 from tests.unit.checks.site_examples import (
     EXAMPLES,
@@ -67,7 +66,7 @@ def test_a_rule_fires_at_its_field_and_its_change_mends_it(code: str) -> None:
     assert finding.fix[-1] == "."
     repair = repair_of(run, fired[0])
     if repair:
-        assert mends(before, run.again(repair), finding)
+        assert mends(before, run.again(repair.overrides), finding)
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
@@ -119,7 +118,7 @@ def test_an_image_without_the_worker_needs_the_list_of_its_engine() -> None:
 
 def test_a_webhook_that_does_not_answer_is_told_once() -> None:
     said = 'failed calling webhook "validator.pytorchjob": connection refused'
-    facts = but(refusals=(Refusal("PyTorchJob default/example", said),))
+    facts = but(refusals=(AccessRefusal("PyTorchJob default/example", said),))
     assert len(found(SiteCode.NOT_RUNNING, facts)) == 1
     assert not found(SiteCode.OBJECT_REFUSED, facts)
 
@@ -192,13 +191,15 @@ def test_nothing_is_proposed_that_leads_to_where_nobody_looked() -> None:
     facts = but(namespaces=(), only_here=frozenset({Subject.NAMESPACES, Subject.CLAIMS}), claims=())
     run = broken(facts)
     (fired,) = [f for f in run.again().checked if f.finding.code == SiteCode.NO_NAMESPACE]
-    assert repair_of(run, fired) == ()
+    assert repair_of(run, fired) is None
 
 
-def test_fix_writes_a_name_and_leaves_a_smaller_run_to_its_owner() -> None:
+def test_fix_writes_nothing_that_only_the_cluster_knows() -> None:
     named = BASE.replace("nodes: 2}", "nodes: 2, queue: researc}")
     run = Broken(named, "run.yaml", Catalog(), cluster=nodes(count=1))
-    after, verdict, changes = _mended(run, run.again())
-    assert [repair for _, repair in changes] == [("cluster.queue=research",)]
-    assert "queue: research" in after.text
-    assert {finding.code for finding in verdict.findings} == {SiteCode.FEW_NODES}
+    verdict = run.again()
+    fix = plan_fix(run, verdict)
+    assert fix.changes == ()
+    assert fix.broken.text == named
+    (wrong,) = [found for found in verdict.checked if found.finding.code == SiteCode.NO_QUEUE]
+    assert repair_of(run, wrong) == proposed("cluster.queue=research")

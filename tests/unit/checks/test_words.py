@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words of findings: of one thing in the singular, and advice about what takes the time."""
 
-from scripts.score_checks import SETS
+from backtest.checks.score import SETS
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
-from seatrial.planning.codes import PlanCode
+from seatrial.codes.planning import PlanCode
 from tests.unit.checks.examples import BASE
 
 

@@ -108,6 +108,8 @@ def serve() -> None:
     """Answer the calls on standard input."""
     for name in COMMANDS:
         import_module(f"seatrial.cli.{name}")
+    # Loaded by the commands that ask a cluster, only then.
+    import_module("seatrial.cluster.connection")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in os.fdopen(os.dup(0), encoding="utf-8"):
         given = json.loads(line)
@@ -169,7 +171,7 @@ def _become(call: Call, ready: int) -> NoReturn:
     if call.largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (call.largest_file, call.largest_file))
     if call.obeys_modes:
-        _obey_modes()
+        obey_modes()
     if not call.has_network:
         _lose_network()
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  (with the encoding of the locale)
@@ -194,8 +196,8 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
         frame = frame.f_back
 
 
-def _obey_modes() -> None:
-    """Give up root's right to read and write whatever the modes say."""
+def obey_modes() -> None:
+    """Give up root's right, in this thread, to read and write whatever the modes say."""
     if os.geteuid() != 0:
         return
     library = ctypes.CDLL(None, use_errno=True)

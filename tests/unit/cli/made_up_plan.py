@@ -7,20 +7,18 @@ from datetime import date
 from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cli.plan_page import Page
-from seatrial.planning.cost import Cost
-from seatrial.planning.memory.parts import Fit, Memory, StageMemory
+from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
 from seatrial.planning.saving.budget import SaveBudget
-from seatrial.planning.saving.failures import FailureRate
-from seatrial.planning.saving.interval import Losses
-from seatrial.planning.saving.retention import Kept
-from seatrial.planning.search.budget import Budget, Duration
-from seatrial.planning.search.outcome import Lacking, Outcome, Priced
+from seatrial.planning.saving.interval import FailureRate, Losses
+from seatrial.planning.saving.size import Kept
+from seatrial.planning.search.budget import Cost, Duration, RunBudget
+from seatrial.planning.search.candidates import Lacking, Priced, SearchOutcome
 from seatrial.planning.search.planner import PlannedRun, plan_run
 from seatrial.planning.search.saves import Saves
-from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.parts import StepTime, TimePart
 from seatrial.planning.timing.rates import Rates
+from seatrial.reports.plan_text import Page
 from seatrial.spec.parallelism import Recompute
 from tests.unit.planning.search.asked import opened
 
@@ -45,7 +43,7 @@ def _memory(activations: float, room: float) -> Memory:
     """Two stages."""
     stages = (_stage(0, activations), _stage(1, activations / 2))
     headroom = int(room * GIB) - stages[0].total
-    verdict = Fit.FITS if headroom > 0 else Fit.DOES_NOT_FIT
+    verdict = MemoryFit.FITS if headroom > 0 else MemoryFit.DOES_NOT_FIT
     return Memory(stages, stages[0], verdict, headroom, 0.05)
 
 
@@ -66,10 +64,12 @@ def made_up_page(*, searched: bool = True) -> Page:
         _memory(9.6, 39.39),
         _time(42.8, tensor_parallel=0.12, data_parallel=0.03, optimizer=0.01, other=0.05),
     )
-    outcome = Outcome(
+    outcome = SearchOutcome(
         (chosen, *_others(chosen)), (_lacking(chosen),), risky=False, legal=310, priced=80
     )
-    constants = Constants(Rates(), 0.068, "120 rows of made-up runs", "1", error_nine_of_ten=0.15)
+    constants = TimingConstants(
+        Rates(), 0.068, "120 rows of made-up runs", "1", error_nine_of_ten=0.15
+    )
     shown = PlannedRun(run.plan, {}, run.problem, chosen, constants, outcome, searched=searched)
     return Page(
         shown,
@@ -108,7 +108,7 @@ def _lacking(chosen: Priced) -> Lacking:
     return Lacking(candidate, _memory(26.0, 39.39))
 
 
-def _budget() -> Budget:
+def _budget() -> RunBudget:
     """Time, cost and checkpoints."""
     saves = SaveBudget(
         size=105_000_000_000,
@@ -125,7 +125,7 @@ def _budget() -> Budget:
     rate = FailureRate("made up", 419, 16384, 1296, "nowhere at all")
     times: dict[str, float | None] = {"fsx-lustre-250": 21.0, "fsx-lustre-500": 10.5}
     cost = Cost(37_312.0, 21.96, date(2026, 10, 1), "us-east-1", "nowhere at all")
-    return Budget(
+    return RunBudget(
         Duration(35.4 * DAY, 0.107 * DAY, 0.036 * DAY),
         0.15,
         1_699.0,

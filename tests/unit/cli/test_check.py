@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial check` and `seatrial explain` as a user calls them."""
 
+import difflib
 import json
+import re
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.check import app
-from seatrial.client import check
 from seatrial.errors import MissingExtraError
+from seatrial.sdk.check import check
 from tests.unit.checkpoints.made import make_checkpoint
 from tests.unit.checks.examples import BASE
 from tests.unit.cli.test_commands import seatrial
@@ -26,6 +30,28 @@ CLEAN = CLEAN.replace(
 )
 
 
+OWN_IMAGE = """\
+[worker-of-ours]
+title = "Worker of a team"
+source = "made up for tests"
+reference = "example.com/worker:1"
+engine = "megatron"
+engine_included = true
+brings_seatrial = true
+fabrics = ["infiniband"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _known_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the user's own catalog say what is in the image, as the finding about it advises."""
+    directory = tmp_path / "catalog"
+    directory.mkdir()
+    (directory / "images.toml").write_text(OWN_IMAGE)
+    monkeypatch.setenv("SEATRIAL_CATALOG", str(directory))
+    default_catalog.cache_clear()
+
+
 def spec(directory: Path, text: str = CLEAN) -> Path:
     file = directory / "run.yaml"
     file.write_text(text)
@@ -39,6 +65,15 @@ def test_a_run_that_nothing_speaks_against(tmp_path: Path) -> None:
     for reason in ("data not looked at: --data", "no checkpoint here", "--cluster", "--engine"):
         assert reason in " ".join(done.stdout.split())
     assert done.stdout.endswith("next  seatrial rehearse run.yaml\n")
+
+
+def test_an_image_that_no_catalog_has_is_a_warning(tmp_path: Path) -> None:
+    spec(tmp_path)
+    other = "cluster.image=example.com/other:1"
+    said = " ".join(seatrial("check", "run.yaml", other, cwd=tmp_path).stdout.split())
+    assert "warning ST-RENDER-014" in said
+    assert "example.com/other:1 is not in the catalog" in said
+    assert "-c 'import seatrial, torch, megatron'" in said
 
 
 def test_what_an_administrator_makes_is_told_before_the_cluster_is_asked(tmp_path: Path) -> None:
@@ -76,11 +111,87 @@ def test_a_warning_alone_ends_well(tmp_path: Path) -> None:
 
 
 def test_fix_writes_the_changes_and_keeps_comments(tmp_path: Path) -> None:
-    text = CLEAN.replace("size: 128", "size: 130  # odd")
+    text = CLEAN.replace("global_batch_size: 128", "global_batch_sise: 128  # odd")
     file = spec(tmp_path, text)
     done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path)
-    assert "fixed   ST-BATCH-002     training.global_batch_size=128" in done.stdout
-    assert "  global_batch_size: 128  # odd\n" in file.read_text()
+    fixed = CLEAN.replace("size: 128", "size: 128  # odd")
+    assert file.read_text() == fixed
+    old, new, name = text.splitlines(), fixed.splitlines(), "run.yaml"
+    diff = difflib.unified_diff(old, new, name, name, n=1, lineterm="")
+    assert done.stdout.startswith("\n".join(diff))
+    assert "fixed   ST-SPEC-001      training.global_batch_sise=null" in done.stdout
+    assert "Wrote run.yaml: 1 change, and the run is the same." in done.stdout
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", BOM_UTF8])
+def test_fix_keeps_the_byte_order_mark_and_the_line_ends(
+    tmp_path: Path, mark: bytes, end: str
+) -> None:
+    file, text = tmp_path / "run.yaml", CLEAN.replace("\n", end)
+    file.write_bytes(mark + text.replace("tp_size: 4", "tp: 4").encode())
+    done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path)
+    assert file.read_bytes() == mark + text.encode()
+    assert len(re.findall(r"^[+-](?![+-])", done.stdout, re.MULTILINE)) == 2
+
+
+def test_fix_takes_token_for_tokens_and_not_for_a_secret(tmp_path: Path) -> None:
+    text = re.sub(r"steps: \d+\n", "tokens: 150B\n", CLEAN, count=1)
+    file = spec(tmp_path, text.replace("tokens:", "token:"))
+    done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path)
+    assert "revoke" not in done.stdout
+    assert file.read_text() == text
+
+
+def test_fix_says_so_where_it_changes_nothing(tmp_path: Path) -> None:
+    text = CLEAN.replace("size: 128", "size: 130")
+    file = spec(tmp_path, text)
+    for again in range(2):
+        done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path, code=1)
+        assert done.stdout.startswith("Nothing changed in run.yaml"), again
+        assert "Wrote" not in done.stdout
+        assert file.read_text() == text
+    assert "Each step trains on another batch" in done.stdout
+    clean = spec(tmp_path)
+    assert "Nothing changed" in seatrial("check", "run.yaml", "--fix", cwd=tmp_path).stdout
+    assert clean.read_text() == CLEAN
+
+
+@pytest.mark.parametrize("profile", ["gke", "aks", "eks"])
+def test_fix_keeps_the_weights_that_a_run_continues_from(tmp_path: Path, profile: str) -> None:
+    start, end = CLEAN.index("cluster:"), CLEAN.index("checkpoints:")
+    text = CLEAN[:start] + f"cluster: {{profile: {profile}, nodes: 2}}\n" + CLEAN[end:]
+    text = text.replace("gpt3-7.5b", "llama2-7b")
+    file = spec(tmp_path, f"{text}initial_weights:\n  from: hf://meta-llama/Llama-2-7b-hf\n")
+    shown = seatrial("check", "run.yaml", cwd=tmp_path, code=1).stdout
+    assert "Did you mean initial_weights.huggingface?" in shown
+    assert shown.count("error ") == 1
+    seatrial("check", "run.yaml", "--fix", cwd=tmp_path)
+    after = file.read_text()
+    assert after == f"{text}initial_weights:\n  huggingface: hf://meta-llama/Llama-2-7b-hf\n"
+
+
+def test_what_the_preview_shows_is_what_is_written(tmp_path: Path) -> None:
+    text = CLEAN.replace("tp_size: 4", "tp: 4").replace("pp_size: 1", "pp_size: '1'")
+    file = spec(tmp_path, text)
+    preview = json.loads(seatrial("check", "run.yaml", "--json", cwd=tmp_path, code=1).stdout)
+    written = json.loads(seatrial("check", "run.yaml", "--fix", "--json", cwd=tmp_path).stdout)
+    assert preview["changes"] == []
+    assert preview["diff"] == written["diff"] != ""
+    offered = [each["overrides"] for each in preview["findings"] if each["repair"] == "same-run"]
+    assert offered == [change["overrides"] for change in written["changes"]]
+    assert file.read_text() == CLEAN
+
+
+def test_a_diff_shows_no_secret(tmp_path: Path) -> None:
+    secret = "hf_" + "a" * 34
+    text = CLEAN.replace("tp_size: 4", "tp: 4").replace(
+        "cluster: {", f"cluster: {{env: {{HF_TOKEN: {secret}}}, "
+    )
+    spec(tmp_path, text.replace("recompute: full}", f"recompute: full}} # {secret}"))
+    done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path, code=1)
+    assert "+  {tp_size: 4" in done.stdout
+    assert secret not in done.stdout + done.stderr
 
 
 def test_fix_and_overrides_exclude_each_other(tmp_path: Path) -> None:
@@ -145,7 +256,7 @@ def test_what_is_not_installed_is_told_after_what_is_known_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = spec(tmp_path)
-    for module in ("seatrial.runs.clusters", "seatrial.client"):
+    for module in ("seatrial.runs.launch.connect", "seatrial.sdk.data"):
         monkeypatch.setattr(f"{module}.find_spec", lambda _: None)
     for option, extra in (("--cluster", "cluster"), ("--data", "data")):
         call = CliRunner().invoke(app, [str(file), "training.learning_rate.peak=0.6", option])

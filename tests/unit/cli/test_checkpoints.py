@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.arguments import setup_from_arguments
 from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.setup import Versions
-from seatrial.client import plan
+from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.sdk.plan import plan
 from tests.unit.checkpoints.made import SETUP, make_checkpoint, write_files
 from tests.unit.cli.test_commands import seatrial
 
@@ -88,9 +88,9 @@ def test_verify_says_of_every_checkpoint_what_came_of_it(run: Path) -> None:
     said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
     assert said[0] == "step 40  torn"
     assert [line.split()[-1] for line in said[1:4]] == ["good"] * 3
-    damage(run / "run" / directory_name(30) / "__0_i1_0.distcp")
     said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
     assert all(line.endswith("passed by; --anew reads it again") for line in said[1:4])
+    damage(run / "run" / directory_name(30) / "__0_i1_0.distcp")
     # Asked for by its number, or anew, it is read.
     for words in (("--step", "30"), ("--anew",)):
         done = seatrial("checkpoints", "verify", "run", *words, cwd=run, code=1)

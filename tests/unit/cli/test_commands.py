@@ -307,7 +307,7 @@ def test_completion_can_be_shown(tmp_path: Path) -> None:
 
 def test_a_defect_ends_in_a_file_and_code_70(tmp_path: Path) -> None:
     script = (
-        "import seatrial.cli.output, sys\n"
+        "import seatrial.reports.terminal, sys\n"
         "import seatrial.recipes.shipped as shipped\n"
         "def boom(): raise RuntimeError('boom')\n"
         "shipped.recipe_names = boom\n"
@@ -323,3 +323,10 @@ def test_a_defect_ends_in_a_file_and_code_70(tmp_path: Path) -> None:
     file = Path(done.stderr.split("Please report it with ")[1].split(",")[0])
     assert "RuntimeError: boom" in file.read_text()
     file.unlink()
+
+
+@pytest.mark.parametrize("command", ["report", "status", "logs"])
+def test_a_name_that_no_disk_can_have_is_no_defect(command: str, tmp_path: Path) -> None:
+    done = seatrial(command, "a1B2" * 2_000, cwd=tmp_path, code=2)
+    assert "File name too long" in done.stderr
+    assert len(done.stderr) < 1_000

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from seatrial import client
-from seatrial.cli.data_estimate import say_estimate
-from seatrial.cli.data_summary import say_outcome
-from seatrial.client import build_index_cache, freeze_data, plan, refuse_secret
+from seatrial.cli.data_summary import say_estimate, say_outcome
 from seatrial.dataprep.drivers.single import main as do_one
 from seatrial.dataprep.estimate import estimate
 from seatrial.dataprep.prepare import prepare
 from seatrial.errors import UsageError
+from seatrial.sdk import data as sdk_data
+from seatrial.sdk.data import build_index_cache, freeze_data, refuse_secret
+from seatrial.sdk.plan import plan
 from tests.unit.cli.test_commands import seatrial
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
 
@@ -112,8 +112,8 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
             (cache / name).write_text("made")
         return {"built": 2, "there": 0}
 
-    monkeypatch.setattr(client, "worker_python", lambda: "python")
-    monkeypatch.setattr(client, "build_engine_cache", build)
+    monkeypatch.setattr(sdk_data, "worker_python", lambda: "python")
+    monkeypatch.setattr(sdk_data, "build_engine_cache", build)
     assert build_index_cache(spec).startswith("2 files")
     assert build_index_cache(spec).startswith("there already")
     assert len(asked) == 1

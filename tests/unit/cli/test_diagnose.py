@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from seatrial.cli.diagnose import app
 from seatrial.cli.launch import app as launch_app
-from seatrial.runs import clusters
-from seatrial.runs.site import Site
+from seatrial.runs.launch import connect
+from seatrial.runs.namespace import Site
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 from tests.unit.runs.fake_cluster import jobs, pod_of
 
@@ -95,7 +95,7 @@ def test_a_run_on_a_cluster_is_explained_by_its_pods(
         api = fake_api(server, time)
         return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
 
-    monkeypatch.setattr(clusters, "connect", reach)
+    monkeypatch.setattr(connect, "connect", reach)
     launched = CliRunner().invoke(launch_app, [str(spec_file)], catch_exceptions=False)
     assert launched.exit_code == 0
     (job,) = jobs(server)

@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli import doctor, installed
-from seatrial.cli.installed import (
-    NEEDED_FOR,
-    SOURCES,
-    Need,
-    kubeconfig,
-    needs,
-    parts,
-    second_engine,
-)
+from seatrial.cli import doctor
+from seatrial.cli.doctor import NEEDED_FOR, SOURCES, Need, kubeconfig, needs, parts, second_engine
 from seatrial.cli.main import COMMANDS
 from seatrial.errors import MissingExtraError
 from tests.unit.cli.test_commands import seatrial
@@ -37,11 +29,11 @@ def test_an_installed_package_says_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     from_sources = needs()
     lines = [
         f"{requirement} ; extra == '{extra}'"
-        for extra, requirements in installed._declared().items()
+        for extra, requirements in doctor._declared().items()
         for requirement in requirements
     ]
-    monkeypatch.setattr(installed, "SOURCES", Path("nowhere"))
-    monkeypatch.setattr(installed, "requires", lambda _: ["rich>=15,<16", *lines])
+    monkeypatch.setattr(doctor, "SOURCES", Path("nowhere"))
+    monkeypatch.setattr(doctor, "requires", lambda _: ["rich>=15,<16", *lines])
     assert needs() == from_sources
 
 
@@ -75,7 +67,7 @@ def test_a_package_outside_of_its_bounds_is_not_ready(monkeypatch: pytest.Monkey
     class Old:
         name, version = "kubernetes", "1.0"
 
-    monkeypatch.setattr(installed, "distributions", lambda: [Old])
+    monkeypatch.setattr(doctor, "distributions", lambda: [Old])
     found = {part.extra: part for part in parts(needs())}["cluster"]
     assert found.other_versions == ("kubernetes is 1.0, needed is >=37,<38",)
     assert not found.is_ready
@@ -83,7 +75,7 @@ def test_a_package_outside_of_its_bounds_is_not_ready(monkeypatch: pytest.Monkey
 
 def test_bounds_are_read_in_either_order() -> None:
     # As hatchling writes them into a wheel.
-    assert installed._need("kubernetes<38,>=37").bounds == (">=37", "<38")
+    assert doctor._need("kubernetes<38,>=37").bounds == (">=37", "<38")
 
 
 def test_the_worker_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,18 @@ import pytest
 from typer.testing import CliRunner
 
 from seatrial.cli.main import app
+from seatrial.engine_process import environments
+from seatrial.engine_process.environments import (
+    WHOLE,
+    check,
+    environment,
+    install,
+    installed_python,
+)
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.recipes.shipped import recipe
-from seatrial.rehearsal import environments
-from seatrial.rehearsal.environments import WHOLE, check, environment, install, installed_python
-from seatrial.rehearsal.worker_process import worker_python
 from seatrial.spec.engine import EngineName
 
 FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]

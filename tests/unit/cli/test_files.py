@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.files import write_new
 from seatrial.errors import UsageError
+from seatrial.sdk.output_files import write_new
 
 
 def test_a_new_file_is_written_and_an_old_one_is_not_replaced(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from seatrial.cluster.kinds import POD
 from seatrial.errors import UsageError
-from seatrial.runs import clusters
-from seatrial.runs.site import Site
+from seatrial.runs.launch import connect
+from seatrial.runs.namespace import Site
 from tests.unit.cli.test_runs import ran
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 
@@ -34,7 +34,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
         return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
 
     time.on_sleep = comes_up
-    monkeypatch.setattr(clusters, "connect", reach)
+    monkeypatch.setattr(connect, "connect", reach)
     return found
 
 

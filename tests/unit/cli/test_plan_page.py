@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cli.plan_data import estimate_data
-from seatrial.cli.plan_html import html_page
-from seatrial.cli.plan_page import Page, cost_words, length_words, say_page
-from seatrial.cli.plan_picture import bar, node_pictures
 from seatrial.cli.plan_sweep import combinations
-from seatrial.cli.plan_words import (
+from seatrial.errors import UsageError
+from seatrial.planning.layout import RankLayout
+from seatrial.planning.plan import Machines
+from seatrial.planning.search.budget import Duration, budget_of
+from seatrial.planning.search.planner import plan_run
+from seatrial.planning.search.sizing import Fewest, LargestModel, Limits
+from seatrial.reports.plan_html import html_page
+from seatrial.reports.plan_json import estimate_data
+from seatrial.reports.plan_phrases import (
     duration,
     duration_with_error,
     new_volume_words,
@@ -23,12 +27,7 @@ from seatrial.cli.plan_words import (
     schedule_words,
     three,
 )
-from seatrial.errors import UsageError
-from seatrial.planning.plan import Machines
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.search.budget import Duration, budget_of
-from seatrial.planning.search.inverse import Fewest, LargestModel, Limits
-from seatrial.planning.search.planner import plan_run
+from seatrial.reports.plan_text import Page, bar, cost_words, length_words, node_pictures, say_page
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import resolved

@@ -11,8 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from seatrial.cli.render import app
-from seatrial.cli.render_files import RECORD
+from seatrial.cli.render import RECORD, app
 from seatrial.errors import FindingsError, UsageError
 
 

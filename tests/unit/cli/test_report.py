@@ -12,25 +12,25 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import seatrial.cli.page.page as page_module
+import seatrial.reports.run_page.page as page_module
 from seatrial.catalog.catalog import Catalog
-from seatrial.cli.page.chapter import read_chapter
-from seatrial.cli.page.figures import (
+from seatrial.cli.report import app
+from seatrial.errors import MissingExtraError, UsageError
+from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.monitoring.series import Point
+from seatrial.reports.run_page.chapter import read_chapter
+from seatrial.reports.run_page.figures import (
     last_of_each,
     loss_figure,
     rate_figure,
     timeline_figure,
     with_gaps,
 )
-from seatrial.cli.page.page import report_page
-from seatrial.cli.page.sections import plan_section
-from seatrial.cli.report import app
-from seatrial.errors import MissingExtraError, UsageError
-from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.monitoring.series import Point
-from seatrial.runs.history_files import file_history
-from seatrial.runs.history_plan import planned
-from seatrial.runs.ledger import Outcome
+from seatrial.reports.run_page.page import report_page
+from seatrial.reports.run_page.sections import plan_section
+from seatrial.runs.history.files import file_history
+from seatrial.runs.history.history import planned
+from seatrial.runs.ledger.ledger import AttemptOutcome
 from tests.unit.monitoring.made_up_run import whole_run
 
 SPEC = """\
@@ -102,12 +102,12 @@ def test_the_timeline_adds_up_to_the_wall_time(log: Path) -> None:
     assert total == pytest.approx(chapter.spent.wall)
 
 
-@pytest.mark.parametrize("outcome", [*Outcome, None])
-def test_a_run_that_failed_is_to_be_diagnosed(log: Path, outcome: Outcome | None) -> None:
+@pytest.mark.parametrize("outcome", [*AttemptOutcome, None])
+def test_a_run_that_failed_is_to_be_diagnosed(log: Path, outcome: AttemptOutcome | None) -> None:
     history = file_history(log)
     attempts = tuple(replace(attempt, outcome=outcome) for attempt in history.attempts)
     chapter = read_chapter(replace(history, look=lambda: attempts))
-    assert chapter.has_failed is (outcome in (Outcome.FAILED, Outcome.GONE))
+    assert chapter.has_failed is (outcome in (AttemptOutcome.FAILED, AttemptOutcome.GONE))
 
 
 @pytest.mark.parametrize(("end", "failed"), [({"code": 1}, True), ({"code": 0}, False)])

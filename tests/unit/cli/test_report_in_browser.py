@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import ConsoleMessage, sync_playwright
 
-from seatrial.cli.page.chapter import read_chapter
-from seatrial.cli.page.page import report_page
 from seatrial.monitoring.event_log import EventLog
-from seatrial.runs.history_files import file_history
+from seatrial.reports.run_page.chapter import read_chapter
+from seatrial.reports.run_page.page import report_page
+from seatrial.runs.history.files import file_history
 from tests.unit.monitoring.made_up_run import whole_run
 
 DRAWN = "plots => plots.map(p => [p.id, p.querySelectorAll('.trace, .point').length])"
 """The shapes of each plot, by its name."""
-CHROMIUM = shutil.which("chromium")
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this host"),
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium"),
     # Playwright's own threads close after the test.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -42,7 +40,7 @@ def test_every_plot_draws_and_nothing_is_fetched(tmp_path: Path) -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         tab.on("request", lambda request: asked.append(request.url))

@@ -3,6 +3,8 @@
 """The commands about runs, against a server in memory."""
 
 import json
+import re
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,18 +12,19 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from seatrial.cli import cluster_options
-from seatrial.cli import wait as waiting
-from seatrial.cluster.api import Patience
-from seatrial.cluster.codes import ClusterCode
+from seatrial.cluster.api import CallPatience
 from seatrial.cluster.connection import Target, configuration_of
 from seatrial.cluster.errors import ClusterError, unreachable
 from seatrial.cluster.kinds import POD, PYTORCH_JOB, TRAIN_JOB
+from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
-from seatrial.runs import clusters, logs
-from seatrial.runs.ledger import AttemptRecord
-from seatrial.runs.local_ledger import local_run
-from seatrial.runs.site import Site
+from seatrial.runs.history import logs
+from seatrial.runs.launch import connect
+from seatrial.runs.ledger.host import local_run
+from seatrial.runs.ledger.ledger import AttemptRecord
+from seatrial.runs.namespace import Site
+from seatrial.sdk import runs as sdk_runs
+from seatrial.sdk.runs import FoundRun
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 from tests.unit.runs.fake_cluster import jobs, pod_of, running, set_condition
 
@@ -35,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
         api = fake_api(found, time)
         return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
 
-    monkeypatch.setattr(clusters, "connect", reach)
+    monkeypatch.setattr(connect, "connect", reach)
     return found
 
 
@@ -57,11 +60,11 @@ def test_an_interruption_on_the_way_to_a_cluster_asks_it_nothing_more(
 ) -> None:
     asked: list[object] = []
 
-    def connect(*words: object, **_: object) -> NoReturn:
+    def reach(*words: object, **_: object) -> NoReturn:
         asked.append(words)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_options, "connect", connect)
+    monkeypatch.setattr(connect, "connect", reach)
     ran("wait", "slim-7b", code=130)
     assert len(asked) == 1
 
@@ -80,7 +83,7 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
     assert listed[1].split()[:5] == ["slim-7b", "running", "1", "2/2", "PyTorchJob"]
     ran("wait", "slim-7b", "--timeout", 0, code=6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting, "wait", interrupted)
+        patch.setattr(FoundRun, "wait", interrupted)
         assert "slim-7b goes on. To end it: seatrial stop slim-7b" in ran(
             "wait", "slim-7b", code=130, both=True
         )
@@ -92,6 +95,47 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
         del server.objects[key]
     assert "kept: PersistentVolumeClaim slim-7b" in ran("delete", "slim-7b", "--yes")
     assert ran("list") == "No runs in default.\nnext  seatrial launch RUN.YAML\n"
+
+
+BROKEN: dict[str, Callable[[str], str]] = {
+    "a wrong value": lambda text: text.replace("tp_size: 4", "tp_size: four"),
+    "an unknown key": lambda text: f"{text}bogus: 1\n",
+    "another format": lambda text: text.replace("v1alpha1", "v9"),
+    "no section of the model": lambda text: re.sub(r"model: .*\n", "", text),
+    "a secret": lambda text: f"{text}description: hf_{'aB3' * 11}\n",
+    "no YAML": lambda text: f"{text}a: [1, 2\n",
+    "no YAML in the middle": lambda text: text.replace("training:", "training: {]"),
+    "other characters": lambda text: f"{text}# \udcff\n",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_run_is_seen_and_stopped_by_a_spec_with_errors(
+    server: FakeTransport, spec_file: Path, broken: str
+) -> None:
+    ran("launch", spec_file, "cluster.namespace=trials", "--yes")
+    text = spec_file.read_text().replace("cluster: {", "cluster: {namespace: trials, ")
+    changed = BROKEN[broken](text)
+    assert changed != text
+    spec_file.write_bytes(changed.encode(errors="surrogateescape"))
+    assert "slim-7b" in ran("status", spec_file, both=True)
+    assert "Stopped slim-7b, attempt 1" in ran("stop", spec_file)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("a: 1\n", "name"),
+        ("name: [x]\n", "name"),
+        ("name: a\ncluster: {profile: eks, namespace: 7}\n", "namespace"),
+    ],
+)
+def test_a_run_that_a_spec_does_not_name_is_not_guessed(
+    server: FakeTransport, spec_file: Path, text: str, field: str
+) -> None:
+    spec_file.write_text(text)
+    with pytest.raises(UsageError, match=rf"{field}.*cannot be read from this file"):
+        ran("stop", spec_file)
 
 
 def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_file: Path) -> None:
@@ -205,7 +249,7 @@ def test_runs_on_this_host_are_listed_without_a_cluster(
         raise trouble
 
     monkeypatch.chdir(spec_file.parent)
-    monkeypatch.setattr(clusters, "connect", none)
+    monkeypatch.setattr(connect, "connect", none)
     with pytest.raises(type(trouble)):
         ran("list")
     a_run_here(spec_file.parent)
@@ -222,7 +266,7 @@ def test_a_cluster_that_does_not_answer_is_trouble_all_the_same(
         raise unreachable("https://there", "refused", 15)
 
     monkeypatch.chdir(spec_file.parent)
-    monkeypatch.setattr(clusters, "connect", silent)
+    monkeypatch.setattr(connect, "connect", silent)
     a_run_here(spec_file.parent)
     with pytest.raises(ClusterError, match="gave no answer"):
         ran("list")
@@ -238,9 +282,14 @@ def test_a_damaged_record_hides_no_other_run(
     attempts = next((spec_file.parent / ".seatrial").glob("*/*/*.record")).parent
     broken = spec_file.parent / ".seatrial/broken" / attempts.name
     broken.mkdir(parents=True)
-    (broken / "1.record").write_text("{half")
-    listed = {one["run"]: one["state"] for one in json.loads(ran("list", "--json"))}
-    assert listed == {"slim-7b": "gone", "broken": "unreadable"}
+    (broken / "00001.record").write_text("{half")
+    listed = {one["run"]: one for one in json.loads(ran("list", "--json"))}
+    assert {name: one["state"] for name, one in listed.items()} == dict.fromkeys(listed, "gone")
+    assert [finding["code"] for finding in listed["broken"]["findings"]] == ["ST-RUN-029"]
+    assert listed["slim-7b"]["findings"] == []
+    told = ran("list", both=True)
+    assert "broken/attempts/00001.record" in told
+    assert "slim-7b" in told
 
 
 def test_a_changed_spec_is_refused_where_nobody_can_be_asked(
@@ -338,7 +387,7 @@ def test_the_operator_that_is_served_is_taken_when_the_spec_leaves_the_choice(
     ran("launch", spec_file)
     (job,) = jobs(server)
     assert job["kind"] == "TrainJob"
-    stored = server.objects["configmaps", "default", "slim-7b-spec"]["data"]["run.yaml"]
+    stored = server.objects["configmaps", "default", "slim-7b--spec"]["data"]["run.yaml"]
     assert json.loads(stored)["cluster"]["operator_version"] == "2.1"
     with pytest.raises(FindingsError, match="does not serve pytorchjob; it serves trainjob"):
         ran("launch", spec_file, "cluster.operator=pytorchjob")
@@ -367,7 +416,7 @@ def test_a_difference_is_shown_field_by_field(server: FakeTransport, spec_file: 
 def test_without_the_extra_the_command_to_install_it_is_named(
     spec_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "find_spec", lambda _: None)
+    monkeypatch.setattr(connect, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[cluster\]'"):
         ran("status", "slim-7b")
 
@@ -375,11 +424,11 @@ def test_without_the_extra_the_command_to_install_it_is_named(
 def test_who_only_looks_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
-    def away(namespace: str = "", patience: Patience | None = None, **_: Any) -> Site:
-        waits.append((patience or Patience()).outage)
+    def away(namespace: str = "", patience: CallPatience | None = None, **_: Any) -> Site:
+        waits.append((patience or CallPatience()).outage)
         raise UsageError("away")
 
-    monkeypatch.setattr(clusters, "connect", away)
+    monkeypatch.setattr(connect, "connect", away)
     looks = [("list",), ("status", "slim-7b"), ("logs", "slim-7b"), ("diagnose", "slim-7b")]
     for words in [*looks, ("watch", "slim-7b", "--once")]:
         with pytest.raises(UsageError, match="away"):
@@ -428,7 +477,7 @@ def test_without_a_client_of_clusters_only_this_directory_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cluster_options, "find_spec", lambda _: None)
+    monkeypatch.setattr(sdk_runs, "find_spec", lambda _: None)
     local_run(tmp_path, "dinghy").add(
         AttemptRecord(1, "s1", "2026-11-15T03:12:00Z", "torchrun", "d")
     )

@@ -86,7 +86,7 @@ def test_help_loads_neither_the_spec_nor_tables(tmp_path: Path) -> None:
 
 def test_validate_loads_no_tables_and_no_starter(spec_file: Path) -> None:
     modules = loaded_by("validate", "run.yaml", cwd=spec_file.parent)
-    assert not modules & {"rich", "seatrial.cli.tables", "seatrial.recipes.starter"}
+    assert not modules & {"rich", "seatrial.reports.tables", "seatrial.recipes.starter"}
     planner = ("seatrial.planning.search", "seatrial.planning.memory", "seatrial.planning.timing")
     assert not [module for module in modules if module.startswith((*planner, "seatrial.runs"))]
 

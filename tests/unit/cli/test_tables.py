@@ -4,8 +4,8 @@
 
 import pytest
 
-from seatrial.cli import tables
-from seatrial.cli.output import counted, say_text
+from seatrial.reports import tables
+from seatrial.reports.terminal import counted, say_text
 
 COLUMNS = (
     tables.name("name"),

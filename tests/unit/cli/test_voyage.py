@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cli import voyage_needs
 from seatrial.cli.run import app
-from seatrial.cli.voyage import KEPT, LOCK, Logbook, alone, steps
 from seatrial.errors import ExitCode, MissingExtraError, UsageError
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
+from seatrial.sdk import pipeline
+from seatrial.sdk.pipeline import KEPT, LOCK, Logbook, alone, steps
 from seatrial.spec.loader import load
 from tests.conftest import resolved
 from tests.unit.cli.test_commands import seatrial
@@ -119,7 +119,7 @@ def test_a_second_walk_of_a_run_is_refused_while_one_is_under_way(spec_file: Pat
 def test_a_walk_says_where_it_cannot_write(spec_file: Path) -> None:
     (spec_file.parent / ".seatrial").write_text("in the way")
     refused = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent, code=2)
-    assert ".seatrial/slim-7b cannot be written: Not a directory" in refused.stderr
+    assert ".seatrial cannot be written: Not a directory" in refused.stderr
 
 
 def test_what_a_killed_walk_has_begun_keeps_others_out(spec_file: Path) -> None:
@@ -218,14 +218,14 @@ def test_a_renamed_run_is_waited_for_by_its_name() -> None:
 
 def test_all_missing_extras_are_installed_by_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = ("kubernetes", "plotly")
-    for module in ("seatrial.runs.clusters", "seatrial.cli.page.page"):
+    for module in ("seatrial.runs.launch.connect", "seatrial.reports.run_page.page"):
         monkeypatch.setattr(
             f"{module}.find_spec", lambda name: None if name in absent else find_spec(name)
         )
     plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
     way = [step for step in steps(Path("run.yaml"), (), plan) if step.name != "rehearse"]
     with pytest.raises(MissingExtraError, match="none was begun") as told:
-        voyage_needs.require_all(way, plan)
+        pipeline.require_all(way, plan)
     assert "All at once, in a checkout of Seatrial: pip install '.[cluster,report]'" in str(
         told.value
     )

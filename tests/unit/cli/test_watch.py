@@ -13,19 +13,19 @@ import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
-from seatrial.cli.live import panels
-from seatrial.cli.live.app import Panel, WatchApp
-from seatrial.cli.live.braille import plot
-from seatrial.cli.live.lines import say_lines
-from seatrial.cli.live.reading import Reading
 from seatrial.cli.watch import app
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.errors import UsageError
-from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.monitoring.series import Point
 from seatrial.monitoring.view import RunView
-from seatrial.runs.history import AttemptHistory, Quiet, RunHistory, Told
-from seatrial.runs.history_files import file_history
+from seatrial.reports.live import panels
+from seatrial.reports.live.app import Panel, WatchApp
+from seatrial.reports.live.braille import plot
+from seatrial.reports.live.lines import say_lines
+from seatrial.reports.live.reading import LiveReading
+from seatrial.runs.history.files import file_history
+from seatrial.runs.history.history import AttemptHistory, Quiet, RunHistory, Told
 from tests.unit.monitoring.made_up_run import NOON, seen, spike, started, steps, whole_run
 
 ENGINE_LOG = Path(__file__).parents[2] / "data" / "logs" / "megatron-0.19.log"
@@ -109,7 +109,7 @@ def test_the_heading_tells_what_matters_in_eighty_columns() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 def test_the_view_fills_a_terminal(log: Path, size: tuple[int, int]) -> None:
-    reading = Reading(file_history(log), follow=False)
+    reading = LiveReading(file_history(log), follow=False)
     reading.run()
 
     async def drawn() -> tuple[str, dict[str, tuple[int, int]], bool]:
@@ -131,7 +131,7 @@ def test_the_view_fills_a_terminal(log: Path, size: tuple[int, int]) -> None:
 
 
 def test_the_view_is_drawn_while_a_run_is_read_and_ends_on_q(log: Path) -> None:
-    reading = Reading(file_history(log), follow=True)
+    reading = LiveReading(file_history(log), follow=True)
 
     async def watched() -> int:
         shown = WatchApp(reading)
@@ -190,7 +190,7 @@ def test_whatever_ends_the_reading_is_told() -> None:
     def broken() -> tuple[AttemptHistory, ...]:
         raise ValueError("no such thing")
 
-    reading = Reading(RunHistory("r", "here", broken), follow=True)
+    reading = LiveReading(RunHistory("r", "here", broken), follow=True)
     reading.run()
     assert reading.done
     assert "ValueError: no such thing" in reading.trouble

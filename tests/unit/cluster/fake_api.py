@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from seatrial.cluster.api import Api, Patience
-from seatrial.cluster.kinds import KINDS, Kind
-from seatrial.cluster.transport import Answer, Call, DroppedError, Json, RefusedStreamError
+from seatrial.cluster.api import Api, CallPatience
+from seatrial.cluster.kinds import KINDS, ObjectKind
+from seatrial.cluster.transport import (
+    APPLY,
+    Answer,
+    Call,
+    DroppedError,
+    Json,
+    RefusedStreamError,
+)
 
 Fault = Callable[[Call], Answer | Exception | None]
 """What happens instead of an answer; nothing for the answer itself."""
@@ -38,7 +45,7 @@ class FakeTime:
 class FakeTransport:
     """A server that knows the kinds of our table."""
 
-    def __init__(self, unserved: tuple[Kind, ...] = ()) -> None:
+    def __init__(self, unserved: tuple[ObjectKind, ...] = ()) -> None:
         self.objects: dict[tuple[str, str, str], Json] = {}
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
@@ -142,7 +149,7 @@ class FakeTransport:
             return Answer(404, {"message": "the server could not find the requested resource"})
         return Answer(200, {"resources": [{"name": kind.plural} for kind in there]})
 
-    def _parsed(self, path: str) -> tuple[Kind | None, str, str]:
+    def _parsed(self, path: str) -> tuple[ObjectKind | None, str, str]:
         for kind in KINDS:
             if kind in self.unserved or not path.startswith(f"{kind.group_path}/"):
                 continue
@@ -154,7 +161,7 @@ class FakeTransport:
                 return kind, namespace, words[1] if len(words) > 1 else ""
         return None, "", ""
 
-    def _verb(self, call: Call, kind: Kind, namespace: str, name: str) -> Answer:
+    def _verb(self, call: Call, kind: ObjectKind, namespace: str, name: str) -> Answer:
         there = self.objects.get((kind.plural, namespace, name))
         if call.method == "GET" and not name:
             return self._listed(call, kind, namespace)
@@ -172,7 +179,7 @@ class FakeTransport:
             del self.objects[kind.plural, namespace, name]
         return Answer(200, copy.deepcopy(there))
 
-    def _listed(self, call: Call, kind: Kind, namespace: str) -> Answer:
+    def _listed(self, call: Call, kind: ObjectKind, namespace: str) -> Answer:
         selector = dict(call.query).get("labelSelector", "")
         found = [
             copy.deepcopy(item)
@@ -184,20 +191,25 @@ class FakeTransport:
             200, {"metadata": {"resourceVersion": str(next(self._numbers))}, "items": found}
         )
 
-    def _posted(self, call: Call, kind: Kind, namespace: str) -> Answer:
+    def _posted(self, call: Call, kind: ObjectKind, namespace: str) -> Answer:
         body = copy.deepcopy(call.body or {})
         if (kind.plural, namespace, body["metadata"]["name"]) in self.objects:
             return Answer(409, {"message": "already exists", "reason": "AlreadyExists"})
         if ("dryRun", "All") in call.query:
             return Answer(201, body)
+        _note_manager(call, body)
         return Answer(201, copy.deepcopy(self.put(body)))
 
     def _patched(self, call: Call, there: Json | None) -> Answer:
         body = copy.deepcopy(call.body or {})
-        version = (body.get("metadata") or {}).pop("resourceVersion", None)
-        if version and there and version != there["metadata"]["resourceVersion"]:
-            return Answer(409, {"message": "the object has been modified", "reason": "Conflict"})
+        head = body.get("metadata") or {}
+        for key in ("uid", "resourceVersion"):
+            looked_at = head.pop(key, None)
+            if looked_at and looked_at != ((there or {}).get("metadata") or {}).get(key):
+                message = f"the object has been modified: {key}"
+                return Answer(409, {"message": message, "reason": "Conflict"})
         merged = _merge(copy.deepcopy(there or {}), body)
+        _note_manager(call, merged)
         if ("dryRun", "All") in call.query:
             return Answer(200, merged)
         return Answer(200, copy.deepcopy(self.put(merged)))
@@ -206,7 +218,7 @@ class FakeTransport:
 def fake_api(transport: FakeTransport, time: FakeTime | None = None, **patience: float) -> Api:
     """An API over a fake server, in fake time."""
     time = time or FakeTime()
-    return Api(transport, None, Patience(**patience), time.sleep, time.clock)
+    return Api(transport, None, CallPatience(**patience), time.sleep, time.clock)
 
 
 def once(happens: Answer | Exception, method: str = "", path: str = "") -> Fault:
@@ -229,6 +241,21 @@ def _replayed(script: list[bytes | Exception]) -> Iterator[bytes]:
         if isinstance(step, Exception):
             raise step
         yield step
+
+
+def _note_manager(call: Call, item: Json) -> None:
+    """Record who wrote to an object and set which labels, as the server does."""
+    manager = dict(call.query).get("fieldManager")
+    head = (call.body or {}).get("metadata") or {}
+    if not manager or "managedFields" in head:
+        return
+    entry: Json = {"manager": manager, "operation": "Apply" if call.content == APPLY else "Update"}
+    entries = item["metadata"].setdefault("managedFields", [])
+    there = next((each for each in entries if entry.items() <= each.items()), None)
+    if there is None:
+        entries.append(there := entry | {"fieldsV1": {"f:metadata": {"f:labels": {}}}})
+    labels = there["fieldsV1"]["f:metadata"]["f:labels"]
+    labels |= {f"f:{key}": {} for key in head.get("labels") or {}}
 
 
 def _merge(old: Any, new: Any) -> Any:

@@ -5,7 +5,6 @@
 import pytest
 
 from seatrial.cluster import objects
-from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.errors import (
     ClusterError,
     ConflictError,
@@ -16,6 +15,7 @@ from seatrial.cluster.errors import (
 )
 from seatrial.cluster.kinds import CONFIG_MAP, PYTORCH_JOB
 from seatrial.cluster.transport import Answer, Call, DroppedError
+from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import ExitCode
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api, once
 
@@ -230,12 +230,26 @@ def test_a_list_is_read_page_by_page_and_begun_again_when_it_is_too_old() -> Non
     assert version == "2"
 
 
-def test_an_apply_that_meets_another_writer_is_made_again() -> None:
+def test_an_apply_changes_only_the_object_that_was_looked_at() -> None:
     server = FakeTransport()
-    busy = Answer(409, {"message": "the object has been modified", "reason": "Conflict"})
-    server.faults += [once(busy, "PATCH"), once(busy, "PATCH")]
-    objects.apply(fake_api(server), dict(MAP))
-    assert ("configmaps", "lab", "one") in server.objects
-    server.instead = lambda _: busy
+    api = fake_api(server)
+    there = objects.create(api, dict(MAP))
+    server.put({**MAP, "metadata": {"name": "one", "namespace": "lab", "labels": {"of": "us"}}})
     with pytest.raises(ConflictError):
-        objects.apply(fake_api(server), dict(MAP))
+        objects.apply_over(api, dict(MAP), there)
+    del server.objects["configmaps", "lab", "one"]
+    with pytest.raises(ConflictError):
+        objects.apply_over(api, dict(MAP), there)
+    assert not server.objects
+
+
+def test_fields_of_an_object_that_was_created_are_noted_as_applied_once() -> None:
+    server = FakeTransport()
+    api = fake_api(server)
+    for _ in range(2):
+        there = objects.read(api, CONFIG_MAP, "lab", "one") or objects.create(api, dict(MAP))
+        objects.apply_over(api, dict(MAP), there)
+    noted = [c for c in server.calls if "managedFields" in ((c.body or {}).get("metadata") or {})]
+    assert len(noted) == 1
+    (entry,) = server.objects["configmaps", "lab", "one"]["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("seatrial", "Apply")

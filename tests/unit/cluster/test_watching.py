@@ -11,7 +11,7 @@ import pytest
 from seatrial.cluster.errors import DeniedError
 from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import Answer, DroppedError, Json, RefusedStreamError
-from seatrial.cluster.watching import ChangeKind, Watch
+from seatrial.cluster.watch import ChangeKind, ObjectWatch
 from tests.unit.cluster.fake_api import FakeTransport, event, fake_api
 
 PODS = POD.path("lab")
@@ -25,7 +25,7 @@ def pod(name: str, version: str = "", uid: str = "") -> Json:
 
 
 def seen(server: FakeTransport, number: int) -> list[tuple[ChangeKind, str]]:
-    changes = Watch(fake_api(server), POD, "lab").changes()
+    changes = ObjectWatch(fake_api(server), POD, "lab").changes()
     real = (change for change in changes if change.kind is not ChangeKind.SYNCED)
     return [(c.kind, c.object["metadata"]["name"]) for c in islice(real, number)]
 

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from scripts import write_dashboard
-from seatrial.monitoring.exported import EXPORTED
 from seatrial.monitoring.goodput import Bucket
+from seatrial.monitoring.prometheus import EXPORTED
 from tests.debian import unpacked
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "dashboards" / "rules.yaml"
+DASHBOARD = json.loads((ROOT / "dashboards" / "run.json").read_text(encoding="utf-8"))
+COLUMNS = 24
+"""Of Grafana's grid."""
 CASES = Path(__file__).parent / "rules.test.yaml"
 METRIC = re.compile(r"\bseatrial_[a-z_]+")
 LABEL = re.compile(r'\b(\w+)=~?"([^"]*)"')
@@ -45,11 +47,10 @@ def alerts() -> list[str]:
 def expressions() -> Iterator[str]:
     """Every query of the dashboard and the rules."""
     yield from (rule["expr"] for rule in rules())
-    board = write_dashboard.dashboard()
-    for panel in board["panels"]:
+    for panel in DASHBOARD["panels"]:
         yield from (target["expr"] for target in panel.get("targets", ()))
-    yield from (mark["expr"] for mark in board["annotations"]["list"])
-    yield from (each["query"] for each in board["templating"]["list"])
+    yield from (mark["expr"] for mark in DASHBOARD["annotations"]["list"])
+    yield from (each["query"] for each in DASHBOARD["templating"]["list"])
 
 
 def promtool(*words: str) -> subprocess.CompletedProcess[str]:
@@ -87,21 +88,15 @@ def test_labels_that_are_asked_for_have_those_values() -> None:
                 assert value in known[label], expression
 
 
-def test_the_dashboard_is_what_the_script_writes() -> None:
-    assert write_dashboard.FILE.read_text(encoding="utf-8") == write_dashboard.text(), (
-        "run: python -m scripts.write_dashboard"
-    )
-
-
 def test_no_panel_covers_another() -> None:
     taken: set[tuple[int, int]] = set()
-    panels = write_dashboard.dashboard()["panels"]
+    panels = DASHBOARD["panels"]
     for panel in panels:
         at = panel["gridPos"]
         rows, columns = range(at["y"], at["y"] + at["h"]), range(at["x"], at["x"] + at["w"])
         cells = {(row, column) for row in rows for column in columns}
         assert not cells & taken, panel["title"]
-        assert max(columns) < write_dashboard.WIDTH
+        assert max(columns) < COLUMNS
         taken |= cells
     assert len({panel["id"] for panel in panels}) == len(panels)
 
@@ -153,16 +148,15 @@ def _with_other_number(expression: str) -> str:
 
 
 def test_the_dashboard_names_no_source_of_data() -> None:
-    panels = write_dashboard.dashboard()["panels"]
+    panels = DASHBOARD["panels"]
     sources = {panel["datasource"]["uid"] for panel in panels if "datasource" in panel}
     assert sources == {"$datasource"}
 
 
 @needs_promtool
 def test_prometheus_understands_every_query_of_the_dashboard(tmp_path: Path) -> None:
-    board = write_dashboard.dashboard()
-    queries = [t["expr"] for panel in board["panels"] for t in panel.get("targets", ())]
-    queries += [mark["expr"] for mark in board["annotations"]["list"]]
+    queries = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("targets", ())]
+    queries += [mark["expr"] for mark in DASHBOARD["annotations"]["list"]]
     made = [{"record": f"query:{n}", "expr": query} for n, query in enumerate(queries)]
     file = tmp_path / "queries.yaml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": made}]}))

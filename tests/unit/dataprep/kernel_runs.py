@@ -15,15 +15,14 @@ import tokenizers
 import zstandard
 
 from seatrial.dataprep.kernel.run import run_task
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
-    Settings,
     SourceSettings,
     Task,
     TaskList,
+    TaskSettings,
     Tokenizer,
     TokenizerKind,
     freeze,
@@ -32,6 +31,7 @@ from seatrial.dataprep.tasks.task_list import (
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.identity import model_of
 from seatrial.spec.data import EndTokenInText
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.gpt2 import PACKED
 
 END = 50256
@@ -99,7 +99,7 @@ def listed(
 ) -> TaskList:
     """A frozen list of one task."""
     source = SourceSettings("s", text_field, domain_field)
-    return thaw(freeze(Settings(GPT2, (source,), **settings), [Task(0, "s", tuple(inputs))]))
+    return thaw(freeze(TaskSettings(GPT2, (source,), **settings), [Task(0, "s", tuple(inputs))]))
 
 
 @dataclass

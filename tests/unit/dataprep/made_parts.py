@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from seatrial.dataprep.output.index_file import token_type
-from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.records import Counts, PartFile, PartRecord, part_prefix, record_file
 from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
-    Settings,
     SourceSettings,
     Task,
     TaskList,
+    TaskSettings,
     Tokenizer,
     TokenizerKind,
     freeze,
     thaw,
 )
+from seatrial.storage.store import Store
 
 END = 50_256
 DOCUMENT_SET = Mapping[str, Sequence[Sequence[int]]]
@@ -37,7 +37,7 @@ def task_list(
 ) -> TaskList:
     """A task for each entry, of the source of that name."""
     names = dict.fromkeys(sources)
-    common = Settings(
+    common = TaskSettings(
         tokenizer=chosen or tokenizer(),
         sources=tuple(SourceSettings(name) for name in names),
         **settings,  # type: ignore[arg-type]

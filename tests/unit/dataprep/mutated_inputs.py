@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from seatrial.dataprep.inputs.codes import BadInputError
+from seatrial.codes.data import BadInputError
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
 from tests.unit.dataprep.kernel_runs import (
     counts_add_up,

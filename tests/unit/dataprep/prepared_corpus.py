@@ -5,20 +5,20 @@
 from pathlib import Path
 
 from seatrial.dataprep.kernel.run import run_task
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
-    Settings,
     SourceSettings,
     Task,
     TaskList,
+    TaskSettings,
     freeze,
     thaw,
 )
 from seatrial.dataprep.tokenizers.encoder import open_encoder
 from seatrial.dataprep.tokenizers.identity import describe
+from seatrial.storage.directory import LocalStore
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -32,7 +32,7 @@ def prepared(
     root: Path, tokenizer: Path, files: list[Path], backend: str, domain_field: str | None = None
 ) -> tuple[LocalStore, TaskList, list[PartRecord]]:
     store = LocalStore(root)
-    settings = Settings(
+    settings = TaskSettings(
         tokenizer=describe(str(tokenizer))[0],
         sources=(SourceSettings("corpus", domain_field=domain_field),),
     )

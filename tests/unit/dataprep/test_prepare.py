@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import plan, prepare_data
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.blends.blend import BLEND_FILE
 from seatrial.dataprep.drivers.driver import Again, Done, Driver, Event, PendingJob, line_of
 from seatrial.dataprep.drivers.local import LocalDriver
 from seatrial.dataprep.drivers.work import Bench
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.inputs.selection import InputError
 from seatrial.dataprep.inspection import Inspection, record_at, verify_at
-from seatrial.dataprep.output.finished import OtherDataError
-from seatrial.dataprep.prepare import Outcome, list_tasks, prepare
-from seatrial.dataprep.progress import Phase, Progress
-from seatrial.dataprep.stores.attempts import is_dead, new_attempt
-from seatrial.dataprep.stores.local import LocalStore
-from seatrial.dataprep.tasks.frozen import load_records
-from seatrial.dataprep.tasks.leftovers import dead_files
+from seatrial.dataprep.output.completion import OtherDataError
+from seatrial.dataprep.prepare import PreparationOutcome, list_tasks, prepare
+from seatrial.dataprep.progress import PreparationPhase, Progress
+from seatrial.dataprep.tasks.frozen import dead_files, load_records
 from seatrial.dataprep.tasks.records import PartRecord, tasks_file
 from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
 from seatrial.errors import FindingsError, UsageError
+from seatrial.sdk.data import prepare_data
+from seatrial.sdk.plan import plan
+from seatrial.storage.directory import LocalStore
+from seatrial.storage.writer_claims import is_dead, new_attempt
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, documents, write_corpus
 
 
@@ -38,7 +38,7 @@ def spec(tmp_path: Path) -> Path:
     return write_corpus(tmp_path)
 
 
-def run(spec: Path, driver: Driver | None = None, *overrides: str) -> Outcome:
+def run(spec: Path, driver: Driver | None = None, *overrides: str) -> PreparationOutcome:
     """Prepare, in this process unless a driver is given."""
     return prepare(plan(spec, overrides), driver or InlineDriver())
 
@@ -197,7 +197,7 @@ def test_the_blend_has_the_paths_of_training_wherever_the_data_go(
 
 def dead_attempt() -> str:
     """The name of an attempt whose process has ended."""
-    script = "from seatrial.dataprep.stores.attempts import new_attempt; print(new_attempt())"
+    script = "from seatrial.storage.writer_claims import new_attempt; print(new_attempt())"
     done = subprocess.run([sys.executable, "-c", script], stdout=-1, text=True, check=True)
     return done.stdout.strip()
 
@@ -344,12 +344,12 @@ def test_progress_counts_every_byte_of_every_source(spec: Path) -> None:
     prepare(
         plan(spec), InlineDriver(), tell=lambda progress: seen.update({progress.phase: progress})
     )
-    assert list(seen) == [*Phase]
-    for source in seen[Phase.PREPARING].sources.values():
+    assert list(seen) == [*PreparationPhase]
+    for source in seen[PreparationPhase.PREPARING].sources.values():
         assert source.read == source.total > 0
         assert source.documents == 120
-    assert seen[Phase.ASSEMBLING].share == pytest.approx(1.0)
-    assert seen[Phase.VERIFYING].share == pytest.approx(1.0)
+    assert seen[PreparationPhase.ASSEMBLING].share == pytest.approx(1.0)
+    assert seen[PreparationPhase.VERIFYING].share == pytest.approx(1.0)
 
 
 def test_a_killed_worker_costs_its_task_only(spec: Path, tmp_path: Path) -> None:

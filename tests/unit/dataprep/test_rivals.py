@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import plan
+from seatrial.codes.data import InputCode
 from seatrial.dataprep import prepare as preparation
 from seatrial.dataprep.blends.blend import BLEND_FILE
-from seatrial.dataprep.inputs.codes import InputCode
 from seatrial.dataprep.inputs.selection import InputError
 from seatrial.dataprep.inspection import verify_at
-from seatrial.dataprep.output.claim import CLAIM_FILE, is_held, take_claim
-from seatrial.dataprep.output.finished import OtherDataError
+from seatrial.dataprep.output.completion import CLAIM_FILE, OtherDataError, is_held, take_claim
 from seatrial.dataprep.prepare import list_tasks, prepare
-from seatrial.dataprep.progress import Phase, Progress
-from seatrial.dataprep.stores.local import LocalStore
-from seatrial.dataprep.stores.store import StoreError
-from seatrial.dataprep.tasks import bundling
+from seatrial.dataprep.progress import PreparationPhase, Progress
+from seatrial.dataprep.tasks import task_list as task_lists
 from seatrial.dataprep.tasks.task_list import thaw
 from seatrial.errors import FindingsError
+from seatrial.sdk.plan import plan
+from seatrial.storage.directory import LocalStore
+from seatrial.storage.store import StoreError
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
 from tests.unit.dataprep.made_parts import task_list
 
@@ -38,7 +37,7 @@ def spec(tmp_path: Path) -> Path:
 
 def stop_at_verifying(progress: Progress) -> None:
     """Be stopped when all files are in place, and the record is not."""
-    if progress.phase is Phase.VERIFYING:
+    if progress.phase is PreparationPhase.VERIFYING:
         raise KeyboardInterrupt
 
 
@@ -110,7 +109,7 @@ def test_a_claim_that_was_taken_away_is_noticed_before_the_record(
     spec: Path, tmp_path: Path
 ) -> None:
     def take_away(progress: Progress) -> None:
-        if progress.phase is Phase.VERIFYING:
+        if progress.phase is PreparationPhase.VERIFYING:
             (tmp_path / "out" / CLAIM_FILE).unlink(missing_ok=True)
 
     with pytest.raises(OtherDataError, match="was removed or replaced meanwhile"):
@@ -200,7 +199,7 @@ def test_the_frozen_list_has_the_limit_of_the_newest_start(spec: Path, tmp_path:
 def test_an_output_below_a_source_is_none_of_its_files(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundling, "SMALLEST", 2000)
+    monkeypatch.setattr(task_lists, "SMALLEST", 2000)
     (tmp_path / "link").symlink_to(tmp_path / "corpus/prepared")
     fields = [f"data.sources=[{{from: {tmp_path}/corpus}}]", f"data.location={tmp_path}/link"]
     nested = plan(spec, fields)

@@ -176,3 +176,25 @@ def test_the_catalog_says_what_the_second_lock_holds() -> None:
     pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, flags=re.MULTILINE))
     image = Catalog().image("worker-llm-foundry")
     assert (image.torch, image.engine_version) == (pins["torch"], pins["llm-foundry"])
+
+
+def floating_references() -> list[tuple[str, str]]:
+    """Every reference to an image without a digest, and who uses it."""
+    bases = [
+        (line.removeprefix("ARG BASE="), f"`docker/{path.name}`")
+        for path in DOCKERFILES
+        for line in instructions(path.read_text(encoding="utf-8"))
+        if line.startswith("ARG BASE=")
+    ]
+    catalog = Catalog()
+    entries = [(name, catalog.image(name)) for name in catalog.names(Kind.IMAGES)]
+    listed = [(one.reference, f"catalog `{name}`") for name, one in entries if not one.digest]
+    return sorted((name, user) for name, user in bases + listed if "@sha256:" not in name)
+
+
+def test_every_image_is_pinned_by_digest_or_listed_as_floating() -> None:
+    page = (ROOT / "docs/guides/images.md").read_text(encoding="utf-8")
+    written = page.partition("<!-- floating: begin -->")[2].partition("<!-- floating: end -->")[0]
+    rows = ["| reference | used by |", "|---|---|"]
+    rows += [f"| `{name}` | {user} |" for name, user in floating_references()]
+    assert written.strip().splitlines() == rows, "write these rows:\n" + "\n".join(rows)

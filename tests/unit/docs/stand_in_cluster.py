@@ -6,7 +6,8 @@
 
 runs the command as it is; only the connection leads to the server of the tests, which keeps its
 objects in a file of the directory. SCENE says what operators and nodes have made of the jobs that
-are there: `nothing yet`, `all pods run`, or `no node offers RESOURCE`. It is 03:12 when something
+are there: `nothing yet`, `all pods run`, or `no node offers RESOURCE`; or that somebody else was
+there first: `Helm has the policy NAME`. It is 03:12 when something
 is launched and 03:18 when somebody looks.
 """
 
@@ -21,14 +22,20 @@ from unittest.mock import patch
 
 from seatrial.cli.main import main as seatrial
 from seatrial.cluster.transport import Json
-from seatrial.runs import clusters
-from seatrial.runs.site import Site
+from seatrial.runs.launch import connect
+from seatrial.runs.namespace import Site
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 from tests.unit.runs.fake_cluster import jobs, pod_of, running
 
 KEPT = Path(".stand-in-cluster.json")
 NOT_OFFERED = "no node offers "
-CLOCKS = ("seatrial.runs.site", "seatrial.cli.status", "seatrial.cli.list", "seatrial.cli.wait")
+HELM_POLICY = "Helm has the policy "
+CLOCKS = (
+    "seatrial.runs.namespace",
+    "seatrial.cli.status",
+    "seatrial.cli.list",
+    "seatrial.cli.wait",
+)
 """The modules that look at the clock."""
 
 
@@ -41,6 +48,9 @@ def main() -> None:
     if KEPT.exists():
         for item in json.loads(KEPT.read_text(encoding="utf-8")):
             server.put(item)
+    if scene.startswith(HELM_POLICY):
+        server.put(_policy_of_helm(scene.removeprefix(HELM_POLICY)))
+        scene = "nothing yet"
     for job in jobs(server):
         _act_out(scene, server, job)
     time.on_sleep = lambda: _end_orphans(server)
@@ -50,13 +60,23 @@ def main() -> None:
         return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(clusters, "connect", reach))
+        stack.enter_context(patch.object(connect, "connect", reach))
         for name in CLOCKS:
             stack.enter_context(patch.object(import_module(name), "datetime", _clock(sys.argv[1])))
         try:
             seatrial()
         finally:
             KEPT.write_text(json.dumps(list(server.objects.values())), encoding="utf-8")
+
+
+def _policy_of_helm(name: str) -> Json:
+    """A network policy that a chart of the platform team has installed."""
+    notes = {
+        "meta.helm.sh/release-name": "baseline",
+        "meta.helm.sh/release-namespace": "platform",
+    }
+    head = {"name": name, "namespace": "default", "annotations": notes}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": head}
 
 
 def _clock(command: str) -> type[datetime]:

@@ -9,21 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from scripts.draw_imports import PICTURE, PURPOSES, SMALL, drawn, imports, layers
-from scripts.page_blocks import ROOT
+from docs.tools.draw_imports import PICTURE, PURPOSES, SMALL, drawn, imports, layers
+from docs.tools.page_parts import ROOT
 
 PAGE = ROOT / "docs/architecture.md"
 SOURCES = ROOT / "src/seatrial"
-MOST_LINES = 500
+CODE = ["src", "tests", "scripts", "benchmarks", "backtest", "docs"]
+MOST_LINES = {"tests": 700}
+"""By directory; 500 elsewhere. A file of tests has all cases of one subject."""
 MOST_LINES_OF_A_FUNCTION = 60
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
-
-
-def rows() -> list[list[str]]:
-    """The cells of the table of changes."""
-    part = PAGE.read_text(encoding="utf-8").partition("## Where to change what")[2]
-    table = part.partition("\n## ")[0]
-    return [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")][1:]
 
 
 def paths(cell: str) -> list[str]:
@@ -37,7 +32,7 @@ def test_the_picture_shows_the_imports_of_today() -> None:
 
 def test_the_picture_has_the_layers_that_the_linter_holds() -> None:
     ordered = [name for name in layers() if name in PURPOSES]
-    assert [*ordered, SMALL] == list(PURPOSES)
+    assert ordered == [name for name in PURPOSES if name != SMALL]
     packages = {file.parent.name for file in SOURCES.glob("*/__init__.py")}
     assert packages <= set(PURPOSES)
 
@@ -48,33 +43,42 @@ def test_an_import_in_the_wrong_direction_would_be_seen() -> None:
     assert "#c0392b" in wrong
 
 
-def test_the_table_leads_to_files_that_exist() -> None:
-    found = [path for row in rows() for path in paths(row[1])]
-    assert len(found) > 40
+def test_the_page_leads_to_files_that_exist() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    found = paths(page[page.index("## Five flows") : page.index("## How the documentation")])
+    assert len(found) > 60
     roots = (SOURCES, ROOT)
     assert [path for path in found if not any((root / path).exists() for root in roots)] == []
 
 
-def test_the_table_names_make_targets_that_exist() -> None:
+def test_each_flow_has_at_most_eight_steps() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    flows = page[page.index("## Five flows") : page.index("## Where to change what")]
+    steps = [int(number) for number in re.findall(r"^(\d+)\. ", flows, re.MULTILINE)]
+    assert steps.count(1) == 5
+    assert max(steps) <= 8
+
+
+def test_the_page_names_make_targets_that_exist() -> None:
     known = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
     named = set(re.findall(r"`make ([a-z-]+)`", PAGE.read_text(encoding="utf-8")))
     assert "reference" in named
     assert named <= known
 
 
-@pytest.mark.parametrize("directory", ["src", "tests", "scripts", "docs", "docker"])
+@pytest.mark.parametrize("directory", [*CODE, "docker"])
 def test_no_file_is_too_long(directory: str) -> None:
-    code = (".py", ".sh", ".Dockerfile")
-    files = [file for file in (ROOT / directory).rglob("*") if file.suffix in code]
+    kinds = (".py", ".sh", ".Dockerfile")
+    files = [file for file in (ROOT / directory).rglob("*") if file.suffix in kinds]
     assert files
     assert {
         file.relative_to(ROOT).as_posix(): count
         for file in files
-        if (count := lines_of(file)) > MOST_LINES
+        if (count := lines_of(file)) > MOST_LINES.get(directory, 500)
     } == {}
 
 
-@pytest.mark.parametrize("directory", ["src", "tests", "scripts", "docs"])
+@pytest.mark.parametrize("directory", CODE)
 def test_no_function_is_too_long(directory: str) -> None:
     files = list((ROOT / directory).rglob("*.py"))
     assert files
@@ -89,6 +93,36 @@ def test_no_function_is_too_long(directory: str) -> None:
 def test_the_lines_of_a_function_are_counted() -> None:
     text = "@app.command()\ndef one():\n    def two():\n        pass\n\n    return two\n"
     assert functions_of(text) == [("one", 5), ("two", 2)]
+
+
+UNPICKLE = {
+    "src/seatrial/worker/checkpointing/safe_load.py",
+    # Lists what the loader replaces in torch.
+    "src/seatrial/worker/megatron/replacements.py",
+}
+UNPICKLERS = {"pickle", "_pickle", "cPickle", "zipfile", "marshal", "shelve", "dill", "Unpickler"}
+
+
+def test_nothing_reaches_an_unpickler_in_a_way_that_the_linter_does_not_see() -> None:
+    """The linter sees imports, not `filesystem.pickle` nor `import_module("pickle")`."""
+    assert hidden_unpicklers("x.pickle.load(f)\nimport_module('zipfile')") == {"pickle", "zipfile"}
+    found = {
+        file.relative_to(ROOT).as_posix(): names
+        for file in (ROOT / "src").rglob("*.py")
+        if (names := hidden_unpicklers(file.read_text(encoding="utf-8")))
+    }
+    assert set(found) == UNPICKLE, "load files through seatrial.worker.checkpointing.safe_load"
+
+
+def hidden_unpicklers(text: str) -> set[str]:
+    """Unpicklers that a file takes from another module, or names in a string."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found & UNPICKLERS
 
 
 def functions_of(text: str) -> list[tuple[str, int]]:

@@ -12,10 +12,9 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from ruamel.yaml import YAML
 
-from scripts.manifest_excerpts import excerpt
-from scripts.page_blocks import (
+from docs.tools.manifest_excerpts import excerpt
+from docs.tools.page_blocks import (
     DATA,
-    ROOT,
     Block,
     Marker,
     Proof,
@@ -25,13 +24,14 @@ from scripts.page_blocks import (
     marker_before,
     share_not_run,
 )
+from docs.tools.page_parts import ROOT
 from seatrial.errors import FindingsError
 from seatrial.spec.loader import loads
 from tests.unit.rendering.scenes import every_combination
 
 BLOCKS = all_blocks()
 CHART = ROOT / "charts/seatrial"
-SCRIPTS = ("scripts/check_wheel.sh", "scripts/measure_quickstart.py")
+SCRIPTS = ("scripts/check_wheel.sh", "benchmarks/quickstart.py")
 """Scripts that install as the pages say: the first is part of CI, the second types the page."""
 LARGEST_SHARE = 0.1
 """How many blocks may be left without anything that runs them."""

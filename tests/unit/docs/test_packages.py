@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from scripts.list_packages import LOCKS, NOT_READ, PAGE, UNKNOWN, Package, bill, licence_of
+from docs.tools.list_packages import LOCKS, NOT_READ, PAGE, UNKNOWN, Package, bill, licence_of
 
 ROW = re.compile(r"^\| ([\w.-]+) \| ([^ |]+) \| ([^|]+) \|$", re.MULTILINE)
 

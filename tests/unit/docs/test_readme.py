@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.page_blocks import BLOCK, ROOT
-from scripts.refresh_console import pages, refreshed
+from docs.tools.page_blocks import BLOCK
+from docs.tools.page_parts import ROOT
+from docs.tools.refresh_console import pages, refreshed
 
 FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/getting-started/quickstart.md"]
 

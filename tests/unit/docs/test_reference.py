@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.generate_reference import differing, main, pages, write
-from scripts.reference.markdown import GENERATED, docs_of, member_docs
-from scripts.reference.spec_page import EXAMPLE
-from scripts.reference.type_words import type_words
+from docs.tools.generate_reference import differing, main, pages, write
+from docs.tools.reference.markdown import GENERATED, docs_of, member_docs
+from docs.tools.reference.spec_page import EXAMPLE, type_words
 from seatrial import validate
 from seatrial.spec.fields import all_fields
 
@@ -32,7 +31,7 @@ def test_check_names_each_stale_page_and_the_command_that_mends_it(
     (tmp_path / "gone.md").write_text(f"{GENERATED}\n")
     (tmp_path / "by-hand.md").write_text("not generated\n")
     assert differing(tmp_path) == ["cli.md", "gone.md", "spec.md"]
-    monkeypatch.setattr("scripts.generate_reference.differing", lambda: ["spec.md"])
+    monkeypatch.setattr("docs.tools.generate_reference.differing", lambda: ["spec.md"])
     assert main(["--check"]) == 1
     said = capsys.readouterr().err
     assert "docs/reference/spec.md" in said

@@ -7,8 +7,8 @@ The others take minutes: tests/engine/test_tutorial.py.
 
 import pytest
 
-from scripts.tutorial.comparing import difference
-from scripts.tutorial.walk import DATA_PAGE, PAGES, QUICK, walking
+from docs.tools.tutorial.comparing import difference
+from docs.tools.tutorial.walk import DATA_PAGE, PAGES, QUICK, walking
 
 
 @pytest.mark.timeout(600)

@@ -6,8 +6,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.llm_foundry.support import plan_problems as foundry_problems
-from seatrial.engines.megatron.engine import MegatronEngine
-from seatrial.engines.megatron.environment import engine_environment
+from seatrial.engines.megatron.engine import MegatronEngine, engine_environment
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.planning.resolve import resolve
 from tests.conftest import loaded

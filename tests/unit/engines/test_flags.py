@@ -5,7 +5,7 @@
 import pytest
 
 from seatrial.engines.megatron.flags import FLAGS, command_line, engine_arguments
-from seatrial.engines.megatron.options import Takes, known_options
+from seatrial.engines.megatron.option_table import Takes, known_options
 from tests.conftest import resolved
 
 

@@ -8,12 +8,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.settings import setup_from_settings
 from seatrial.checkpoints.setup import Versions
-from seatrial.engines.engine import EngineCode, Resharding, Trial
+from seatrial.codes.engines import EngineCode
+from seatrial.engines.engine import Resharding, Trial
+from seatrial.engines.llm_foundry.checkpoints import setup_from_settings
 from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
-from seatrial.engines.llm_foundry.settings import engine_settings
-from seatrial.engines.llm_foundry.words import settings_words, settings_yaml
+from seatrial.engines.llm_foundry.settings import engine_settings, settings_words, settings_yaml
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve

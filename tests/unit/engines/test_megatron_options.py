@@ -2,21 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that are passed through are checked against the engine's own list."""
 
+import re
+
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.engines.check import plan_findings
-from seatrial.engines.engine import EngineCode
+from seatrial.codes.engines import EngineCode
+from seatrial.engines.megatron.flags import FLAGS, Flag, command_line, engine_arguments
+from seatrial.engines.megatron.option_table import known_options
 from seatrial.engines.megatron.options import (
     DERIVED,
     MODELLED,
-    known_options,
+    PLANNED_VALUES,
     option_problems,
 )
+from seatrial.engines.registry import plan_findings
 from seatrial.planning.resolve import resolve
 from seatrial.spec.engine import OptionValue
 from seatrial.spec.fields import all_fields
-from tests.conftest import loaded
+from tests.conftest import loaded, resolved
 
 
 def test_every_modelled_option_exists_and_names_a_field() -> None:
@@ -25,6 +29,35 @@ def test_every_modelled_option_exists_and_names_a_field() -> None:
     assert set(DERIVED) <= set(known_options())
     assert not set(DERIVED) & set(MODELLED)
     assert set(MODELLED.values()) <= fields
+
+
+def test_every_advice_names_a_field_of_the_spec_or_a_value_of_the_engine() -> None:
+    fields = {field.name for field in all_fields().values()}
+    for name, option in known_options().items():
+        for value in option.choices or (True, 1):
+            for problem in option_problems({name: value}):
+                named = re.findall(r"(?<=Set )\S+", problem.fix)
+                assert set(named) <= fields, problem
+                if problem.code is EngineCode.OPTION_VALUE and ": " in problem.fix:
+                    advised = problem.fix.partition(": ")[2].rstrip(".").split(", ")
+                    assert all(option_problems({name: word}) == [] for word in advised), problem
+    for name, (values, _) in PLANNED_VALUES.items():
+        assert all(option_problems({name: value}) == [] for value in values)
+
+
+def test_a_field_that_an_advice_names_decides_the_option() -> None:
+    """A constant is no choice of a field: what nobody can set elsewhere must not be sent there."""
+    constants = {flag.name: flag.field for flag in FLAGS if _constant(flag)}
+    assert {name: field for name, field in constants.items() if field} == {}
+
+
+def _constant(flag: Flag) -> bool:
+    """True if the code of a flag's value looks at nothing of the plan."""
+    names = flag.value.__code__.co_names if hasattr(flag.value, "__code__") else ()
+    inner = [cell.cell_contents for cell in flag.value.__closure__ or ()]
+    return not names and not any(
+        getattr(f, "__code__", None) and f.__code__.co_names for f in inner
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,9 +81,60 @@ def test_what_would_keep_a_run_from_resuming_is_refused(option: str) -> None:
 
 
 def test_what_is_usually_on_can_be_switched_off() -> None:
-    assert option_problems({"moe-grouped-gemm": False}) == []
-    (problem,) = option_problems({"manual-gc": False})
-    assert problem.code is EngineCode.OPTION_VALUE
+    for name in ("moe-grouped-gemm", "manual-gc"):
+        assert option_problems({name: False}) == []
+        words = command_line(engine_arguments(resolved(f"engine.options.{name}=false")))
+        assert f"--{name}" not in words
+
+
+def test_a_toggle_that_is_off_has_its_other_name() -> None:
+    words = command_line(engine_arguments(resolved("engine.options.rl-partial-rollouts=false")))
+    assert "--no-rl-partial-rollouts" in words
+
+
+def test_a_value_with_a_dash_ahead_stays_with_its_flag() -> None:
+    assert command_line({"exit-interval": -1, "lr": -1e-05}) == [
+        "--exit-interval=-1",
+        "--lr=-1e-05",
+    ]
+
+
+@pytest.mark.parametrize("backend", ["flash", "fused", "unfused", "local", "auto"])
+def test_an_attention_backend_is_called_as_the_engine_calls_it(backend: str) -> None:
+    assert option_problems({"attention-backend": backend}) == []
+    (problem,) = option_problems({"attention-backend": f"AttnBackend.{backend}"})
+    assert problem.fix == "Use one of: flash, fused, unfused, local, auto."
+
+
+@pytest.mark.parametrize("dispatcher", ["allgather", "alltoall", "flex"])
+def test_the_dispatcher_of_tokens_is_the_users_choice(dispatcher: str) -> None:
+    options = {"moe-token-dispatcher-type": dispatcher}
+    assert option_problems(options) == []
+    plan = resolved(f"engine.options.moe-token-dispatcher-type={dispatcher}")
+    assert engine_arguments(plan)["moe-token-dispatcher-type"] == dispatcher
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "dist_muon", "adaptive_muon", "soap", "lion", "sgd"])
+def test_an_optimizer_that_the_plan_does_not_count_is_refused(optimizer: str) -> None:
+    (problem,) = option_problems({"optimizer": optimizer})
+    assert problem.code is EngineCode.DERIVED_OPTION
+    assert "the memory and the time of Adam" in problem.rule
+    assert option_problems({"optimizer": "adam"}) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "fix"),
+    [
+        ("window-size", "word", "Write whole numbers with commas between them, such as '512,0'."),
+        ("no-rope-freq", "word", "Write a whole number, or a pattern such as '([0]*3+[1]*1)*2'."),
+        ("exit-interval", 1.5, "Write a whole number."),
+    ],
+)
+def test_a_value_that_the_engines_own_type_does_not_parse_is_refused(
+    option: str, value: OptionValue, fix: str
+) -> None:
+    (problem,) = option_problems({option: value})
+    assert (problem.code, problem.fix) == (EngineCode.OPTION_VALUE, fix)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +144,11 @@ def test_what_is_usually_on_can_be_switched_off() -> None:
         ("moe_router_dtype", "fp32"),
         ("cuda-graph-modules", ("attn", "mlp")),
         ("distributed-timeout-minutes", 30),
+        ("distributed-timeout-minutes", "30"),
+        ("window-size", "512,0"),
+        ("no-rope-freq", "([0]*3+[1]*1)*2"),
+        ("no-rope-freq", 4),
+        ("exit-signal", "SIGUSR1"),
     ],
 )
 def test_options_of_the_engine_pass(option: str, value: OptionValue) -> None:
@@ -82,7 +171,7 @@ def test_options_of_the_engine_pass(option: str, value: OptionValue) -> None:
             "manual-gc",
             3,
             EngineCode.OPTION_VALUE,
-            "Write true, or remove the line to leave it off.",
+            "Write true or false.",
         ),
         (
             "exit-interval",

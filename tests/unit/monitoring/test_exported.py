@@ -8,7 +8,7 @@ import re
 import pytest
 
 from seatrial.monitoring.event_log import Event, EventKind
-from seatrial.monitoring.exported import EXPORTED, Form, RunNumbers
+from seatrial.monitoring.prometheus import EXPORTED, Form, RunNumbers
 
 TOLD = {
     "world_size": 8,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.monitoring.event_log import Event, EventKind
-from seatrial.monitoring.goodput import Attempt, Bucket, account
+from seatrial.monitoring.goodput import AttemptTimes, Bucket, account
 
 NOW = 1_794_700_000.0
 
@@ -31,7 +31,7 @@ def test_an_undisturbed_run_is_starting_training_saving_and_evaluating() -> None
         *steps(11, 20, 57),
         event(EventKind.EXIT, 78, 20, code=0),
     ]
-    found = account([Attempt(events, NOW, NOW + 80)])
+    found = account([AttemptTimes(events, NOW, NOW + 80)])
     assert dict(found.seconds) == pytest.approx(
         {
             Bucket.WAITING: 12,
@@ -57,7 +57,7 @@ def test_a_restart_replays_what_was_lost() -> None:
         event(EventKind.START, 60, 10, began=NOW + 46),
         *steps(11, 20, 60),
     ]
-    found = account([Attempt(events, NOW, NOW + 80)])
+    found = account([AttemptTimes(events, NOW, NOW + 80)])
     assert found.seconds[Bucket.TRAINING] == pytest.approx(2 * 20)
     # Steps 11 to 15 again, and the one that was not finished.
     assert found.seconds[Bucket.REPLAYED] == pytest.approx(2 * 5 + 2)
@@ -69,17 +69,17 @@ def test_a_restart_replays_what_was_lost() -> None:
 
 def test_a_hang_is_what_is_longer_than_a_step_may_take() -> None:
     hung = [event(EventKind.START, 10), *steps(1, 10, 10), event(EventKind.EXIT, 630, 10, code=1)]
-    found = account([Attempt(hung, NOW + 10)])
+    found = account([AttemptTimes(hung, NOW + 10)])
     assert found.seconds[Bucket.HUNG] == pytest.approx(598)
     assert found.seconds[Bucket.REPLAYED] == pytest.approx(2)
     stuck = [event(EventKind.START, 10), *steps(1, 10, 10), *steps(11, 11, 30, each=300.0)]
-    found = account([Attempt(stuck, NOW + 10)])
+    found = account([AttemptTimes(stuck, NOW + 10)])
     assert found.seconds[Bucket.HUNG] == pytest.approx(298)
 
 
 def test_time_between_attempts_is_told_apart() -> None:
-    first = Attempt([event(EventKind.START, 5), *steps(1, 5, 5)], NOW, NOW + 16)
-    second = Attempt([event(EventKind.START, 3605, 4), *steps(5, 6, 3605)], NOW + 3600)
+    first = AttemptTimes([event(EventKind.START, 5), *steps(1, 5, 5)], NOW, NOW + 16)
+    second = AttemptTimes([event(EventKind.START, 3605, 4), *steps(5, 6, 3605)], NOW + 3600)
     found = account([first, second])
     assert found.between == pytest.approx(3584)
     assert found.wall == pytest.approx(16 + 9)
@@ -88,7 +88,7 @@ def test_time_between_attempts_is_told_apart() -> None:
 
 def test_an_attempt_that_never_trained_waited_and_started() -> None:
     refused = [event(EventKind.EXIT, 42, code=1, began=NOW + 30)]
-    found = account([Attempt(refused, NOW, NOW + 45)])
+    found = account([AttemptTimes(refused, NOW, NOW + 45)])
     assert found.seconds[Bucket.WAITING] == pytest.approx(33)
     assert found.seconds[Bucket.STARTING] == pytest.approx(12)
     assert found.share == 0
@@ -99,14 +99,14 @@ def test_means_of_many_steps_count_as_many() -> None:
         Event(EventKind.STEP, n, NOW + 2.0 * n, {"seconds": 2.0, "steps": 10})
         for n in range(10, 110, 10)
     ]
-    found = account([Attempt(events, NOW)])
+    found = account([AttemptTimes(events, NOW)])
     assert found.seconds[Bucket.TRAINING] == pytest.approx(200)
     assert found.seconds[Bucket.HUNG] == 0
 
 
 def test_a_log_that_contradicts_itself_says_so() -> None:
     events = [event(EventKind.START, 0), *steps(1, 5, 0), *steps(6, 6, 9, each=4.0)]
-    assert account([Attempt(events, NOW)]).clipped == pytest.approx(1)
+    assert account([AttemptTimes(events, NOW)]).clipped == pytest.approx(1)
 
 
 kinds = st.sampled_from(list(EventKind))
@@ -129,7 +129,7 @@ def test_the_buckets_add_up_to_the_wall_time_whatever_happens(logs: list[list[Ev
     for log in logs:
         submitted, ended = at, at + 2e5
         moved = [Event(e.kind, e.step, e.time + at, e.values) for e in log]
-        attempts.append(Attempt(moved, NOW + submitted, NOW + ended))
+        attempts.append(AttemptTimes(moved, NOW + submitted, NOW + ended))
         wall += ended - submitted
         at = ended + 100.0
     found = account(attempts)

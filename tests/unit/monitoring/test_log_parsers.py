@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seatrial.engines.megatron.log_format import MegatronLog
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
-from seatrial.monitoring.logs.megatron import MegatronLog
 from seatrial.monitoring.logs.reading import (
     LONGEST_LINE,
     LogReader,

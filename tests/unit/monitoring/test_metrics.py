@@ -11,12 +11,12 @@ from seatrial.monitoring.metrics import Metrics
 from seatrial.monitoring.prediction import Compared, compare
 from seatrial.monitoring.rank_times import rank_figure, sum_up
 from seatrial.monitoring.series import Series
-from seatrial.monitoring.utilisation import Basis
-from seatrial.planning.memory.parts import Fit, Memory, StageMemory
+from seatrial.monitoring.utilisation import MfuBasis
+from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
 from seatrial.planning.timing.parts import StepTime, TimePart
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
-BASIS = Basis(2_097_152, 16, model_flops=1.0e17, peak_flops=312e12, peak_of="a100 in bf16")
+BASIS = MfuBasis(2_097_152, 16, model_flops=1.0e17, peak_flops=312e12, peak_of="a100 in bf16")
 
 
 def step(number: int, seconds: float, **values: object) -> Event:
@@ -112,7 +112,7 @@ def test_the_plan_stands_beside_what_was_measured() -> None:
     memory = sum_up([20e9, 33e9]).to_dict()
     metrics.take(Event(EventKind.RANKS, 1, 101.0, {"memory": memory}))
     stage = StageMemory(0, 10**10, 10**10, 5 * 10**9, 4 * 10**9, 10**9, 0, 0)
-    planned = Memory((stage,), stage, Fit.FITS, 10**9, 0.05)
+    planned = Memory((stage,), stage, MemoryFit.FITS, 10**9, 0.05)
     time = StepTime({TimePart.COMPUTE: 40.0}, (1.0,), 1e17, 16, 0.15)
     found = compare(time, planned, metrics.snapshot())
     assert found.step_seconds == Compared(40.0, 0.15, 44.0)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.cli.live import panels
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Bucket
 from seatrial.monitoring.timeline import Stretch, Stretches
+from seatrial.reports.live import panels
 from tests.unit.monitoring.made_up_run import NOON, seen, started, steps, whole_run
 
 

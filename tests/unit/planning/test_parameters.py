@@ -5,13 +5,13 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.parameters import (
     active_parameters,
     padded_vocab_size,
     rank_parameters,
     total_parameters,
 )
-from seatrial.planning.rank_layout import RankLayout
 from seatrial.planning.stages import stages_of
 from tests.conftest import resolved
 

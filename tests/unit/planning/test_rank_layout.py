@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.planning.rank_layout import DENSE_AXES, EXPERT_AXES, Axis, RankLayout
+from seatrial.planning.layout import DENSE_AXES, EXPERT_AXES, Axis, RankLayout
 from seatrial.planning.stages import stage_sizes, stages_of
 from seatrial.spec.parallelism import ParallelismSpec
 

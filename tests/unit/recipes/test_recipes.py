@@ -6,10 +6,10 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
-from seatrial.client import validate
 from seatrial.errors import NotInCatalogError
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe, recipe_names
+from seatrial.sdk.plan import validate
 from seatrial.spec.loader import load
 
 SCENARIOS = {
@@ -44,7 +44,7 @@ def test_a_recipe_validates_without_a_word(name: str) -> None:
     assert result.spec.description
 
 
-DATA_IMAGE = "cluster.preparation.image=example.com/worker-data:1"
+DATA_IMAGE = "cluster.preparation.image=YOUR-REGISTRY/worker-data:0.1.0"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -12,25 +12,27 @@ from typer.testing import CliRunner
 
 from seatrial.cli import rehearse as rehearse_command
 from seatrial.cli.main import app
+from seatrial.engine_process.process import Training, TrainingOutcome
+from seatrial.engine_process.weights import Logits, WeightsError
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.rehearsal import drills
-from seatrial.rehearsal.weights_process import Logits, WeightsError
-from seatrial.rehearsal.worker_process import Outcome, Training
 from tests.conftest import SPEC
 
 
-def outcome(steps: range, loss: Callable[[int], float] = lambda step: 10 - step / 10) -> Outcome:
+def outcome(
+    steps: range, loss: Callable[[int], float] = lambda step: 10 - step / 10
+) -> TrainingOutcome:
     """A training that went well."""
     values = {"grad_norm": 1.0, "learning_rate": 1e-3, "skipped": False, "seconds": 0.1}
     events = [Event(EventKind.STEP, step, 0.0, values | {"loss": loss(step)}) for step in steps]
-    return Outcome(0, 1.0, tuple(events))
+    return TrainingOutcome(0, 1.0, tuple(events))
 
 
 def rehearse(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     drill: str,
-    answer: Callable[[Training], Outcome],
+    answer: Callable[[Training], TrainingOutcome],
     differing: list[str] | None = None,
     overrides: tuple[str, ...] = (),
 ) -> tuple[int, str]:
@@ -46,9 +48,9 @@ def rehearse(
     return result.exit_code, result.output
 
 
-def killed_or(training: Training, resumed: Outcome) -> Outcome:
+def killed_or(training: Training, resumed: TrainingOutcome) -> TrainingOutcome:
     if training.kill:
-        return Outcome(1, 1.0)
+        return TrainingOutcome(1, 1.0)
     return resumed if training.name == "resumed" else outcome(range(1, 21))
 
 
@@ -60,14 +62,17 @@ def test_a_training_that_goes_well_passes(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Outcome(1, 1.0, tail="RuntimeError: shapes differ"), "RuntimeError: shapes differ"),
-        (Outcome(-9, 240.0, timed_out=True), "did not end within 240 s"),
+        (
+            TrainingOutcome(1, 1.0, tail="RuntimeError: shapes differ"),
+            "RuntimeError: shapes differ",
+        ),
+        (TrainingOutcome(-9, 240.0, timed_out=True), "did not end within 240 s"),
         (outcome(range(1, 15)), "14 of 20 steps"),
         (outcome(range(1, 21), lambda step: math.nan), "20 without a finite loss"),
     ],
 )
 def test_a_training_that_fails_ends_with_1(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Outcome, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: TrainingOutcome, said: str
 ) -> None:
     code, output = rehearse(monkeypatch, tmp_path, "train", lambda training: answer)
     assert code == 1
@@ -81,13 +86,13 @@ def test_a_training_that_fails_ends_with_1(
         (outcome(range(1, 21)), [], "resumed at step 1, not 11"),
         (outcome(range(11, 21), lambda step: 9.0), [], "of 10 steps differ"),
         (outcome(range(11, 21)), ["embedding"], "1 of 40 tensors of the checkpoint differ"),
-        (Outcome(1, 1.0, tail="no checkpoint"), [], "no checkpoint"),
+        (TrainingOutcome(1, 1.0, tail="no checkpoint"), [], "no checkpoint"),
     ],
 )
 def test_a_resume_that_differs_ends_with_1(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    resumed: Outcome,
+    resumed: TrainingOutcome,
     differing: list[str],
     said: str,
 ) -> None:
@@ -154,7 +159,7 @@ def test_a_learning_rate_is_called_shrunk_where_it_is_smaller(
 def test_a_reshard_that_differs_ends_with_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, last: float
 ) -> None:
-    def answer(training: Training) -> Outcome:
+    def answer(training: Training) -> TrainingOutcome:
         if training.name != "resharded":
             return outcome(range(1, 21))
         return outcome(range(11, 21), lambda step: last if step == 20 else 10 - step / 10)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.rehearsal.worker_process import WORKER_PYTHON, Training, train
+from seatrial.engine_process.process import WORKER_PYTHON, Training, train
 
 PEERS = """\
 [rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234
@@ -106,5 +106,10 @@ def test_the_reason_of_a_failure_is_told(
     worker.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}END\nexit 1\n")
     worker.chmod(0o755)
     monkeypatch.setenv(WORKER_PYTHON, str(worker))
-    outcome = train(Training("any", {}, 2, tmp_path), 60)
+    training = Training("any", {}, 2, tmp_path)
+    training.log.write_text("old")
+    outcome = train(training, 60)
     assert (outcome.code, outcome.tail) == (1, said)
+    # A process may print a secret; of a log that was there before, nothing stays.
+    assert training.log.stat().st_mode & 0o777 == 0o600
+    assert "old" not in training.log.read_text()

@@ -9,8 +9,8 @@ from seatrial.engines.megatron.flags import command_line, engine_arguments
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
 from seatrial.rehearsal.drills import other_layout
-from seatrial.rehearsal.twin import MAX_PROCESSES, Degrees, Twin, TwinData, twin_degrees, twins
-from seatrial.spec.architecture import Norm
+from seatrial.rehearsal.twin import MAX_PROCESSES, Twin, TwinData, TwinDegrees, twin_degrees, twins
+from seatrial.spec.model import Norm
 from tests.conftest import loaded
 
 MOE = (
@@ -33,19 +33,19 @@ def twins_of(*overrides: str) -> tuple[Plan, list[Twin]]:
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ((), [Degrees(tp=2, dp=2)]),
-        (("parallelism.pp_size=2",), [Degrees(tp=2, pp=2, dp=2)]),
-        (("parallelism.cp_size=2",), [Degrees(tp=2, cp=2, dp=2)]),
-        (("cluster.nodes=1", "parallelism.tp_size=8"), [Degrees(tp=2)]),
+        ((), [TwinDegrees(tp=2, dp=2)]),
+        (("parallelism.pp_size=2",), [TwinDegrees(tp=2, pp=2, dp=2)]),
+        (("parallelism.cp_size=2",), [TwinDegrees(tp=2, cp=2, dp=2)]),
+        (("cluster.nodes=1", "parallelism.tp_size=8"), [TwinDegrees(tp=2)]),
         (
             ("parallelism.pp_size=2", "parallelism.cp_size=2", "cluster.nodes=4"),
-            [Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, cp=2, dp=2)],
+            [TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, cp=2, dp=2)],
         ),
-        (MOE, [Degrees(tp=2, pp=2, dp=2)]),
+        (MOE, [TwinDegrees(tp=2, pp=2, dp=2)]),
     ],
 )
 def test_every_degree_above_one_becomes_two(
-    overrides: tuple[str, ...], expected: list[Degrees]
+    overrides: tuple[str, ...], expected: list[TwinDegrees]
 ) -> None:
     plan, found = twins_of(*overrides)
     assert twin_degrees(plan) == expected
@@ -134,13 +134,13 @@ def test_what_a_cpu_cannot_compute_is_said() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, dp=2)),
-        (Degrees(tp=2, dp=2), Degrees(dp=2)),
-        (Degrees(dp=2), Degrees(tp=2)),
-        (Degrees(), Degrees(tp=2)),
+        (TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, dp=2)),
+        (TwinDegrees(tp=2, dp=2), TwinDegrees(dp=2)),
+        (TwinDegrees(dp=2), TwinDegrees(tp=2)),
+        (TwinDegrees(), TwinDegrees(tp=2)),
     ],
 )
-def test_the_other_layout_is_another(before: Degrees, after: Degrees) -> None:
+def test_the_other_layout_is_another(before: TwinDegrees, after: TwinDegrees) -> None:
     assert other_layout(before) == after
 
 
@@ -170,13 +170,13 @@ def test_real_data_keep_their_vocabulary_and_place() -> None:
 @pytest.mark.parametrize(
     ("degrees", "other"),
     [
-        (Degrees(tp=2, pp=2, dp=2), Degrees(tp=2, dp=2)),
-        (Degrees(tp=2, dp=2), Degrees(tp=2, pp=2, dp=2)),
-        (Degrees(dp=2), Degrees(pp=2, dp=2)),
-        (Degrees(tp=2, cp=2, dp=2), Degrees(tp=2, cp=2, pp=2)),
+        (TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, dp=2)),
+        (TwinDegrees(tp=2, dp=2), TwinDegrees(tp=2, pp=2, dp=2)),
+        (TwinDegrees(dp=2), TwinDegrees(pp=2, dp=2)),
+        (TwinDegrees(tp=2, cp=2, dp=2), TwinDegrees(tp=2, cp=2, pp=2)),
     ],
 )
 def test_a_mixture_of_experts_keeps_its_groups_when_resharded(
-    degrees: Degrees, other: Degrees
+    degrees: TwinDegrees, other: TwinDegrees
 ) -> None:
     assert other_layout(degrees, moe=True) == other

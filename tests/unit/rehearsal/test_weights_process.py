@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.exchange.codes import ExchangeCode
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.checkpoints.naming import directory_name
-from seatrial.engines.engine import Arguments
-from seatrial.engines.registry import ENGINES
-from seatrial.errors import FindingsError
-from seatrial.findings import Finding, Severity, Where
-from seatrial.rehearsal.weights_process import (
+from seatrial.codes.exchange import ExchangeCode
+from seatrial.engine_process.process import DEFAULT
+from seatrial.engine_process.weights import (
     Logits,
     WeightsError,
     compare_logits,
@@ -24,7 +21,10 @@ from seatrial.rehearsal.weights_process import (
     prove_export,
     refuse_other_logits,
 )
-from seatrial.rehearsal.worker_process import MEGATRON
+from seatrial.engines.engine import Arguments
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 from tests.unit.checkpoints.made import make_checkpoint
@@ -54,7 +54,7 @@ def test_progress_and_result(worker: Path, tmp_path: Path) -> None:
     assert done == {"class": "LlamaForCausalLM"}
     assert seen == [("verifying", 5, 9), ("writing", 3, 4)]
     words = (tmp_path / "words").read_text().split()
-    assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "iter_1", "out"]
+    assert words == ["-m", "seatrial.worker.weights.export", "saved", "iter_1", "out"]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_an_engine_reads_its_own_checkpoints_in_its_own_environment(
     worker.write_text(told_of(2e-7))
     export_weights("saved", "ba9", Path("out"), engine=FOUNDRY)
     words = (tmp_path / "words").read_text().split()
-    assert words == ["-m", "seatrial.worker.weights.exporting", "saved", "ba9", "out"]
+    assert words == ["-m", "seatrial.worker.weights.export", "saved", "ba9", "out"]
     settings: Arguments = {"model.name": "mpt_causal_lm", "max_seq_len": 32}
     assert compare_logits(saved, Path("out"), settings, engine=FOUNDRY).equal
     words = (tmp_path / "words").read_text().split()
@@ -189,7 +189,7 @@ def test_the_bar_is_1e_4_and_grows_with_logits_that_are_large() -> None:
 
 def test_arguments_of_a_large_layout_become_those_of_one_rank() -> None:
     given = {"tensor-model-parallel-size": 8, "bf16": True, "micro-batch-size": 2, "swiglu": True}
-    made = MEGATRON.one_rank_arguments({**given, "global-batch-size": 512})
+    made = DEFAULT.one_rank_arguments({**given, "global-batch-size": 512})
     assert made["tensor-model-parallel-size"] == 1
     assert made["bf16"] is None
     assert (made["global-batch-size"], made["swiglu"]) == (2, True)

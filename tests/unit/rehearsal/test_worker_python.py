@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine_process.process import WORKER_PYTHON, worker_python
 from seatrial.errors import MissingExtraError
-from seatrial.rehearsal.worker_process import WORKER_PYTHON, worker_python
 
 
 def test_a_host_without_the_engine_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

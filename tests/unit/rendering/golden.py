@@ -8,15 +8,15 @@ python -m tests.unit.rendering.golden
 import re
 from pathlib import Path
 
-from seatrial.client import load_plan
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.data_jobs import TaskList, indexed_job
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.render import Part, render
-from seatrial.rendering.scene import scene_of
 from seatrial.rendering.yaml_text import yaml_documents
+from seatrial.sdk.plan import load_plan
 from tests.unit.rendering.scenes import CATALOG, FIRST, RENDERED
 
 DIRECTORY = Path(__file__).parents[2] / "golden"
@@ -39,7 +39,7 @@ def _others() -> dict[str, str]:
     """Parts, attempts and versions that differ from a plain run."""
     name = "eks-llama2-7b-p4d"
     plan = _plan(name)
-    tasks = TaskList(f"{plan.data_location}/work/0123456789ab/tasks.jsonl", 512)
+    tasks = TaskListPlace(f"{plan.data_location}/work/0123456789ab/tasks.jsonl", 512)
     files = {
         f"{name}.data.yaml": _text(plan, Part.DATA),
         f"{name}.admin.yaml": _text(plan, Part.ADMIN),

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
-from seatrial.client import load_plan
+from seatrial.catalog.entry import Kind
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe, recipe_names
 from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part, render
-from seatrial.rendering.scene import Scene, scene_of
+from seatrial.sdk.plan import load_plan
 from seatrial.spec.cluster import Operator
 from tests.conftest import resolved
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
+from seatrial.catalog.entry import Kind
 from seatrial.rendering.access import launcher_rules, observer_rules
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.data_jobs import TaskList, indexed_job
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part
 from seatrial.rendering.resources import TIB, capacity_bytes, quantity, saved_bytes
-from seatrial.rendering.scene import scene_of
 from seatrial.rendering.spec_config import DIRECTORY, FILE, spec_config, spec_text
 from seatrial.rendering.storage import storage_class
 from seatrial.spec.cluster import Operator
@@ -274,7 +274,7 @@ def test_a_catalog_of_ones_own_goes_where_the_spec_is_read_again(tmp_path: Path)
     assert list(spec_config(scene())["data"]) == [FILE]
 
 
-TASKS = TaskList("/data/slim-7b/data/work/0123456789ab/tasks.jsonl", 100)
+TASKS = TaskListPlace("/data/slim-7b/data/work/0123456789ab/tasks.jsonl", 100)
 
 
 def test_a_task_is_tried_again_alone_unless_its_input_is_bad() -> None:
@@ -294,7 +294,7 @@ def test_a_task_is_tried_again_alone_unless_its_input_is_bad() -> None:
     (container,) = template["spec"]["containers"]
     assert container["command"][-1] == f"--list={TASKS.address}"
     assert container["resources"]["limits"] == {"cpu": "1", "memory": "4Gi"}
-    assert indexed_job(scene(), TaskList(TASKS.address, 3))["spec"]["parallelism"] == 3
+    assert indexed_job(scene(), TaskListPlace(TASKS.address, 3))["spec"]["parallelism"] == 3
 
 
 def test_ray_prepares_what_the_spec_says_and_leaves_nothing_behind() -> None:

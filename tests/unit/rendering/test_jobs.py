@@ -34,7 +34,7 @@ def torchrun_words(manifest: Manifest, replica: int = 0) -> list[str]:
     """What stands before the engine's own arguments."""
     template = pod_templates(manifest)[replica]
     words: list[str] = template["spec"]["containers"][0]["command"]
-    return words[: words.index("seatrial.worker.pod") + 1]
+    return words[: words.index("seatrial.worker.megatron.pod") + 1]
 
 
 def test_a_pytorchjob_has_a_master_and_workers_that_know_everything() -> None:
@@ -43,14 +43,14 @@ def test_a_pytorchjob_has_a_master_and_workers_that_know_everything() -> None:
     assert {role: r["replicas"] for role, r in replicas.items()} == {"Master": 1, "Worker": 1}
     assert made["spec"]["nprocPerNode"] == "8"
     # The first node knows its own name; others find it before it is ready, which its probes decide.
-    for number, address in enumerate(("slim-7b-master-0", "slim-7b-meeting")):
+    for number, address in enumerate(("slim-7b-master-0", "slim-7b--meeting")):
         assert torchrun_words(made, number) == [
             *("python3", "-m", "seatrial.worker.supervisor"),
             *("--nodes=2", "--processes=8", "--node-rank=$(RANK)"),
             *(f"--address={address}", "--port=23456", "--name=slim-7b-attempt-1"),
             *("--restarts=10", "--grace-seconds=759", "--directory=/scratch/supervisor", "--"),
             "--log-dir=/data/slim-7b/logs/attempt-1/node-$(RANK)",
-            *("--tee=3", "--module", "seatrial.worker.pod"),
+            *("--tee=3", "--module", "seatrial.worker.megatron.pod"),
         ]
     for replica in replicas.values():
         assert replica["restartPolicy"] == "OnFailure"
@@ -77,16 +77,17 @@ def test_the_run_policy_stands_where_the_definition_has_it() -> None:
 
 def test_nodes_meet_before_training_under_a_name_that_answers_already() -> None:
     made = manifests()
-    (service,) = [m for m in made if m["metadata"]["name"] == "slim-7b-meeting"]
+    (service,) = [m for m in made if m["metadata"]["name"] == "slim-7b--meeting"]
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"] == {
+        "seatrial.dev/run": "slim-7b",
         "training.kubeflow.org/job-name": "slim-7b",
         "training.kubeflow.org/replica-type": "master",
     }
     ranks = []
     for template in pod_templates(made[-1]):
         preflight = template["spec"]["initContainers"][-1]
-        assert "--master-addr=slim-7b-meeting" in preflight["command"]
+        assert "--master-addr=slim-7b--meeting" in preflight["command"]
         index = environment(preflight)["SEATRIAL_REPLICA_INDEX"]
         assert "replica-index" in index["fieldRef"]["fieldPath"]
         ranks += [word for word in preflight["command"] if word.startswith("--first-rank")]
@@ -113,6 +114,7 @@ def test_a_trainjob_names_its_runtime_and_the_runtime_is_the_run() -> None:
     assert jobset["failurePolicy"] == {"maxRestarts": 10}
     assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
     assert jobset["network"]["publishNotReadyAddresses"] is True
+    assert jobset["network"]["subdomain"] == "slim-7b--nodes"
     (replicated,) = jobset["replicatedJobs"]
     assert replicated["template"]["metadata"]["labels"] == {
         "trainer.kubeflow.org/trainjob-ancestor-step": "trainer"
@@ -129,7 +131,7 @@ def test_a_trainjob_names_its_runtime_and_the_runtime_is_the_run() -> None:
     assert container["name"] == "node"
     words = torchrun_words(runtime())
     assert "--node-rank=$(JOB_COMPLETION_INDEX)" in words
-    assert "--address=slim-7b-node-0-0.slim-7b" in words
+    assert "--address=slim-7b-node-0-0.slim-7b--nodes" in words
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ def test_on_hyperpod_a_pytorchjob_asks_for_new_nodes_in_the_place_of_faulty_ones
 @pytest.mark.parametrize("preflight", [True, False])
 def test_the_first_node_is_found_before_it_is_ready(preflight: bool) -> None:
     made = manifests(f"cluster.preflight={str(preflight).lower()}")
-    (service,) = [m for m in made if m["metadata"]["name"] == "slim-7b-meeting"]
+    (service,) = [m for m in made if m["metadata"]["name"] == "slim-7b--meeting"]
     assert service["spec"]["publishNotReadyAddresses"]
     jobset = runtime()["spec"]["template"]["spec"]["network"]
     assert jobset["publishNotReadyAddresses"]

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.cluster.kinds import kind_of
 from seatrial.errors import FindingsError
-from seatrial.planning.saving.writing import file_system_bandwidth
+from seatrial.planning.saving.size import file_system_bandwidth
 from seatrial.rendering.access import launcher_rules
 from seatrial.rendering.environment import DUMP, logger_environment, recorder_environment
 from seatrial.rendering.manifest import Manifest

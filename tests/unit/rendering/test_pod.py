@@ -6,6 +6,7 @@ import pytest
 
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.context import scene_of
 from seatrial.rendering.environment import (
     SITE,
     fabric_environment,
@@ -13,7 +14,6 @@ from seatrial.rendering.environment import (
     training_environment,
 )
 from seatrial.rendering.resources import grace_seconds
-from seatrial.rendering.scene import scene_of
 from seatrial.spec.cluster import Operator
 from tests.conftest import resolved
 from tests.unit.rendering.scenes import (
@@ -125,6 +125,33 @@ def test_a_value_of_the_spec_is_not_read_as_a_reference() -> None:
     words = pod("monitoring.wandb={project: '$(HF_TOKEN)'}")["containers"][TRAINING]["command"]
     assert "$$(HF_TOKEN)" in words
     assert "$(HF_TOKEN)" not in words
+
+
+@pytest.mark.parametrize("text", ["$$", "a$$b", "$$(HOME)", "$", "$é", "${HOME}"])
+def test_every_dollar_is_doubled_for_the_kubelet(text: str) -> None:
+    told = environment(pod(f"cluster.env={{MARK: '{text}'}}")["containers"][TRAINING])
+    assert told["MARK"] == text.replace("$", "$$")
+
+
+def test_paths_of_the_volume_are_no_references_either() -> None:
+    made = pod("cluster.storage.mount='/$(POD_NAME)'")
+    words = [
+        word
+        for part in ("initContainers", "containers")
+        for c in made[part]
+        for word in c["command"]
+    ]
+    paths = [word for word in words if "POD_NAME" in word]
+    assert {word.partition("=")[0] for word in paths} >= {"--mount", "--directory", "--log-dir"}
+    assert all("$$(POD_NAME)" in word for word in paths)
+    # What we refer to on purpose stays a reference.
+    assert any(word.endswith("/node-$(RANK)") for word in paths)
+
+
+def test_a_secret_replaces_a_default_of_the_same_name() -> None:
+    given = "cluster.secrets=[{secret: s, key: k, env: HF_HOME}]"
+    names = [entry["name"] for entry in pod(given)["containers"][TRAINING]["env"]]
+    assert names.count("HF_HOME") == 1
 
 
 def test_secrets_come_by_reference_and_only_to_who_needs_them() -> None:

@@ -4,18 +4,24 @@
 
 import pytest
 
-from seatrial.client import load_plan
+from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
-from seatrial.rendering.codes import RenderCode
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.pod import install_containers
 from seatrial.rendering.render import Part, render
-from seatrial.rendering.secrets_in import secrets_in
+from seatrial.rendering.rules import secrets_in
 from seatrial.rendering.yaml_text import yaml_documents
+from seatrial.sdk.plan import load_plan
+from seatrial.version import VERSION
 from tests.conftest import loaded, resolved
 from tests.unit.rendering.scenes import CATALOG, manifests
 
+OWN = "cluster.image=YOUR-REGISTRY/b:1"
+"""An image without a finding of its own: nothing is known of it yet."""
 GKE = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
 TRAINJOB = "cluster.operator=trainjob"
 
@@ -40,6 +46,12 @@ TRAINJOB = "cluster.operator=trainjob"
             RenderCode.FORBIDDEN_VARIABLE,
             "cluster.env.RDMAV_FORK_SAFE",
             "rdma-core",
+        ),
+        (
+            ("cluster.secrets=[{secret: s, key: k, env: PYTHONPATH}]",),
+            RenderCode.RESERVED_VARIABLE,
+            "cluster.secrets[0].env",
+            "set by the launcher",
         ),
         (
             ("cluster.env={MASTER_ADDR: host}",),
@@ -181,7 +193,7 @@ def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
     assert "pre-flight" not in finding.fix
     without = render(resolved("cluster.fabric=none"), CATALOG).findings
     assert [each.code for each in without] == [RenderCode.WORKER_LOCK]
-    assert render(resolved("cluster.image=a/b:1"), CATALOG).findings == ()
+    assert render(resolved(OWN), CATALOG).findings == ()
 
 
 def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
@@ -199,7 +211,7 @@ def test_an_image_without_the_worker_is_noted_with_what_its_pods_need() -> None:
 
 
 def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
-    raw = ("cluster.image=a/b:1", "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
+    raw = (OWN, "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
     ray, finding = render(resolved(*raw), CATALOG, Part.DATA).findings
     assert "a RayJob needs ray[default]" in ray.rule
     assert "--on kubernetes" in ray.fix
@@ -207,18 +219,50 @@ def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
     assert finding.where.field == "cluster.preparation.image"
     assert "cannot be pulled" in finding.rule
     assert render(resolved(*raw), CATALOG, Part.RUN).findings == ()
-    own = resolved(*raw, "cluster.preparation.image=a/data:1")
+    own = resolved(*raw, "cluster.preparation.image=YOUR-REGISTRY/data:1")
     assert render(own, CATALOG, Part.DATA).findings == ()
 
 
 def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
-    (finding,) = render(resolved("cluster.image=a/b:latest"), CATALOG).findings
+    finding, _ = render(resolved("cluster.image=a/b:latest"), CATALOG).findings
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert "digest" in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("engine", "modules"),
+    [("megatron", "seatrial, torch, megatron"), ("llm-foundry", "seatrial, torch, llmfoundry")],
+)
+def test_an_image_that_the_catalog_does_not_have_is_a_warning(engine: str, modules: str) -> None:
+    layout = "parallelism={tp_size: 1, pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none}"
+    plan = resolved("cluster.image=example.com/any:1.0", f"engine.name={engine}", layout)
+    (finding,) = render(plan, CATALOG).findings
+    assert (finding.code, finding.severity) == (RenderCode.UNKNOWN_IMAGE, Severity.WARNING)
+    assert finding.where.field == "cluster.image"
+    assert f"has Seatrial {VERSION}" in finding.rule
+    prove = f"docker run --rm --entrypoint python3 example.com/any:1.0 -c 'import {modules}'"
+    assert prove in finding.fix
+    assert "brings_seatrial = true" in finding.fix
+
+
+def test_an_image_for_data_that_the_catalog_does_not_have_is_a_warning() -> None:
+    raw = (OWN, "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
+    plan = resolved(*raw, "cluster.preparation.image=example.com/any:1.0")
+    (finding,) = render(plan, CATALOG, Part.DATA).findings
+    assert finding.code == RenderCode.UNKNOWN_IMAGE
+    assert finding.where.field == "cluster.preparation.image"
+    assert "its extra data" in finding.rule
+
+
+@pytest.mark.parametrize("name", ["ngc-pytorch-26-02", "nvcr.io/nvidia/pytorch:26.02-py3"])
+def test_an_image_of_the_catalog_is_the_same_by_its_reference(name: str) -> None:
+    scene = scene_of(resolved(f"cluster.image={name}"), CATALOG, Attempt())
+    assert not scene.image.brings_worker
+    assert install_containers(scene)
+
+
 def test_a_class_that_lacks_what_only_the_cluster_knows_is_a_warning() -> None:
-    own = "cluster.image=a/b:1"
+    own = OWN
     (finding,) = render(resolved(own), CATALOG, Part.ADMIN).findings
     assert (finding.code, finding.severity) == (RenderCode.VOLUME, Severity.WARNING)
     assert "subnetId and securityGroupIds" in finding.rule

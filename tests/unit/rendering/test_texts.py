@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from seatrial.rendering.code_digest import code_digest
-from seatrial.rendering.files import rendering_files
+from seatrial.rendering.attempt import code_digest
 from seatrial.rendering.helm_chart import chart_files
 from seatrial.rendering.render import Part, render
-from seatrial.rendering.yaml_text import yaml_documents, yaml_text
+from seatrial.rendering.yaml_text import rendering_files, yaml_documents, yaml_text
 from tests.conftest import resolved
 from tests.unit.rendering.scenes import CATALOG, FIRST, manifests
 
@@ -46,7 +45,16 @@ def test_anything_reads_back_as_it_was(data: dict[str, Any], version: str) -> No
     [
         *("on", "No", "y", "NULL", "~", "1_000", "02:00", "0o17", "1e3", ".5", "=", "<<", ""),
         *("a: b", "a #b", "- a", "*a", "&a", "!a", "{a}", "%a", "@a", "`a", "'", '"', "\\", "😀"),
-        *("line\n", "one\ntwo\n", "one\n\ntwo\n", " one\ntwo\n", "one \ntwo\n", "a\tb", "\x85"),
+        *(
+            "line\n",
+            "one\ntwo\n",
+            "one\n\ntwo\n",
+            " one\ntwo\n",
+            "\n  - a\n",
+            "one \ntwo\n",
+            "a\tb",
+            "\x85",
+        ),
     ],
 )
 def test_a_text_stays_a_text_for_every_parser(text: str) -> None:
@@ -140,6 +148,25 @@ def test_braces_of_the_run_are_no_template() -> None:
     assert "{{ fail" not in job
     made = parsed(filled(job, {"image": "i", "namespace": "n"}))[0]
     assert "{{ fail }}" in str(made)
+
+
+def test_no_text_of_the_run_becomes_a_value_of_the_chart() -> None:
+    old_mark = "SEATRIAL_HELM_VALUE_image"
+    given = (
+        "cluster.namespace=team",
+        "monitoring.prometheus={pod_monitor: {labels: {namespace: team}}}",
+    )
+    files = chart(f"cluster.env={{MARK: {old_mark}, namespace: team}}", *given)
+    assert old_mark in files["templates/09-pytorchjob-slim-7b.yaml"]
+    monitor = next(text for name, text in files.items() if "podmonitor" in name)
+    # The namespace of the object follows the value; a label that reads the same is a label.
+    assert "  namespace: {{ .Values.namespace | quote }}" in monitor
+    assert "    namespace: team" in monitor
+
+
+def test_an_image_is_the_same_text_in_the_values() -> None:
+    (values,) = parsed(chart("cluster.image=example.com/😀:1")["values.yaml"], "1.1")
+    assert values["image"] == "example.com/😀:1"
 
 
 def test_the_chart_is_named_after_the_run() -> None:

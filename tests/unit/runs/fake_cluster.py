@@ -7,8 +7,8 @@ from typing import Any
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.transport import Json
-from seatrial.runs.launch import Wanted
-from seatrial.runs.site import Site
+from seatrial.runs.launch.kubernetes import Wanted
+from seatrial.runs.namespace import Site
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 
@@ -50,7 +50,17 @@ def pod_of(job: Json, index: int = 0, **status: Any) -> Json:
         "training.kubeflow.org/replica-type": role.lower(),
         "training.kubeflow.org/replica-index": str(max(0, index - 1)),
     }
-    head = {"name": name, "namespace": job["metadata"]["namespace"], "labels": labels}
+    owner = {
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"].get("uid"),
+    }
+    head = {
+        "name": name,
+        "namespace": job["metadata"]["namespace"],
+        "labels": labels,
+        "ownerReferences": [owner],
+    }
     spec = template["spec"] | ({"nodeName": f"node-{index}"} if status.get("phase") else {})
     return {
         "apiVersion": "v1",

@@ -10,12 +10,17 @@ import pytest
 
 from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.check import check
-from seatrial.checks.fixing import applied
-from seatrial.checks.saved.codes import ResumeCode
-from seatrial.cluster.api import Patience
-from seatrial.cluster.codes import ClusterCode
-from seatrial.runs import checking
+from seatrial.checks.repairs.yaml_edits import applied
+from seatrial.cluster.api import CallPatience
+from seatrial.codes.cluster import ClusterCode
+from seatrial.codes.resume import ResumeCode
+from seatrial.codes.runs import RunCode
+from seatrial.errors import FindingsError
+from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.namespace import Site
+from seatrial.sdk import check as checking
 from tests.unit.checks.examples import BASE
+from tests.unit.cluster.fake_api import FakeTransport, fake_api
 
 
 def kubeconfig(directory: Path, port: int) -> str:
@@ -33,7 +38,7 @@ def test_a_server_that_says_nothing_is_waited_for_briefly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listens: bool
 ) -> None:
     assert checking.BRIEF.outage + checking.FIRST_ANSWER <= 15
-    monkeypatch.setattr(checking, "BRIEF", Patience(outage=0.3))
+    monkeypatch.setattr(checking, "BRIEF", CallPatience(outage=0.3))
     monkeypatch.setattr(checking, "FIRST_ANSWER", 0.4)
     situation = check(BASE, "run.yaml", default_catalog()).situation
     assert situation is not None
@@ -46,6 +51,28 @@ def test_a_server_that_says_nothing_is_waited_for_briefly(
     assert around.cluster is None
     assert around.trouble is not None
     assert around.trouble.code is ClusterCode.UNREACHABLE
+
+
+@pytest.mark.parametrize("kind", ["NetworkPolicy", "PyTorchJob"])
+def test_a_check_reports_the_names_that_a_launch_would_refuse(kind: str) -> None:
+    catalog, server = default_catalog(), FakeTransport()
+    situation = check(BASE, "run.yaml", catalog).situation
+    assert situation is not None
+    name, namespace = situation.spec.name, situation.spec.cluster.namespace
+    notes = {"meta.helm.sh/release-name": "baseline"}
+    head = {"name": name, "namespace": namespace, "annotations": notes}
+    groups = {"NetworkPolicy": "networking.k8s.io/v1", "PyTorchJob": "kubeflow.org/v1"}
+    server.put({"apiVersion": groups[kind], "kind": kind, "metadata": head})
+    before = dict(server.objects)
+    site = Site(fake_api(server), namespace)
+    facts = checking.facts_of(situation, site)
+    with pytest.raises(FindingsError) as refused:
+        launch(site, Wanted(situation.plan, catalog), lambda _: True)
+    verdict = check(BASE, "run.yaml", catalog, cluster=facts)
+    found = [each for each in verdict.findings if each.code == RunCode.NOT_OURS]
+    assert found == list(refused.value.findings)
+    assert "Helm release baseline" in found[0].rule
+    assert server.objects == before
 
 
 HERE = ("cluster.profile=local", "cluster.node_type=local", "cluster.processes_per_node=8")
@@ -63,7 +90,7 @@ def test_a_parent_that_is_not_on_this_host_is_told(tmp_path: Path, named: str, f
     file.write_text(BASE)
     for where, told in ((HERE, True), ((), False)):
         overrides = (*where, named, "checkpoints.location=own")
-        verdict = checking.check_file(file, default_catalog(), overrides, checking.Looked())
+        verdict = checking.check(file, overrides)
         codes = {(found.code, found.where.field) for found in verdict.findings}
         assert ((ResumeCode.NOTHING_SAVED, field) in codes) is told
 

@@ -11,17 +11,16 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.kinds import POD
 from seatrial.errors import FindingsError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind, encoded
-from seatrial.runs.find_history import (
+from seatrial.runs.history.history import Begun, Planned
+from seatrial.runs.history.locate import (
     ASK_SECONDS,
     Places,
     Remembered,
     cluster_history,
     find_history,
 )
-from seatrial.runs.history import Begun
-from seatrial.runs.history_plan import Planned
-from seatrial.runs.launch import launch
-from seatrial.runs.site import Site
+from seatrial.runs.launch.kubernetes import launch
+from seatrial.runs.namespace import Site
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport
 from tests.unit.monitoring.made_up_run import whole_run
 from tests.unit.runs.fake_cluster import CATALOG, jobs, pod_of, running, site_of, wanted

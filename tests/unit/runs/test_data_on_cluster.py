@@ -12,9 +12,13 @@ from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import DroppedError, Json
 from seatrial.errors import FindingsError
 from seatrial.rendering.rules import unnamed_place
-from seatrial.runs.data_on_cluster import REMOVAL_SECONDS, Progress, prepare_on_cluster
-from seatrial.runs.site import Site
-from seatrial.runs.waiting_job import GIVE_UP_SECONDS
+from seatrial.runs.data.prepare import (
+    GIVE_UP_SECONDS,
+    REMOVAL_SECONDS,
+    JobProgress,
+    prepare_on_cluster,
+)
+from seatrial.runs.namespace import Site
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api, once
 
@@ -55,9 +59,9 @@ def completes(server: FakeTransport, failing: str = "", listed: Json = LISTED) -
         kind = "Failed" if name == failing else "Complete"
         entry = {"type": kind, "status": "True", "message": "Job has reached its limit"}
         job["status"] = {"conditions": [entry], "succeeded": job["spec"].get("completions", 1)}
-        said = {"slim-7b-data-list": listed, "slim-7b-data-end": ENDED}.get(name)
+        said = {"slim-7b--data-list": listed, "slim-7b--data-end": ENDED}.get(name)
         pod = f"{name}-pod"
-        code = FINISHED if name == failing == "slim-7b-data-list" else 0
+        code = FINISHED if name == failing == "slim-7b--data-list" else 0
         done = {"name": "prepare", "state": {"terminated": {"exitCode": code}}}
         phase = "Failed" if name == failing else "Succeeded"
         server.put(pod_of(job, phase=phase, containerStatuses=[done]))
@@ -70,7 +74,7 @@ def completes(server: FakeTransport, failing: str = "", listed: Json = LISTED) -
 def prepared(
     server: FakeTransport,
     failing: str = "",
-    seen: list[Progress] | None = None,
+    seen: list[JobProgress] | None = None,
     listed: Json = LISTED,
     words: tuple[str, ...] = (IMAGE,),
 ) -> Any:
@@ -94,22 +98,23 @@ def uid_of(server: FakeTransport, name: str) -> str:
 def test_a_list_is_frozen_then_each_task_is_a_pod_then_all_is_put_together() -> None:
     server, seen = FakeTransport(), []  # type: ignore[var-annotated]
     assert prepared(server, seen=seen) == ENDED
-    created = [c.body["metadata"]["name"] for c in server.calls if c.method == "POST" and c.body]
-    assert created == ["slim-7b-data-list", "slim-7b-data", "slim-7b-data-end"]
-    indexed = jobs(server)["slim-7b-data"]
+    posts = [c for c in server.calls if c.method == "POST" and c.path.endswith("/jobs")]
+    created = [c.body["metadata"]["name"] for c in posts if c.body]
+    assert created == ["slim-7b--data-list", "slim-7b--data", "slim-7b--data-end"]
+    indexed = jobs(server)["slim-7b--data"]
     assert indexed["spec"]["completions"] == 3
     words = indexed["spec"]["template"]["spec"]["containers"][0]["command"]
     assert f"--list={LISTED['address']}" in words
     assert {p.step for p in seen} == {"listing", "tasks", "putting together"}
-    assert Progress("tasks", 3, 3) in seen
+    assert JobProgress("tasks", 3, 3) in seen
 
 
 def test_what_is_done_by_the_list_is_not_started_again() -> None:
     server = FakeTransport()
     prepared(server)
-    tasks = uid_of(server, "slim-7b-data")
+    tasks = uid_of(server, "slim-7b--data")
     assert prepared(server, listed=LISTED | {"done": 3}) == ENDED
-    assert uid_of(server, "slim-7b-data") == tasks
+    assert uid_of(server, "slim-7b--data") == tasks
 
 
 def test_a_job_that_is_over_is_not_trusted() -> None:
@@ -120,7 +125,7 @@ def test_a_job_that_is_over_is_not_trusted() -> None:
     other = {**LISTED, "address": "/data/slim-7b/data/work/ba9876543210/tasks.jsonl"}
     assert prepared(server, listed=other) == ENDED
     assert all(uid_of(server, name) != uid for name, uid in before.items())
-    words = jobs(server)["slim-7b-data"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    words = jobs(server)["slim-7b--data"]["spec"]["template"]["spec"]["containers"][0]["command"]
     assert f"--list={other['address']}" in words
 
 
@@ -136,9 +141,9 @@ def test_a_job_that_goes_on_is_waited_for_if_its_inputs_are_the_same() -> None:
     time.on_sleep = dies
     with pytest.raises(DiedError):
         prepare_on_cluster(site_in(server, time), resolved(RAW, IMAGE), Catalog(), unnamed_place)
-    begun = uid_of(server, "slim-7b-data-list")
+    begun = uid_of(server, "slim-7b--data-list")
     assert prepared(server) == ENDED
-    assert uid_of(server, "slim-7b-data-list") == begun
+    assert uid_of(server, "slim-7b--data-list") == begun
 
 
 def test_a_job_of_another_image_is_made_anew() -> None:
@@ -147,14 +152,14 @@ def test_a_job_of_another_image_is_made_anew() -> None:
     time.on_sleep = lambda: (_ for _ in ()).throw(InterruptedError)
     with pytest.raises(InterruptedError):
         prepare_on_cluster(site_in(server, time), resolved(RAW, IMAGE), Catalog(), unnamed_place)
-    begun = uid_of(server, "slim-7b-data-list")
+    begun = uid_of(server, "slim-7b--data-list")
     assert prepared(server, words=(IMAGE.replace(":1", ":2"),)) == ENDED
-    assert uid_of(server, "slim-7b-data-list") != begun
+    assert uid_of(server, "slim-7b--data-list") != begun
 
 
 def test_what_a_pod_of_the_job_before_has_printed_is_not_read() -> None:
     server = FakeTransport()
-    before = {"metadata": {"name": "slim-7b-data-end", "uid": "of-the-job-before"}}
+    before = {"metadata": {"name": "slim-7b--data-end", "uid": "of-the-job-before"}}
     stale = pod_of(before, phase="Succeeded")
     stale["metadata"]["name"] = "stale"
     server.put(stale)
@@ -168,8 +173,8 @@ def test_what_a_pod_of_the_job_before_has_printed_is_not_read() -> None:
 
 def test_a_data_set_that_is_there_is_looked_at_by_the_last_step() -> None:
     server = FakeTransport()
-    assert prepared(server, failing="slim-7b-data-list") == ENDED
-    assert sorted(jobs(server)) == ["slim-7b-data-end", "slim-7b-data-list"]
+    assert prepared(server, failing="slim-7b--data-list") == ENDED
+    assert sorted(jobs(server)) == ["slim-7b--data-end", "slim-7b--data-list"]
 
 
 def test_an_image_that_nobody_can_pull_is_refused_before_anything_is_touched() -> None:
@@ -192,7 +197,7 @@ def waits(server: FakeTransport, status: dict[str, Any]) -> tuple[FakeTime, list
     time, heard = FakeTime(), []  # type: ignore[var-annotated]
 
     def comes_up() -> None:
-        job = jobs(server)["slim-7b-data-list"]
+        job = jobs(server)["slim-7b--data-list"]
         job["status"] = {"active": 1, "ready": 0}
         server.put(pod_of(job, **status))
 
@@ -223,23 +228,23 @@ def test_a_pod_without_a_node_is_explained_and_waited_for() -> None:
         # Room comes after longer than nobody would wait for an image.
         if time.now > GIVE_UP_SECONDS * 2:
             completes(server)
-        elif "slim-7b-data-list" in jobs(server):
-            job = jobs(server)["slim-7b-data-list"]
+        elif "slim-7b--data-list" in jobs(server):
+            job = jobs(server)["slim-7b--data-list"]
             server.put(pod_of(job, phase="Pending", conditions=[unplaced]))
 
     time.on_sleep = comes_up
     site, plan = site_in(server, time, heard), resolved(RAW, IMAGE)
     assert prepare_on_cluster(site, plan, Catalog(), unnamed_place) == ENDED
     assert len(heard) == 1
-    assert "slim-7b-data-list-pod: no node has free cpu" in heard[0]
+    assert "slim-7b--data-list-pod: no node has free cpu" in heard[0]
 
 
 def test_pods_of_the_job_before_that_do_not_end_are_told() -> None:
     server = FakeTransport()
     prepared(server)
-    server.put(pod_of(jobs(server)["slim-7b-data-list"], phase="Running"))
+    server.put(pod_of(jobs(server)["slim-7b--data-list"], phase="Running"))
     with pytest.raises(
-        FindingsError, match=f"after {REMOVAL_SECONDS:.0f} s: slim-7b-data-list-pod"
+        FindingsError, match=f"after {REMOVAL_SECONDS:.0f} s: slim-7b--data-list-pod"
     ):
         prepared(server)
 
@@ -247,10 +252,10 @@ def test_pods_of_the_job_before_that_do_not_end_are_told() -> None:
 def test_a_job_that_failed_is_told_and_made_anew_by_the_next_try() -> None:
     server = FakeTransport()
     with pytest.raises(FindingsError, match="what is done is kept"):
-        prepared(server, failing="slim-7b-data")
-    failed = jobs(server)["slim-7b-data"]["metadata"]["uid"]
+        prepared(server, failing="slim-7b--data")
+    failed = jobs(server)["slim-7b--data"]["metadata"]["uid"]
     assert prepared(server) == ENDED
-    assert jobs(server)["slim-7b-data"]["metadata"]["uid"] != failed
+    assert jobs(server)["slim-7b--data"]["metadata"]["uid"] != failed
 
 
 def test_a_lost_answer_makes_no_second_job() -> None:

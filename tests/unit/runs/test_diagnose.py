@@ -16,9 +16,9 @@ from seatrial.errors import UsageError
 from seatrial.monitoring.diagnosis.diagnosis import diagnose
 from seatrial.monitoring.diagnosis.evidence import Evidence
 from seatrial.monitoring.event_log import Event, EventKind, EventLog, encoded
-from seatrial.runs.diagnose import cluster_lines, event_lines, evidence_of, pod_lines
-from seatrial.runs.find_history import Places, find_history
-from seatrial.runs.history import RunHistory
+from seatrial.runs.history.diagnose import cluster_lines, event_lines, evidence_of, pod_lines
+from seatrial.runs.history.history import RunHistory
+from seatrial.runs.history.locate import Places, find_history
 
 
 def history(run: str, directory: Path) -> RunHistory:

@@ -9,8 +9,8 @@ import pytest
 
 from seatrial.cluster.errors import UnreachableError, unreachable
 from seatrial.errors import FindingsError
-from seatrial.runs.following import wait
-from seatrial.runs.status import Status, no_run
+from seatrial.runs.status.status import Status, no_run
+from seatrial.runs.status.wait import wait
 from tests.unit.cluster.fake_api import FakeTime
 
 

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cluster.codes import ClusterCode
 from seatrial.cluster.errors import ClusterError
+from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import ExitCode, FindingsError, SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
-from seatrial.runs import history_files, history_sources
-from seatrial.runs.find_history import Places, find_history
-from seatrial.runs.history import (
+from seatrial.runs.history import files, sources
+from seatrial.runs.history.history import (
     AttemptHistory,
     Begun,
     Over,
@@ -27,10 +26,11 @@ from seatrial.runs.history import (
     RunHistory,
     attempts_of,
 )
-from seatrial.runs.history_sources import FileSource
-from seatrial.runs.ledger import AttemptRecord, End, Outcome
-from seatrial.runs.local_ledger import LocalRun, local_run
-from seatrial.runs.site import Site
+from seatrial.runs.history.locate import Places, find_history
+from seatrial.runs.history.sources import FileSource
+from seatrial.runs.ledger.host import LocalRun, local_run
+from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, End
+from seatrial.runs.namespace import Site
 
 ENGINE_LOG = Path(__file__).parents[2] / "data" / "logs" / "megatron-0.19.log"
 NOON = 1_794_744_000.0
@@ -79,7 +79,9 @@ def kept_run(home: Path) -> LocalRun:
         task = {"environment": {"SEATRIAL_EVENTS": str(events)}}
         run.file(number, "task").write_text(json.dumps(task))
         run.file(number, "log").write_text(f"attempt {number}\n")
-        run.end(number, End(f"2026-11-15T12:0{minute}:50Z", Outcome.FAILED, "torchrun ended"))
+        run.end(
+            number, End(f"2026-11-15T12:0{minute}:50Z", AttemptOutcome.FAILED, "torchrun ended")
+        )
     return run
 
 
@@ -89,7 +91,7 @@ def test_a_run_on_this_host_is_told_with_its_attempts(tmp_path: Path) -> None:
     assert shape(history) == ["begin 1", "1", "2", "3", "over 1", "begin 2", "3", "4", "over 2"]
     first, second = history.attempts
     assert (first.outcome, first.reason, first.submitted) == (
-        Outcome.FAILED,
+        AttemptOutcome.FAILED,
         "torchrun ended",
         NOON,
     )
@@ -258,7 +260,7 @@ def test_a_file_that_has_not_grown_is_not_live(tmp_path: Path) -> None:
 
 def test_silence_is_no_end_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its own last word is, and then some time without another."""
-    monkeypatch.setattr(history_sources, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "PAUSE_SECONDS", 0.0)
     file, old = tmp_path / "run.events.jsonl", time.time() - 1000
     write_steps(file, 1, 2, NOON, end=None)
     os.utime(file, (old, old))
@@ -304,7 +306,7 @@ def test_without_a_cluster_its_error_comes_first_and_counts(tmp_path: Path) -> N
 def test_an_event_log_that_is_to_come_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_files, "STALE_SECONDS", 0.0)
+    monkeypatch.setattr(files, "STALE_SECONDS", 0.0)
     log = tmp_path / "run" / "events.jsonl"
     with pytest.raises(UsageError, match="is no file"):
         find_history(str(log), places(tmp_path))

@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.client import load_plan
 from seatrial.hashing import digest
+from seatrial.planning import plan_record
 from seatrial.planning.calibration import Chosen, calibrate, write_calibration
 from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.resolve import basis
-from seatrial.planning.saving.failures import rate_of
-from seatrial.planning.search import planner, record
+from seatrial.planning.saving.interval import rate_of
+from seatrial.planning.search import planner
 from seatrial.planning.search.planner import plan_run
-from seatrial.planning.search.pose import measured_on
+from seatrial.planning.search.problem import measured_on
 from seatrial.planning.timing import constants
 from seatrial.rendering.names import spec_digest
 from seatrial.runs import kept_plan
 from seatrial.runs.kept_plan import find, plan_file
+from seatrial.sdk.plan import load_plan
 from seatrial.spec.loader import load
 from tests.unit.planning.search.asked import OPEN
 
@@ -110,7 +111,7 @@ def test_every_error_of_the_table_is_among_the_constants(
     open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     other: dict[str, Any] = {name: 2.0}
-    monkeypatch.setattr(record, "table", lambda: replace(constants.table(), **other))
+    monkeypatch.setattr(plan_record, "table", lambda: replace(constants.table(), **other))
     found = find(load(open_spec), catalog, open_spec)
     assert "stays, though the planner's constants changed" in found.news
 
@@ -130,7 +131,7 @@ def calibrated_by(spec: Path, catalog: Catalog, factor: float) -> None:
     known = plan_run(loaded, catalog).constants
     assert known is not None
     steps = Chosen((10.0 * factor,) * 3, 2, 0)
-    measured = calibrate(10.0, steps, measured_on(loaded.spec, basis(loaded, catalog)), known)
+    measured = calibrate(10.0, steps, measured_on(basis(loaded, catalog)), known)
     write_calibration(measured, plan_file(spec, "open").parent)
 
 
@@ -205,10 +206,10 @@ def test_refitted_memory_and_failures_are_noticed(
 ) -> None:
     if name == "memory_constants":
         other = replace(memory_constants("megatron-core"), error=0.5)
-        monkeypatch.setattr(record, name, lambda _: other)
+        monkeypatch.setattr(plan_record, name, lambda _: other)
     else:
         more = replace(rate_of(None), hours=1.0)
-        monkeypatch.setattr(record, name, lambda _: more)
+        monkeypatch.setattr(plan_record, name, lambda _: more)
     found = find(load(open_spec), catalog, open_spec)
     assert found.choices is not None
     assert "stays, though the planner's constants changed" in found.news
@@ -240,7 +241,7 @@ def test_a_damaged_file_is_planned_again(open_spec: Path, catalog: Catalog, dama
     file.write_text(damage)
     found = find(load(open_spec), catalog, open_spec)
     assert found.choices is None
-    assert found.news == (f"Planned again: {file} is not as it was written." if damage else "")
+    assert found.news == f"Planned again: {file} is not as it was written."
     load_plan(open_spec, (), catalog)
     assert file.read_text() == good
 

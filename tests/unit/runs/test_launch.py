@@ -5,23 +5,26 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from seatrial.cluster.errors import ClusterError, DeniedError, UnreachableError
 from seatrial.cluster.kinds import PYTORCH_JOB
-from seatrial.cluster.transport import Answer, Call, DroppedError
+from seatrial.cluster.transport import Answer, Call, DroppedError, Json
+from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError, UsageError
-from seatrial.runs.codes import RunCode
-from seatrial.runs.decision import SUBMITTING_SECONDS
-from seatrial.runs.differences import Difference
-from seatrial.runs.launch import Launched, launch
-from seatrial.runs.ledger import Ledger, Outcome
-from seatrial.runs.listing import list_runs
-from seatrial.runs.observe import observe
-from seatrial.runs.status import status, status_of
-from seatrial.runs.stop import delete, stop
-from tests.unit.cluster.fake_api import FakeTransport, Fault, once
+from seatrial.rendering.rules import unnamed_place
+from seatrial.runs.data.prepare import prepare_on_cluster
+from seatrial.runs.launch.decision import SUBMITTING_SECONDS
+from seatrial.runs.launch.differences import FieldDifference
+from seatrial.runs.launch.kubernetes import Launched, launch
+from seatrial.runs.ledger.ledger import AttemptOutcome, Ledger
+from seatrial.runs.status.listing import list_runs
+from seatrial.runs.status.observe import observe
+from seatrial.runs.status.status import status, status_of
+from seatrial.runs.stop import REMOVAL_SECONDS, delete, stop
+from tests.unit.cluster.fake_api import FakeTime, FakeTransport, Fault, once
 from tests.unit.runs.fake_cluster import (
     jobs,
     pod_of,
@@ -34,7 +37,7 @@ from tests.unit.runs.fake_cluster import (
 RUN = wanted().plan.spec.name
 
 
-def never(_: list[Difference]) -> bool:
+def never(_: list[FieldDifference]) -> bool:
     return False
 
 
@@ -51,11 +54,12 @@ def test_a_first_launch_applies_what_the_job_needs_and_creates_the_job_last() ->
     done = launched(server)
     assert (done.is_new, done.attempt, done.kind) == (True, 1, "PyTorchJob")
     changes = [call for call in server.calls if not call.reads and "selfsubject" not in call.path]
-    assert [call.method for call in changes][:1] == ["POST"]
     assert changes[0].path.endswith("/configmaps")
     assert changes[-1].path.endswith("/pytorchjobs")
-    assert {call.method for call in changes[1:-1]} == {"PATCH"}
-    assert len(changes) - 1 == done.objects
+    # Nothing is there, so that all is created; only the ledger is written to once more.
+    (noted,) = [call for call in changes if call.method != "POST"]
+    assert noted.path.endswith(f"/configmaps/{RUN}--ledger")
+    assert len(changes) - 2 == done.objects
     assert [a.number for a in ledger(server).attempts] == [1]
 
 
@@ -109,7 +113,7 @@ def test_a_changed_spec_takes_the_place_of_the_one_before_after_a_yes() -> None:
     assert (done.is_new, done.attempt) == (True, 2)
     (job,) = jobs(server)
     assert job["metadata"]["labels"]["seatrial.dev/attempt"] == "2"
-    assert [a.outcome for a in ledger(server).attempts] == [Outcome.REPLACED, None]
+    assert [a.outcome for a in ledger(server).attempts] == [AttemptOutcome.REPLACED, None]
 
 
 def test_a_run_that_failed_gets_a_new_attempt() -> None:
@@ -119,7 +123,7 @@ def test_a_run_that_failed_gets_a_new_attempt() -> None:
     done = launched(server)
     assert (done.is_new, done.attempt) == (True, 2)
     first = ledger(server).attempts[0]
-    assert first.outcome is Outcome.FAILED
+    assert first.outcome is AttemptOutcome.FAILED
     assert "Worker replica" in first.reason
     assert first.ended == "2026-11-15T04:00:00Z"
 
@@ -229,7 +233,7 @@ def test_a_job_of_that_name_that_is_not_ours_is_refused() -> None:
     server = FakeTransport()
     head = {"name": RUN, "namespace": site_of(server).namespace}
     server.put({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": head})
-    with pytest.raises(FindingsError, match="has not launched"):
+    with pytest.raises(FindingsError, match="has not made"):
         launched(server)
 
 
@@ -243,9 +247,9 @@ def test_neither_stop_nor_delete_touches_a_job_that_is_not_ours(was_ours: bool) 
     head = {"name": RUN, "namespace": site.namespace}
     server.put({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": head})
     before = json.dumps(list(server.objects.values()))
-    with pytest.raises(FindingsError, match="has not launched"):
+    with pytest.raises(FindingsError, match="has not made"):
         stop(site, RUN)
-    with pytest.raises(FindingsError, match="has not launched"):
+    with pytest.raises(FindingsError, match="has not made"):
         delete(site, RUN, volumes=True)
     assert json.dumps(list(server.objects.values())) == before
 
@@ -263,9 +267,8 @@ def test_missing_rights_are_all_named_before_anything_is_touched() -> None:
 @pytest.mark.parametrize("deed_done", [True, False])
 def test_a_lost_answer_makes_neither_two_jobs_nor_two_attempts(path: str, deed_done: bool) -> None:
     server = FakeTransport()
-    method = "PATCH" if path == "networkpolicies" else "POST"
     faults = server.after if deed_done else server.faults
-    faults.append(once(DroppedError("reset"), method, path))
+    faults.append(once(DroppedError("reset"), "POST", path))
     done = launched(server)
     assert done.attempt == 1
     assert len(jobs(server)) == 1
@@ -297,7 +300,7 @@ def test_a_refused_job_ends_the_attempt_with_the_reason() -> None:
     with pytest.raises(ClusterError, match=r"spec\.x: Invalid"):
         launched(server)
     (record,) = ledger(server).attempts
-    assert record.outcome is Outcome.FAILED
+    assert record.outcome is AttemptOutcome.FAILED
     assert "spec.x: Invalid" in record.reason
     assert launched(server).attempt == 2
 
@@ -327,7 +330,7 @@ def test_stopping_keeps_volumes_and_ledger_and_a_launch_goes_on() -> None:
     assert done.was_running
     assert not jobs(server)
     assert ("persistentvolumeclaims", site_of(server).namespace, RUN) in server.objects
-    assert [a.outcome for a in ledger(server).attempts] == [Outcome.STOPPED]
+    assert [a.outcome for a in ledger(server).attempts] == [AttemptOutcome.STOPPED]
     assert status(site_of(server), RUN).state == "stopped"
     assert not stop(site_of(server), RUN).was_running
     assert launched(server).attempt == 2
@@ -340,7 +343,133 @@ def test_pods_that_do_not_end_keep_the_next_attempt_from_starting() -> None:
     with pytest.raises(FindingsError, match="still there"):
         launched(server, "training.seed=7", agree=True)
     assert not jobs(server)
-    assert len(ledger(server).attempts) == 1
+    assert [a.outcome for a in ledger(server).attempts] == [AttemptOutcome.REPLACED]
+
+
+def pod_of_train_job(run: str, attempt: str = "1", **status: Any) -> Json:
+    """A training pod as JobSet's Job makes it."""
+    labels = {"seatrial.dev/run": run, "app.kubernetes.io/component": "training"}
+    labels["seatrial.dev/attempt"] = attempt
+    owner = {"kind": "Job", "name": f"{run}-node-0", "uid": "of-the-job"}
+    head: Json = {"name": f"{run}-node-0-0-x2x4z", "namespace": "default", "labels": labels}
+    head |= {"ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": {}, "status": status}
+
+
+@pytest.mark.parametrize("operator", ["pytorchjob", "trainjob"])
+@pytest.mark.parametrize("command", ["launch", "stop", "delete"])
+def test_pods_that_an_interrupted_stop_left_are_waited_for(operator: str, command: str) -> None:
+    server, time = FakeTransport(), FakeTime()
+    words = f"cluster.operator={operator}"
+    launched(server, words)
+    (job,) = jobs(server)
+    trains = operator == "trainjob"
+    pod = server.put(pod_of_train_job(RUN) if trains else pod_of(job, 0))
+    pod["status"] = running()
+    time.on_sleep = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        stop(site_of(server, time), RUN)
+    assert not jobs(server)
+
+    def ends() -> None:
+        # Nothing of the next attempt is there while the old pod runs.
+        assert not jobs(server)
+        if time.now > 5:
+            server.objects.pop(("pods", "default", pod["metadata"]["name"]), None)
+
+    time.on_sleep = ends
+    site = site_of(server, time)
+    if command == "launch":
+        assert launch(site, wanted(words), never).attempt == 2
+    elif command == "stop":
+        assert not stop(site, RUN).was_running
+    else:
+        delete(site, RUN, volumes=True)
+    assert time.now > 5
+
+
+def test_a_copy_of_a_pod_keeps_nobody_waiting() -> None:
+    server = FakeTransport()
+    launched(server)
+    copied = pod_of(jobs(server)[0], 0, **running())
+    del copied["metadata"]["ownerReferences"]
+    copied["metadata"]["name"] = "debug"
+    stop(site_of(server), RUN)
+    server.put(copied)
+    assert launched(server).attempt == 2
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_pods_that_have_ended_are_waited_for_until_they_are_removed(
+    phase: str, is_removed: bool
+) -> None:
+    server, time = FakeTransport(), FakeTime()
+    launched(server, "cluster.operator=trainjob")
+    server.put(pod_of_train_job(RUN, phase=phase))
+    pods = [key for key in server.objects if key[0] == "pods"]
+
+    def removes() -> None:
+        # The Job controller takes the finalizer away some time after the containers have ended.
+        if is_removed and time.now >= 3:
+            for key in pods:
+                server.objects.pop(key, None)
+
+    time.on_sleep = removes
+    site = site_of(server, time)
+    assert stop(site, RUN).was_running
+    assert launch(site, wanted("cluster.operator=trainjob"), never).attempt == 2
+    # Both commands wait, and neither without end.
+    assert time.now == (3 if is_removed else 2 * REMOVAL_SECONDS)
+
+
+def test_a_pod_with_the_label_of_the_attempt_before_is_waited_for() -> None:
+    """Trainer may read the runtime from a cache that lacks the newest attempt."""
+    server, time = FakeTransport(), FakeTime()
+    launched(server, "cluster.operator=trainjob")
+    server.put(pod_of_train_job(RUN, attempt="0", phase="Running"))
+    with pytest.raises(FindingsError, match="still there"):
+        stop(site_of(server, time), RUN)
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "Job"])
+def test_what_may_still_make_pods_is_waited_for(kind: str) -> None:
+    server, time = FakeTransport(), FakeTime()
+    launched(server, "cluster.operator=trainjob")
+    is_set = kind == "JobSet"
+    owner = {"kind": "TrainJob" if is_set else "JobSet", "name": RUN, "uid": "1"}
+    name = RUN if is_set else f"{RUN}-node-0"
+    head = {"name": name, "namespace": "default", "ownerReferences": [owner]}
+    api = "jobset.x-k8s.io/v1alpha2" if is_set else "batch/v1"
+    server.put({"apiVersion": api, "kind": kind, "metadata": head})
+    plural = "jobsets" if is_set else "jobs"
+
+    def collects() -> None:
+        if time.now >= 4:
+            server.objects.pop((plural, "default", name), None)
+
+    time.on_sleep = collects
+    stop(site_of(server, time), RUN)
+    assert time.now == 4
+
+
+@pytest.mark.parametrize("volumes", [True, False])
+def test_a_run_that_has_only_prepared_data_is_deleted(volumes: bool) -> None:
+    server, time = FakeTransport(), FakeTime()
+    image = "cluster.preparation.image=registry.example.com/data:1"
+    raw = "data={sources: [{from: 's3://corpus/raw'}], tokenizer: 'hf://gpt2'}"
+    time.on_sleep = lambda: (_ for _ in ()).throw(InterruptedError)
+    run = wanted(raw, image)
+    with pytest.raises(InterruptedError):
+        prepare_on_cluster(site_of(server, time), run.plan, run.catalog, unnamed_place)
+    assert ("jobs", "default", f"{RUN}--data-list") in server.objects
+    done = delete(site_of(server), RUN, volumes=volumes)
+    assert f"Job {RUN}--data-list" in done.removed
+    claim = ("persistentvolumeclaims", "default", RUN)
+    assert list(server.objects) == ([] if volumes else [claim])
+    if volumes:
+        with pytest.raises(FindingsError, match="no run"):
+            delete(site_of(server), RUN, volumes=volumes)
 
 
 @pytest.mark.parametrize("volumes", [True, False])
@@ -360,7 +489,7 @@ def test_an_operator_of_the_profile_that_is_not_served_is_not_asked_for_jobs() -
     server = FakeTransport(unserved=(PYTORCH_JOB,))
     with pytest.raises(ClusterError):
         launched(server)
-    assert ledger(server).attempts[0].outcome is Outcome.FAILED
+    assert ledger(server).attempts[0].outcome is AttemptOutcome.FAILED
 
 
 def unseen(times: int) -> list[Fault]:

@@ -7,36 +7,44 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from io import BufferedReader, BytesIO
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.engine_process.process import WORKER_PYTHON
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
+from seatrial.monitoring.logs.reading import LONGEST_LINE
 from seatrial.monitoring.processes import state
 from seatrial.planning.plan import Plan
-from seatrial.rehearsal.worker_process import WORKER_PYTHON
-from seatrial.runs.decision import utc
-from seatrial.runs.following import wait
-from seatrial.runs.launch import Launched, Wanted
-from seatrial.runs.ledger import AttemptRecord, AttemptTakenError, End, Outcome
-from seatrial.runs.local_launch import (
+from seatrial.runs.history.logs import Asked
+from seatrial.runs.launch.decision import utc
+from seatrial.runs.launch.host import (
+    _raw_lines,
     forget_here,
     launch_here,
     lines_here,
     status_here,
     stop_here,
 )
-from seatrial.runs.local_ledger import LocalRun, local_run, local_runs
-from seatrial.runs.logs import Asked
+from seatrial.runs.launch.kubernetes import Launched, Wanted
+from seatrial.runs.ledger.host import LocalRun, local_run, local_runs
+from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, AttemptTakenError, End
+from seatrial.runs.status.wait import wait
+from seatrial.sdk.runs import find_run
+from seatrial.secrets.redaction import HELD, REDACTED, redact
 from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 from tests.unit.checkpoints.made import make_checkpoint
@@ -104,7 +112,7 @@ def test_a_run_is_launched_once_and_succeeds(home: Path) -> None:
     until(lambda: (home / "words").exists())
     words = (home / "words").read_text()
     assert "--nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:" in words
-    assert "--module seatrial.worker.pod" in words
+    assert "--module seatrial.worker.megatron.pod" in words
     ends(home, 0)
     assert wait(lambda: status_here(run), 60, sleep=lambda _: time.sleep(0.05)).succeeded
     assert not launched(home).is_new
@@ -118,7 +126,7 @@ def test_a_run_that_keeps_failing_has_failed_after_its_restarts(home: Path) -> N
     run = run_in(home)
     until(lambda: status_here(run).is_over)
     (record,) = run.read().attempts
-    assert record.outcome is Outcome.FAILED
+    assert record.outcome is AttemptOutcome.FAILED
     assert record.reason == "torchrun ended with 3"
     texts = [line.text for line in lines_here(run, Asked())]
     assert texts.count("ends with 3") == 2
@@ -132,7 +140,7 @@ def test_stopping_lets_it_save_and_launching_goes_on(home: Path) -> None:
     until(lambda: "step 1" in run.file(1, "log").read_text())
     assert stop_here(run)
     assert "saved" in run.file(1, "log").read_text()
-    assert run.read().attempts[0].outcome is Outcome.STOPPED
+    assert run.read().attempts[0].outcome is AttemptOutcome.STOPPED
     assert status_here(run).state == "stopped"
     assert not stop_here(run)
     assert launched(home).attempt == 2
@@ -149,7 +157,7 @@ def test_a_changed_spec_is_refused_without_a_yes_and_replaces_with_one(home: Pat
     done = launched(home, "training.seed=7", agree=True)
     assert (done.is_new, done.attempt) == (True, 2)
     outcomes = [attempt.outcome for attempt in run.read().attempts]
-    assert outcomes == [Outcome.STOPPED, None]
+    assert outcomes == [AttemptOutcome.STOPPED, None]
     forget_here(run)
 
 
@@ -174,7 +182,7 @@ def test_a_number_that_somebody_else_took_makes_it_look_again(
     def taken(run: LocalRun, record: AttemptRecord) -> None:
         monkeypatch.setattr(LocalRun, "add", add)
         other = replace(record, submission="other").finished(
-            End("2026-11-15T04:00:00Z", Outcome.SUCCEEDED)
+            End("2026-11-15T04:00:00Z", AttemptOutcome.SUCCEEDED)
         )
         add(run, other)
         add(run, record)
@@ -256,6 +264,21 @@ def test_a_supervisor_that_was_killed_leaves_an_attempt_that_is_gone(home: Path)
     assert status_here(run).state == "gone"
 
 
+def test_the_end_of_a_large_log_is_read_from_its_end(home: Path) -> None:
+    run = local_run(home, "slim-7b")
+    run.add(AttemptRecord(1, "a", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    with run.file(1, "log").open("wb") as log:
+        # A hole: reading it all would take 500 MB of memory.
+        log.seek(500 << 20)
+        log.write(b"\nfirst\n[default1]:second\nunfinished")
+    tracemalloc.start()
+    shown = [line.text for line in lines_here(run, Asked(tail=2))]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert shown == ["second", "unfinished"]
+    assert peak < 128 << 20
+
+
 def test_an_attempt_whose_supervisor_is_about_to_start_is_starting(home: Path) -> None:
     run = local_run(home, "slim-7b")
     run.add(AttemptRecord(1, "a", utc(datetime.now(UTC)), "torchrun", "sha256:1"))
@@ -276,10 +299,10 @@ def test_an_attempt_and_its_end_are_written_once(tmp_path: Path) -> None:
     run.add(record)
     with pytest.raises(AttemptTakenError):
         run.add(AttemptRecord(1, "b", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
-    run.end(1, End("2026-11-15T04:00:00Z", Outcome.FAILED, "first"))
-    run.end(1, End("2026-11-15T05:00:00Z", Outcome.STOPPED, "second"))
+    run.end(1, End("2026-11-15T04:00:00Z", AttemptOutcome.FAILED, "first"))
+    run.end(1, End("2026-11-15T05:00:00Z", AttemptOutcome.STOPPED, "second"))
     (found,) = run.read().attempts
-    assert (found.submission, found.outcome, found.reason) == ("a", Outcome.FAILED, "first")
+    assert (found.submission, found.outcome, found.reason) == ("a", AttemptOutcome.FAILED, "first")
     assert not list(run.directory.glob(".*"))
 
 
@@ -345,3 +368,112 @@ def test_a_run_that_cannot_go_on_from_its_checkpoint_is_not_launched(home: Path)
     assert "reset_schedule" in finding.fix
     assert launched(home).is_new
     ends(home, 0)
+
+
+@pytest.mark.parametrize("kinds", [("record", "task"), ("record", "task", "spec", "log", "lock")])
+def test_a_run_is_found_and_stopped_whatever_is_left_of_its_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(home)
+    assert launched(home).is_new
+    run = local_run(home, "slim-7b")
+    until(lambda: bool(run.supervisors()))
+    for kind in kinds:
+        run.file(1, kind).unlink(missing_ok=True)
+    found = find_run("slim-7b").here
+    assert found is not None
+    assert stop_here(found)
+    assert run.supervisors(thorough=True) == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system is asked for it")
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_run_is_stopped_after_its_directory_was_moved(home: Path, is_deleted: bool) -> None:
+    project = home / "project"
+    project.mkdir()
+    assert launched(project).is_new
+    process = local_run(project, "slim-7b").supervisor(1)
+    moved = project.rename(home / "moved")
+    run = run_in(moved)
+    if is_deleted:
+        run.file(1, "lock").unlink()
+    # A run that was made where the first one was is another run.
+    other = local_run(project, "slim-7b")
+    other.add(AttemptRecord(1, "b", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    other.file(1, "lock").write_text(str(process))
+    assert not stop_here(other)
+    assert state(process)
+    assert status_here(run).state == "running"
+    assert stop_here(run)
+    assert not state(process)
+    if not is_deleted:
+        assert status_here(run).state == "stopped"
+    assert not other.file(1, "end").exists() or is_deleted
+
+
+@pytest.mark.parametrize("name", ["999999999.record", "100000.record"])
+def test_a_number_that_no_attempt_can_have_is_ignored(home: Path, name: str) -> None:
+    directory = local_run(home, "slim-7b").directory
+    directory.mkdir(parents=True)
+    (directory / name).touch()
+    assert launched(home).attempt == 1
+    assert stop_here(local_run(home, "slim-7b"))
+
+
+def test_a_launch_after_the_last_number_is_refused(home: Path) -> None:
+    directory = local_run(home, "slim-7b").directory
+    directory.mkdir(parents=True)
+    (directory / "99999.record").touch()
+    with pytest.raises(UsageError, match="no attempt can follow number 99,999"):
+        launched(home, agree=True)
+
+
+def test_a_line_that_is_too_long_is_cut_between_words() -> None:
+    """Half a token would not be recognised, and would be shown."""
+    token = "hf_" + "aB3" * 11
+    log = cast("BufferedReader", BytesIO(f"{token} ".encode() * 40_000))
+    lines = list(_raw_lines(log, lambda: False))
+    assert len(lines) > 1
+    assert [line for line in lines if token[3:] in redact(line.decode())] == []
+    assert {word for line in lines for word in line.split()} == {token.encode()}
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("hf_" + "aB3" * 11, "aB3aB3"),
+        ("--password hunter2", "hunter2"),
+        ("HF_TOKEN='two words'", "words"),
+        ("https://user:hunter2@host/x", "hunter2"),
+        ("Authorization: Basic aHVudGVyMjpodW50ZXIy", "aHVudGVy"),
+        ("-----BEGIN PRIVATE KEY-----\\nMIIEv9\\n-----END PRIVATE KEY-----", "MIIEv9"),
+    ],
+)
+@pytest.mark.parametrize("filler", ["x", "0123456789abcdef", "tick \r"])
+def test_a_line_is_not_cut_in_a_secret(text: str, secret: str, filler: str) -> None:
+    class Pieces(BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return super().read(LONGEST_LINE + 1)
+
+    long = filler * LONGEST_LINE
+    ends = [end - n for end in (LONGEST_LINE, LONGEST_LINE - HELD) for n in range(-2, len(text), 9)]
+    for place in ends:
+        line = f"{long[:place]}\t{text}\t{long}"[: 2**17]
+        lines = list(_raw_lines(cast("BufferedReader", Pieces(line.encode())), lambda: False))
+        assert b"".join(lines).decode() == line
+        assert len(lines) > 1
+        assert [each for each in lines if secret in redact(each.decode())] == []
+
+
+def test_a_secret_of_many_kilobytes_costs_the_line() -> None:
+    line = f"Cookie: session={'aB3 ' * 500_000}\nnext\n"
+    lines = list(_raw_lines(cast("BufferedReader", BytesIO(line.encode())), lambda: False))
+    assert [redact(each.decode()) for each in lines if each] == [REDACTED, "next"]
+
+
+def test_a_supervisor_starts_without_the_planner_and_the_engines() -> None:
+    """It is started for every attempt, and lives as long as the run."""
+    look = "import sys, seatrial.runs.launch.host_supervisor; print(*sys.modules)"
+    words = [sys.executable, "-c", look]
+    loaded = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+    assert not {"pydantic", "ruamel.yaml", "seatrial.engines"} & set(loaded)

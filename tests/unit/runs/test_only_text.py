@@ -13,8 +13,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import UsageError
-from seatrial.runs.find_history import Places, find_history
-from seatrial.runs.only_text import refuse_no_text
+from seatrial.runs.history.locate import Places, find_history
+from seatrial.runs.history.text_guard import refuse_no_text
 
 DATA = Path(__file__).parents[2] / "data"
 ENGINE_LOG = DATA / "logs" / "megatron-0.19.log"

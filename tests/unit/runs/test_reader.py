@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pod that reads a run's volume: least rights, streamed back, gone afterwards."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.kinds import POD
 from seatrial.errors import FindingsError
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.reader_pod import Reading, reader_pod, weights_gib
-from seatrial.rendering.scene import scene_of
-from seatrial.runs.reader import read_inside
-from seatrial.runs.site import Site
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.reader_pod import VolumeReading, reader_pod, weights_gib
+from seatrial.runs.data.reader_pod import read_inside
+from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.namespace import Site
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+from tests.unit.runs.fake_cluster import site_of
 
 
 def read(
@@ -43,7 +46,25 @@ def test_what_the_command_prints_and_its_code_come_back_and_the_pod_goes(code: i
     ended = [{"name": "read", "state": {"terminated": {"exitCode": code}}}]
     phase = "Failed" if code else "Succeeded"
     assert read(server, {"phase": phase, "containerStatuses": ended}) == (code, ["all is well"])
-    assert not [key for key in server.objects if key[0] == "pods"]
+    # The spec that it was given goes with it.
+    assert not server.objects
+
+
+def test_the_spec_of_a_launched_run_stays_as_it_was_launched() -> None:
+    server = FakeTransport()
+    launch(site_of(server), Wanted(resolved("training.seed=7"), Catalog()), lambda _: False)
+    before = json.dumps([[*key, item] for key, item in server.objects.items()])
+    ended = [{"name": "read", "state": {"terminated": {"exitCode": 0}}}]
+    read(server, {"phase": "Succeeded", "containerStatuses": ended})
+    assert json.dumps([[*key, item] for key, item in server.objects.items()]) == before
+    # The command works with the spec that it was started with.
+    posts = [call.body for call in server.calls if call.method == "POST" and call.body]
+    (pod,) = [each for each in posts if each["kind"] == "Pod"]
+    name = pod["metadata"]["name"]
+    spec = next(each for each in pod["spec"]["volumes"] if each["name"] == "spec")
+    assert spec["configMap"]["name"] == name
+    (given,) = [e for e in posts if e["kind"] == "ConfigMap" and name in str(e["metadata"])]
+    assert '"seed": 7' not in given["data"]["run.yaml"]
 
 
 def test_the_pod_can_only_read() -> None:
@@ -90,34 +111,34 @@ def test_a_pod_that_is_followed_goes_when_the_command_ends(monkeypatch: pytest.M
     assert (during, kept) == ([1], [])
 
 
-def pod_of(reading: Reading, *overrides: str) -> dict[str, Any]:
+def pod_of(reading: VolumeReading, *overrides: str) -> dict[str, Any]:
     """The pod of a command, as it is submitted."""
     scene = scene_of(resolved(*overrides), Catalog(), Attempt())
     return dict(reader_pod(scene, ["checkpoints", "list", "/data/x"], "1", reading)["spec"])
 
 
 def test_what_verifies_may_write_down_what_it_finds() -> None:
-    (container,) = pod_of(Reading.NOTES)["containers"]
+    (container,) = pod_of(VolumeReading.NOTES)["containers"]
     storage = next(m for m in container["volumeMounts"] if m["name"] == "storage")
     assert "readOnly" not in storage
-    assert container["image"] == pod_of(Reading.LOOKS)["containers"][0]["image"]
+    assert container["image"] == pod_of(VolumeReading.LOOKS)["containers"][0]["image"]
 
 
 def test_an_export_has_the_engine_and_memory_for_a_layer() -> None:
-    own = pod_of(Reading.EXPORTS, "cluster.image=registry.example/worker:1")
+    own = pod_of(VolumeReading.EXPORTS, "cluster.image=registry.example/worker:1")
     assert "initContainers" not in own
     (container,) = own["containers"]
     assert container["image"] == "registry.example/worker:1"
     # gpt3-7.5b: 36 layers of some 0.2 B parameters, three times in single precision.
-    assert weights_gib(resolved().model, Reading.LOOKS) == 0
-    assert weights_gib(resolved().model, Reading.EXPORTS) == 3
+    assert weights_gib(resolved().model, VolumeReading.LOOKS) == 0
+    assert weights_gib(resolved().model, VolumeReading.EXPORTS) == 3
     # All of it, twice in single precision.
-    assert weights_gib(resolved().model, Reading.COMPARES) == 56
+    assert weights_gib(resolved().model, VolumeReading.COMPARES) == 56
     assert container["resources"]["limits"]["memory"] == "7Gi"
 
 
 def test_an_image_without_the_engine_gets_it_before_the_export() -> None:
-    spec = pod_of(Reading.EXPORTS)
+    spec = pod_of(VolumeReading.EXPORTS)
     (install,) = spec["initContainers"]
     assert install["name"] == "install"
     (container,) = spec["containers"]

@@ -10,15 +10,15 @@ import pytest
 
 from seatrial.cluster.kinds import PYTORCH_JOB
 from seatrial.cluster.transport import Json
+from seatrial.codes.preflight import PreflightCode
+from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding, Severity
-from seatrial.runs.codes import RunCode
-from seatrial.runs.faulty_nodes import NODE_FAULTS, faulty_nodes
-from seatrial.runs.ledger import Ledger
-from seatrial.runs.observe import FoundJob, Observed
-from seatrial.runs.reasons import reasons
-from seatrial.runs.status import age, status_of
+from seatrial.runs.launch.decision import NODE_FAULTS, faulty_nodes
+from seatrial.runs.ledger.ledger import Ledger
+from seatrial.runs.status.observe import FoundJob, Observed
+from seatrial.runs.status.pending_reasons import reasons
+from seatrial.runs.status.status import age, status_of
 from seatrial.spec.cluster import Operator
-from seatrial.worker.preflight import PreflightCode
 from tests.unit.runs.fake_cluster import pod_of, running, wanted
 
 JOB = dict(wanted().rendered(1, ()).manifests[-1])
@@ -192,6 +192,13 @@ def test_a_container_that_was_killed_for_memory_or_crashed_says_so() -> None:
     crash = only(reasons(observed(ended(exitCode=1, reason="Error", message=text))))
     assert crash.code == RunCode.CRASH
     assert "ValueError: no such file" in crash.rule
+    # Redacted before it is cut, and without a line that the kubelet has cut.
+    for text in (
+        f"ValueError: {'x' * 370} hf_{'aB3' * 11}",
+        f"{'aB3' * 11}\n{'x ' * 1100}ValueError",
+    ):
+        crash = only(reasons(observed(ended(exitCode=1, reason="Error", message=text))))
+        assert "aB3" not in crash.rule
     # Saved and ended on request: the operator starts it again, nothing is wrong.
     assert not [f for f in reasons(observed(ended(exitCode=75))) if f.severity is Severity.ERROR]
 

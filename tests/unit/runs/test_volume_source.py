@@ -11,9 +11,9 @@ import pytest
 
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import Event, EventKind, encoded
-from seatrial.runs import history_sources
-from seatrial.runs.history import AttemptHistory, RunHistory
-from seatrial.runs.history_sources import PAUSE_SECONDS, VolumeSource
+from seatrial.runs.history import sources
+from seatrial.runs.history.history import AttemptHistory, RunHistory
+from seatrial.runs.history.sources import PAUSE_SECONDS, VolumeSource
 
 STEPS = [Event(EventKind.STEP, step, float(step), {"loss": 1.0}) for step in (1, 2, 3)]
 EXIT = Event(EventKind.EXIT, 3, 4.0, {"code": 0})
@@ -60,7 +60,7 @@ def test_nothing_is_read_again_after_the_end_was_told() -> None:
 
 
 def test_another_reader_takes_over_from_one_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_sources, "READER_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(sources, "READER_PAUSES", (0.0, 0.0))
     asked: list[int] = []
 
     def ends(follow: bool, say: Callable[[str], None]) -> int:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
-from seatrial.spec.architecture import Activation, Family, Norm, Positions
+from seatrial.findings import Finding
 from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load, loads
+from seatrial.spec.model import Activation, Family, Norm, Positions
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import DecayStyle, Precision
 
@@ -232,6 +234,33 @@ def test_a_tokenizer_is_a_name_on_the_hub_or_a_file(value: str) -> None:
     assert loads(GOOD.replace("hf://gpt2", value), "run.yaml").spec.data.tokenizer == value
 
 
+def test_an_unknown_key_with_the_name_of_a_secret_is_first_taken_for_a_misspelt_one() -> None:
+    """Nobody has to revoke 150 billion tokens; a value of the form of a token is another thing."""
+    (found,) = refused("training.token=150B")
+    assert (found.code, found.fix) == (SpecCode.UNKNOWN_KEY, "Did you mean tokens?")
+    assert "150B" not in str(found.to_dict())
+    assert [each.code for each in refused("cluster.hf_token=abc")] == [SpecCode.SECRET]
+    assert [each.code for each in refused("cluster.env.token=abc")] == [SpecCode.SECRET]
+    form = refused("training.token=nvapi-" + "aB3" * 20)
+    assert [each.code for each in form] == [SpecCode.SECRET]
+
+
+def refused(override: str) -> tuple[Finding, ...]:
+    with pytest.raises(FindingsError) as raised:
+        loads(GOOD, "run.yaml", (override,))
+    return raised.value.findings
+
+
 def test_a_bare_word_is_no_tokenizer() -> None:
     with pytest.raises(FindingsError, match="hf://NAME"):
         loads(GOOD.replace("hf://gpt2", "gpt2"), "run.yaml")
+
+
+def test_an_option_with_the_number_of_a_token_is_no_secret() -> None:
+    options = {"user-token": 32001, "some-key": "7", "app_token": "<|app|>"}
+    given = tuple(f"engine.options.{name}={value}" for name, value in options.items())
+    assert loads(GOOD, "run.yaml", given).spec.engine.options == {**options, "some-key": 7}
+    for secret in ("engine.options.user-token=plain", "cluster.env.HF_TOKEN='5'"):
+        with pytest.raises(FindingsError) as caught:
+            loads(GOOD, "run.yaml", (secret,))
+        assert {each.code for each in caught.value.findings} == {SpecCode.SECRET}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.loader import loads
 from seatrial.spec.run import RunSpec
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import launch
+from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.recipes.shipped import recipe
-from seatrial.spec.codes import SpecCode
+from seatrial.sdk.runs import launch
 from seatrial.spec.loader import loads
 from seatrial.spec.placeholders import placeholders, refuse_placeholders
 

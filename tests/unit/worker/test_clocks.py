@@ -4,8 +4,8 @@
 
 import pytest
 
-from seatrial.worker.clocks import skew_findings
-from seatrial.worker.preflight import PreflightCode
+from seatrial.codes.preflight import PreflightCode
+from seatrial.worker.node.preflight import skew_findings
 
 
 @pytest.mark.parametrize(

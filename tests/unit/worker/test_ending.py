@@ -14,7 +14,7 @@ from seatrial.engines.registry import ENGINES
 
 PROGRAM = """
 import sys
-from seatrial.worker.ending import spared_teardown
+from seatrial.worker.process import spared_teardown
 
 class Kept:
     def __del__(self):
@@ -67,6 +67,13 @@ def test_what_it_says_at_its_end_is_said() -> None:
     assert "KeyError: 'a key'" in ended("raise KeyError('a key')").stderr
 
 
+def test_the_error_that_ends_it_is_printed_without_secrets() -> None:
+    said = ended("raise OSError('GET https://user:word@host/x?sig=0123456789abcdef')").stderr
+    assert "OSError: GET https://(not shown)@host/x?sig=(not shown)" in said
+    assert "Traceback" in said
+    assert "word@" not in said
+
+
 def test_an_interruption_ends_it_by_its_signal() -> None:
     done = ended("raise KeyboardInterrupt")
     assert done.returncode == -signal.SIGINT
@@ -90,7 +97,7 @@ def test_a_copy_of_the_process_ends_by_itself() -> None:
 
 ENTRY = """
 import atexit, contextlib, os, runpy
-from seatrial.worker import ending
+from seatrial.worker import process
 
 @contextlib.contextmanager
 def entered():
@@ -98,7 +105,7 @@ def entered():
     os._exit(0)
     yield
 
-ending.spared_teardown = entered
+process.spared_teardown = entered
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 """
 

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from seatrial.monitoring.anomalies.expectations import Transport
-from seatrial.worker.expected import expected
-from seatrial.worker.settings import FABRIC, SAVE_SECONDS
+from seatrial.monitoring.anomalies.detector import NetworkTransport
+from seatrial.worker.settings import FABRIC, SAVE_SECONDS, expected
 
 ENGINE = SimpleNamespace(
     clip_grad=0.5, save="/data/run", save_interval=100, eval_interval=50, eval_iters=0
@@ -30,6 +29,6 @@ def test_the_fabric_is_the_plans_and_the_rest_the_engines(monkeypatch: pytest.Mo
     monkeypatch.delenv(SAVE_SECONDS, raising=False)
     monkeypatch.setenv(FABRIC, "efa")
     known = expected(ENGINE)
-    assert (known.transport, known.save_seconds) == (Transport.OFI, None)
+    assert (known.transport, known.save_seconds) == (NetworkTransport.OFI, None)
     assert (known.clip_grad_norm, known.save_every_steps) == (0.5, 100)
     assert known.evaluate_every_steps == 0

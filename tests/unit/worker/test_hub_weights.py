@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from seatrial.checkpoints.exchange.codes import ExchangeCode
+from seatrial.codes.exchange import ExchangeCode
 from seatrial.errors import FindingsError
-from seatrial.worker.weights.hub import UnreachedHubError, fetch_config, fetch_weights
+from seatrial.worker.weights.hub_download import UnreachedHubError, fetch_config, fetch_weights
 
 REPO, COMMIT = "someone/small", "0123456789abcdef0123456789abcdef01234567"
 ADDRESS = f"hf://{REPO}@main"

@@ -13,7 +13,7 @@ import pytest
 
 RANK = """
 import multiprocessing, os, signal, sys, time
-from seatrial.worker.lasting_managers import shield_managers
+from seatrial.worker.megatron.lasting_managers import shield_managers
 
 if __name__ == "__main__":
     if sys.argv[1] == "shielded":

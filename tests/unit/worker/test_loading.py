@@ -7,8 +7,10 @@ from argparse import Namespace
 
 import pytest
 
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.stopping import StopCode, StopError
-from seatrial.worker.loading import loading
+from seatrial.errors import SeatrialError
+from seatrial.worker.checkpointing.loading import loading
 
 
 def arguments() -> Namespace:
@@ -38,3 +40,41 @@ def test_a_code_of_the_engine_stays() -> None:
     with pytest.raises(SystemExit) as caught, loading(arguments(), 20):
         sys.exit(3)
     assert caught.value.code == 3
+
+
+class Gathered(BaseException):
+    """As torch gathers what went wrong on ranks."""
+
+    def __init__(self, failures: dict[int, tuple[BaseException, None]]) -> None:
+        super().__init__("gathered")
+        self.failures = failures
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UnsafeFileError("it ends too early"), "ST-CHECKPOINT-009 /saved: .*it ends too early"),
+        (Gathered({3: (UnsafeFileError("os.system"), None)}), "ST-CHECKPOINT-009 .*os.system"),
+        (FileNotFoundError(2, "No such file", "/saved/iter_7/x"), "ST-CHECKPOINT-017 /saved/iter"),
+    ],
+)
+def test_a_file_that_changed_after_it_was_verified_is_a_finding(
+    error: BaseException, said: str
+) -> None:
+    def load() -> None:
+        try:
+            raise error
+        except Exception as inner:
+            raise RuntimeError("the engine's own words") from inner
+
+    with pytest.raises(SeatrialError, match=said) as caught, loading(arguments(), 20):
+        load()
+    # A start again verifies anew.
+    assert not isinstance(caught.value, StopError)
+
+
+def test_other_errors_stay() -> None:
+    for error in (RuntimeError("x"), FileNotFoundError(2, "no", "/else"), Gathered({})):
+        with pytest.raises(type(error)) as caught, loading(arguments(), 20):
+            raise error
+        assert caught.value is error

@@ -21,12 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seatrial.monitoring.event_log import EventKind, EventLog, read_events
 from seatrial.monitoring.mlflow_export import export
-from seatrial.worker import metrics, metrics_server, mlflow_sender
-from seatrial.worker.metrics import SENDER, SERVER, commands, serving
-from seatrial.worker.metrics_server import Served
-from seatrial.worker.mlflow_sender import Sender
+from seatrial.worker.node import exporters, metrics_server, mlflow_sender
+from seatrial.worker.node.exporters import SENDER, SERVER, commands, serving
+from seatrial.worker.node.metrics_server import Served
+from seatrial.worker.node.mlflow_sender import Sender
+from seatrial.worker.node.tail import Tail
 from seatrial.worker.settings import Device, Endpoint, MlflowTarget, Settings, settings
-from seatrial.worker.tail import Tail
 
 TELL = {"seconds": 0.5, "loss": 2.5, "grad_norm": 1.0, "learning_rate": 1e-4, "skipped": False}
 
@@ -236,7 +236,7 @@ def _await_step(store: str, step: int) -> None:
 def test_an_image_without_mlflow_is_told_and_trains(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
+    monkeypatch.setattr(exporters, "find_spec", lambda name: None)
     assert commands(sending(tmp_path / "events.jsonl")) == []
     assert "nothing is sent to MLflow" in capsys.readouterr().err
 
@@ -266,7 +266,7 @@ def test_the_log_does_not_tell_who_logs_in_to_mlflow(
     sender = Sender("small", (tmp_path / "store").as_uri(), "trial", tmp_path / "events.jsonl")
     assert not sender.look()
     said = capsys.readouterr().err
-    assert "https://tracking.example/api does not answer" in said
+    assert "https://(not shown)@tracking.example/api does not answer" in said
     assert "hidden" not in said
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.expectations import Expectations, Transport
-from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
-from seatrial.worker import core_wait, nccl_log
+from seatrial.codes.anomalies import AnomalyCode
+from seatrial.monitoring.anomalies.detector import Expectations, NetworkTransport
+from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.worker.node import nccl_log
+from seatrial.worker.process import core_wait_seconds
 
 # In the words of NCCL 2.2x (src/transport/net_socket.cc, src/net.cc, src/transport/net.cc).
 FALLEN_BACK = """\
@@ -32,7 +33,7 @@ def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fallback_is_found_in_nccls_own_file(tmp_path: Path) -> None:
     file = tmp_path / "nccl.log"
     file.write_text(FALLEN_BACK)
-    keeper = Watchkeeper(Expectations(transport=Transport.OFI))
+    keeper = Watchkeeper(Expectations(transport=NetworkTransport.OFI))
     found = [notice for line in nccl_log.lines(file) for notice in keeper.observe_line(line)]
     assert [notice.finding.code for notice in found] == [AnomalyCode.NETWORK_FALLBACK]
 
@@ -51,5 +52,5 @@ def test_what_a_user_has_set_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_wait_for_a_core_never_falls() -> None:
-    before = core_wait.of_this_thread()
-    assert 0 <= before <= core_wait.of_this_thread()
+    before = core_wait_seconds()
+    assert 0 <= before <= core_wait_seconds()

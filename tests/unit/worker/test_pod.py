@@ -8,17 +8,17 @@ from types import ModuleType
 
 import pytest
 
-from seatrial.worker import pod
-from seatrial.worker.ending import UNFINISHED
+from seatrial.worker.megatron import pod
+from seatrial.worker.process import UNFINISHED
 
 
 def trained(
     monkeypatch: pytest.MonkeyPatch, train: Callable[[], None], words: tuple[str, ...] = ()
 ) -> None:
     """Run the process with something else in the engine's place, which needs torch."""
-    stand_in = ModuleType("seatrial.worker.run")
+    stand_in = ModuleType("seatrial.worker.megatron.run")
     stand_in.main = train  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "seatrial.worker.run", stand_in)
+    monkeypatch.setitem(sys.modules, "seatrial.worker.megatron.run", stand_in)
     monkeypatch.setattr(sys, "argv", ["pod", *words])
     pod.main()
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.codes.preflight import PreflightCode
 from seatrial.findings import Finding
-from seatrial.worker import preflight
-from seatrial.worker.preflight import (
+from seatrial.worker.node import preflight
+from seatrial.worker.node.preflight import (
     Company,
     Expected,
-    PreflightCode,
     finding,
     look,
     main,
@@ -122,11 +122,11 @@ def test_a_node_meets_the_others_only_when_it_is_well(
 
     monkeypatch.setattr(preflight, "meet", meeting)
     address = ["--nodes=2", "--processes=4", "--node-rank=0", "--first-rank=1"]
-    address += ["--master-addr=slim-7b-meeting", "--master-port=29400"]
+    address += ["--master-addr=slim-7b--meeting", "--master-port=29400"]
     assert main([*words(replace(node, gpus=8)), *address], tmp_path / "none") == 1
     assert met == []
     assert main([*words(node), *address], tmp_path / "none") == 0
-    assert met == [Company(2, 4, 1, "slim-7b-meeting", 29400)]
+    assert met == [Company(2, 4, 1, "slim-7b--meeting", 29400)]
 
 
 def test_a_pod_that_comes_later_in_an_attempt_looks_alone(
@@ -161,6 +161,6 @@ def test_nodes_that_do_not_meet_are_a_finding(
     failing.write_text("#!/bin/sh\nexit 3\n")
     failing.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(failing))
-    (found,) = meet(Company(2, 8, 0, "slim-7b-meeting", 29400), "/data")
+    (found,) = meet(Company(2, 8, 0, "slim-7b--meeting", 29400), "/data")
     assert found.code == PreflightCode.TOGETHER
-    assert "slim-7b-meeting:29400" in found.rule
+    assert "slim-7b--meeting:29400" in found.rule

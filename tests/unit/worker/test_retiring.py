@@ -9,11 +9,11 @@ import pytest
 from seatrial.checkpoints.commit import commit
 from seatrial.checkpoints.inventory import checkpoints, look
 from seatrial.checkpoints.naming import RECORD, directory_name, set_aside_name
-from seatrial.checkpoints.noting import pin, verify_noting
-from seatrial.checkpoints.place import LocalPlace
+from seatrial.checkpoints.resumable_verification import pin, verify_noting
 from seatrial.checkpoints.retention import Policy
 from seatrial.checkpoints.starts import claim
-from seatrial.worker.retiring import KEEP_EVERY, KEEP_LAST, Retirement, policy_of
+from seatrial.storage.location import LocalPlace
+from seatrial.worker.checkpointing.retention import KEEP_EVERY, KEEP_LAST, Retirement, policy_of
 from tests.unit.checkpoints.made import flip, make_checkpoint, record, write_files
 
 
@@ -79,7 +79,7 @@ def test_a_place_that_cannot_be_changed_does_not_end_the_training(
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("seatrial.worker.retiring.retire", refuse)
+    monkeypatch.setattr("seatrial.worker.checkpointing.retention.retire", refuse)
     assert left(root, Policy(last=2)) == [50, 40, 30, 20, 10]
     assert "old checkpoints cannot be removed: [Errno 30] Read-only" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.worker.sealed_results import SealedQueue, sealing
+from seatrial.worker.megatron.sealed_results import SealedQueue, sealing
 
 
 class Loud:

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an export writes, before anything is written: the model, its files, its tensors; pure."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
+from seatrial.checkpoints.exchange.key_map import ExchangeSide
 from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (
     DTYPES,
@@ -22,8 +21,9 @@ from seatrial.checkpoints.exchange.shapes import (
     name_in,
     refuse_other_tensors,
 )
-from seatrial.checkpoints.exchange.sides import Side
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
+from seatrial.codes.exchange import ExchangeCode, refusal
+from seatrial.storage.state_files import read_json
 
 EXPORT_RECORD = "seatrial-export.json"
 """The record of an export, created last: which checkpoint it is of, and a SHA-256 of every file."""
@@ -34,7 +34,6 @@ class ExportPlan:
     """What is to be written."""
 
     model: HubModel
-    """The model."""
     dtype: str
     """The type of its weights, by torch's name."""
     files: dict[str, list[Tensor]]
@@ -53,7 +52,7 @@ class ExportPlan:
 
 
 def plan_export(
-    contents: Contents, side: Side, where: str, largest: int = LARGEST_FILE
+    contents: Contents, side: ExchangeSide, where: str, largest: int = LARGEST_FILE
 ) -> ExportPlan:
     """What an export of such a checkpoint writes; FindingsError where it cannot be."""
     stored = contents.tensors
@@ -75,7 +74,7 @@ def plan_export(
 def exported_before(target: Path, record: str) -> dict[str, Any] | None:
     """What an export of the same record has left in a directory; nothing where it is not whole."""
     try:
-        told = json.loads((target / EXPORT_RECORD).read_text(encoding="utf-8"))
+        told = read_json(target / EXPORT_RECORD)
         whole = told["record"] == record and all((target / name).exists() for name in told["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -9,8 +9,8 @@ the fifth translates (`modeling_rope_utils.py`, 5.22.2).
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from seatrial.checkpoints.exchange.codes import POSSIBLE, ExchangeCode, refusal
-from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
+from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
+from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
 
 Config = Mapping[str, Any]
 """What stands in a config.json."""
@@ -157,7 +157,7 @@ def _from_gpt2(config: Config, where: str) -> HubModel:
         vocab_size=int(config["vocab_size"]),
         max_positions=int(config["n_positions"]),
         norm_epsilon=float(config.get("layer_norm_epsilon", 1e-5)),
-        activation=Activation.GELU_TANH if said in _TANH else Activation.GELU,
+        activation=HubActivation.GELU_TANH if said in _TANH else HubActivation.GELU,
         biases=True,
         tied_embeddings=bool(config.get("tie_word_embeddings", True)),
         init_std=float(config.get("initializer_range", 0.02)),
@@ -189,7 +189,7 @@ def _from_llama(config: Config, where: str, kind: HubClass) -> HubModel:
         vocab_size=int(config["vocab_size"]),
         max_positions=positions,
         norm_epsilon=float(config.get("rms_norm_eps", 1e-5 if moe else 1e-6)),
-        activation=Activation.SILU,
+        activation=HubActivation.SILU,
         biases=biases,
         tied_embeddings=bool(config.get("tie_word_embeddings", False)),
         rope_theta=theta,

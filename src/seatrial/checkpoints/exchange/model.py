@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model as both sides know it: what the engine's arguments and a config.json both say."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+from seatrial.codes.exchange import ExchangeCode, refusal
 
 
 class HubClass(StrEnum):
@@ -19,7 +23,7 @@ class HubClass(StrEnum):
     """ALiBi, LayerNorm and linear layers without biases, GELU."""
 
 
-class Activation(StrEnum):
+class HubActivation(StrEnum):
     """The non-linearity, by Hugging Face's name."""
 
     SILU = "silu"
@@ -37,7 +41,6 @@ class HubModel:
     kind: HubClass
     """The class that has its parts."""
     layers: int
-    """Transformer layers."""
     hidden_size: int
     """Width of the residual stream."""
     ffn_hidden_size: int
@@ -54,7 +57,7 @@ class HubModel:
     """Longest sequence; rows of the table where positions are learned."""
     norm_epsilon: float
     """What the norms add under the root."""
-    activation: Activation
+    activation: HubActivation
     """The non-linearity."""
     biases: bool
     """Whether linear layers have biases."""
@@ -81,3 +84,30 @@ class HubModel:
     def group(self) -> int:
         """Query heads that share one head of keys and values."""
         return self.heads // self.kv_heads
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An argument that must have its plain value, because no class knows another."""
+
+    name: str
+    """The engine's argument."""
+    allowed: tuple[Any, ...]
+    """The values that leave the model as the classes know it; absent is one of them."""
+    what: str
+    """What another value brings into the model."""
+
+
+OFF = (None, False)
+"""The plain values of a switch."""
+
+
+def refuse_unless_plain(
+    values: Mapping[str, Any], rules: Iterable[Plain], kind: HubClass, where: str, fix: str
+) -> None:
+    """Refuse arguments with a value that a class cannot express."""
+    for rule in rules:
+        value = values.get(rule.name)
+        if not any(value is allowed or value == allowed for allowed in rule.allowed):
+            said = f"{kind} has no {rule.what} ({rule.name} is {value!r})."
+            raise refusal(ExchangeCode.NO_CLASS, where, said, fix, str(value))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
+from seatrial.codes.exchange import ExchangeCode, refusal
 
 DTYPES = {"float32": ("F32", 4), "bfloat16": ("BF16", 2), "float16": ("F16", 2)}
 """Types of weights by torch's name, with the format's name and the bytes of one number."""
@@ -29,11 +29,9 @@ class Tensor:
     """A tensor as it lies in a file."""
 
     name: str
-    """Its name."""
     dtype: str
     """Its type, by torch's name."""
     shape: tuple[int, ...]
-    """Its shape."""
 
     @property
     def size(self) -> int:
@@ -49,9 +47,7 @@ class Placed:
     """A tensor and the place of its bytes."""
 
     tensor: Tensor
-    """What it is."""
     file: Path
-    """The file."""
     offset: int
     """Where its bytes begin."""
 

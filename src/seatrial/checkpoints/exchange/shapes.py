@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from seatrial.checkpoints.exchange.codes import ExchangeCode, refusal
-from seatrial.checkpoints.exchange.key_map import EMBEDDING, OUTPUT, Entry, Part
-from seatrial.checkpoints.exchange.model import Activation, HubModel
+from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
+from seatrial.checkpoints.exchange.model import HubActivation, HubModel
+from seatrial.codes.exchange import ExchangeCode, refusal
 
 Shape = tuple[int, ...]
 MODEL_PREFIXES = ("decoder.", "embedding.", "output_layer.", "mtp.", "model.")
@@ -22,8 +22,7 @@ class HubTensor:
     name: str
     """Its name in the file."""
     shape: Shape
-    """Its shape."""
-    entry: Entry
+    entry: KeyMapEntry
     """Which tensor of the engine's holds it."""
     at: Shape
     """The layer, or the layer and the expert, of the engine's tensor; empty where it has none."""
@@ -39,10 +38,10 @@ class HubTensor:
         return count
 
 
-def engine_shape(entry: Entry, model: HubModel) -> Shape:
+def engine_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
     """The shape of one layer's, or one expert's, tensor in the engine; padding left out."""
     hidden, ffn = model.hidden_size, model.ffn_hidden_size
-    rows = ffn * (2 if model.activation is Activation.SILU else 1)
+    rows = ffn * (2 if model.activation is HubActivation.SILU else 1)
     heads = model.heads * model.head_dim
     qkv = heads + 2 * model.kv_heads * model.head_dim
     module, _, kind = entry.engine.rpartition(".")
@@ -76,29 +75,31 @@ def engine_shape(entry: Entry, model: HubModel) -> Shape:
     return whole if kind == "weight" else whole[:1]
 
 
-def stacked_shape(entry: Entry, model: HubModel) -> Shape:
+def stacked_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
     """The shape of the engine's whole tensor: layers, experts, and then what one of them has."""
     return (model.layers, model.experts)[: entry.stacked] + engine_shape(entry, model)
 
 
-def hub_shape(entry: Entry, model: HubModel) -> Shape:
+def hub_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
     """The shape of Hugging Face's tensor."""
     rows, *rest = engine_shape(entry, model)
     query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
     counts = {
-        Part.QUERY: query,
-        Part.QUERY_ROWS: query,
-        **dict.fromkeys((Part.KEY, Part.VALUE, Part.KEY_ROWS, Part.VALUE_ROWS), key),
-        Part.GATE: rows // 2,
-        Part.UP: rows // 2,
+        KeyMapPart.QUERY: query,
+        KeyMapPart.QUERY_ROWS: query,
+        **dict.fromkeys(
+            (KeyMapPart.KEY, KeyMapPart.VALUE, KeyMapPart.KEY_ROWS, KeyMapPart.VALUE_ROWS), key
+        ),
+        KeyMapPart.GATE: rows // 2,
+        KeyMapPart.UP: rows // 2,
     }
     shape = (counts.get(entry.part, rows), *rest)
     return shape[::-1] if entry.transposed else shape
 
 
-def hub_tensors(model: HubModel, every: Iterable[Entry]) -> Iterator[HubTensor]:
+def hub_tensors(model: HubModel, every: Iterable[KeyMapEntry]) -> Iterator[HubTensor]:
     """Every tensor of Hugging Face's, those of one tensor of the engine's next to each other."""
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[KeyMapEntry]] = {}
     for entry in every:
         groups.setdefault(entry.engine, []).append(entry)
     for group in groups.values():
@@ -143,7 +144,7 @@ def refuse_other_tensors(
         raise refusal(ExchangeCode.TENSORS, where, rule, fix, name)
     for name, entry in known.items():
         wanted, there = stacked_shape(entry, model), ours[name]
-        padded = name in (EMBEDDING, OUTPUT) and there[0] >= wanted[0] and there[1:] == wanted[1:]
-        if there != wanted and not padded:
+        padded = entry.part is KeyMapPart.VOCABULARY and there[0] >= wanted[0]
+        if there != wanted and not (padded and there[1:] == wanted[1:]):
             rule = f"{name} has the shape {there}, and the arguments say {wanted}."
             raise refusal(ExchangeCode.TENSORS, where, rule, fix, str(there))

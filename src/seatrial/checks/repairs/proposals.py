@@ -1,33 +1,45 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that may mend what other parts of Seatrial report, by code; each is tried before use."""
+"""Changes that may remove what other parts of Seatrial report, by code; each is tried before use.
+
+Respellings keep the run as it is. What the table below proposes by code changes it: a new entry
+there cannot become something that `--fix` writes.
+"""
 
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.situation import Situation
-from seatrial.engines.engine import EngineCode
-from seatrial.errors import NotInCatalogError
+from seatrial.checks.situation import Repair, RepairKind, Situation
+from seatrial.codes.engines import EngineCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.rendering import RenderCode
+from seatrial.codes.spec import SpecCode
+from seatrial.errors import NotInCatalogError, SeatrialError
 from seatrial.findings import Finding
-from seatrial.planning.codes import PlanCode
-from seatrial.rendering.codes import RenderCode
-from seatrial.spec.codes import SpecCode
+from seatrial.secrets.names import names_secret
+from seatrial.secrets.redaction import looks_secret
 from seatrial.spec.explain import meant
 from seatrial.spec.fields import field_at, takes_null
-from seatrial.spec.secrets import gives_variable, looks_secret, names_secret
+from seatrial.spec.overrides import OVERRIDE
+from seatrial.spec.respelling import key_meant, same_value, takes_text, value_meant, weights_meant
+from seatrial.spec.secrets import gives_variable
 from seatrial.spec.synonyms import fields_meant
+from seatrial.spec.tree import Path, dotted, parse
 
-Proposal = tuple[str, ...]
+Overrides = tuple[str, ...]
 """Overrides that are applied together."""
 MOST_NODES = 4096
 LONGEST_NAME = 40
 LONGEST_LABEL = 63
 _NUMBER = re.compile(r"\d[\d,]*")
 _VALUE = re.compile(r"[\w.,/:-]+|\[[\d ,.]+\]")
+KEPT = ("initial_weights", "continue_from", "model", "data")
+"""Sections that are never left out to make a finding go away: they are what the run is."""
 PLANNED = ("parallelism.", "training.")
 """Sections whose fields the planner fills."""
 PARALLELISM_AUTO = tuple(
@@ -41,13 +53,11 @@ class Patient:
     """A finding with the spec around it."""
 
     finding: Finding
-    """What is wrong."""
     spec: dict[str, Any]
     """The spec as it is written."""
     situation: Situation | None
     """The run, where it has a plan."""
     catalog: Catalog
-    """The facts."""
 
     def value(self, field_name: str, default: Any = None) -> Any:
         """What the spec says of a field."""
@@ -71,30 +81,91 @@ class Patient:
 
 def proposals(
     finding: Finding, spec: dict[str, Any], situation: Situation | None, catalog: Catalog
-) -> Iterator[Proposal]:
-    """Changes that may mend a finding, the mildest first."""
+) -> Iterator[Repair]:
+    """Changes that may remove a finding: other spellings of the same run, then the mildest."""
     patient = Patient(finding, spec, situation, catalog)
+    for overrides in respellings(patient):
+        yield Repair(RepairKind.SAME_RUN, overrides)
+    for overrides in _changes(patient):
+        yield Repair(RepairKind.OTHER_RUN, overrides)
+
+
+def _changes(patient: Patient) -> Iterator[Overrides]:
+    """Changes of the run."""
+    finding = patient.finding
     proposer = _BY_CODE.get(finding.code)
     if proposer is not None:
         yield from proposer(patient)
     # What the fix names in so many words, then leaving the field to its default or to the planner.
     yield from _from_words(finding)
-    if finding.where.field:
-        if _may_be_absent(finding.where.field):
-            yield (f"{finding.where.field}=null",)
+    name = finding.where.field
+    if name and not name.startswith(KEPT):
+        if _may_be_absent(name):
+            yield (f"{name}=null",)
         # Elsewhere it is a text like any other, and would be taken for a name.
-        if finding.where.field.startswith(PLANNED):
-            yield (f"{finding.where.field}=auto",)
+        if name.startswith(PLANNED):
+            yield (f"{name}=auto",)
+
+
+def respellings(patient: Patient) -> Iterator[Overrides]:
+    """The same run, spelt as a spec takes it."""
+    path = path_of(patient.finding.where.field)
+    value = value_at(patient.spec, path) if path else None
+    target = key_meant(path, value) if value is not None else None
+    # A secret is not repeated. `token` for `tokens` names none: it can only mean the field.
+    if value is None or _holds_secret(value, str((target or path)[-1])):
+        return
+    name = patient.finding.where.field
+    if target is not None and value_at(patient.spec, target) is None:
+        yield f"{name}=null", f"{dotted(target)}={_written(value)}"
+    if field_at(path) is not None:
+        meant = value_meant(path, value)
+        if meant is not None and (type(meant), meant) != (type(value), value):
+            yield (f"{name}={_written(meant)}",)
+    if isinstance(value, int | float) and takes_text(path):
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        yield (f"{name}={json.dumps(text)}",)
+    for words in _from_words(patient.finding):
+        _, _, written = words[0].partition("=")
+        if isinstance(value, str) and same_value(path, value, written):
+            yield words
+
+
+def path_of(name: str) -> Path:
+    """The keys of `data.sources[0].weight`."""
+    words = re.findall(r"[^.\[\]]+", name)
+    return tuple(int(word) if word.isdigit() else word for word in words)
+
+
+def value_at(spec: Any, path: Path) -> Any:
+    """What plain data say at a path; `None` if they say nothing."""
+    for key in path:
+        if isinstance(spec, dict):
+            spec = spec.get(key)
+        elif isinstance(spec, list) and isinstance(key, int) and key < len(spec):
+            spec = spec[key]
+        else:
+            return None
+    return spec
+
+
+def _written(value: Any) -> str:
+    """A value as an override has it: a text without quotes where YAML reads it as that text."""
+    if isinstance(value, str):
+        with suppress(SeatrialError):
+            node, problems = parse(value, OVERRIDE)
+            if not problems and node.plain() == value:
+                return value
+    return json.dumps(value)
 
 
 def _may_be_absent(name: str) -> bool:
     """Whether a field is right without a value; a default that nobody has named is no repair."""
-    words = re.findall(r"[^.\[\]]+", name)
-    field = field_at(tuple(int(word) if word.isdigit() else word for word in words))
+    field = field_at(path_of(name))
     return field is None or takes_null(field)
 
 
-def _from_words(finding: Finding) -> Iterator[Proposal]:
+def _from_words(finding: Finding) -> Iterator[Overrides]:
     """Overrides and numbers that the text of a fix has in it."""
     for word in re.findall(r"[a-z_]+(?:\.[\w-]+)+=[^\s,;]+", finding.fix):
         yield (word.rstrip("."),)
@@ -117,7 +188,7 @@ def _divisors(number: int) -> list[int]:
     return [part for part in range(number, 0, -1) if number % part == 0]
 
 
-def _world(patient: Patient) -> Iterator[Proposal]:
+def _world(patient: Patient) -> Iterator[Overrides]:
     """Other numbers of nodes, or all GPUs of each."""
     nodes = patient.number("cluster.nodes")
     if patient.value("cluster.processes_per_node") is not None:
@@ -134,7 +205,7 @@ def _world(patient: Patient) -> Iterator[Proposal]:
     yield (f"cluster.nodes={max(needed, -(-nodes // needed) * needed)}",)
 
 
-def _smaller_size(patient: Patient) -> Iterator[Proposal]:
+def _smaller_size(patient: Patient) -> Iterator[Overrides]:
     """Smaller degrees for the field that is wrong, from the next one down."""
     field_name = patient.finding.where.field
     size = patient.number(field_name)
@@ -146,7 +217,7 @@ def _smaller_size(patient: Patient) -> Iterator[Proposal]:
             yield (f"{field_name}={part}", "parallelism.sequence_parallel=false")
 
 
-def _other_size(patient: Patient) -> Iterator[Proposal]:
+def _other_size(patient: Patient) -> Iterator[Overrides]:
     """Other degrees for the field that is wrong, larger ones too."""
     field_name = patient.finding.where.field
     size = patient.number(field_name)
@@ -155,7 +226,7 @@ def _other_size(patient: Patient) -> Iterator[Proposal]:
         yield (f"{field_name}={part}",)
 
 
-def _stages(patient: Patient) -> Iterator[Proposal]:
+def _stages(patient: Patient) -> Iterator[Overrides]:
     """Uneven stages, then other numbers of them."""
     field_name = patient.finding.where.field
     if field_name.endswith("_layers"):
@@ -180,7 +251,7 @@ def _stages(patient: Patient) -> Iterator[Proposal]:
     yield from _smaller_size(patient)
 
 
-def _sequence(patient: Patient) -> Iterator[Proposal]:
+def _sequence(patient: Patient) -> Iterator[Overrides]:
     """Sequence parallelism, or lengths that can be split."""
     if patient.finding.where.field == "parallelism.sequence_parallel":
         yield ("parallelism.sequence_parallel=true",)
@@ -192,7 +263,7 @@ def _sequence(patient: Patient) -> Iterator[Proposal]:
             yield (f"training.sequence_length={-(-length // step) * step}",)
 
 
-def _across(patient: Patient) -> Iterator[Proposal]:
+def _across(patient: Patient) -> Iterator[Overrides]:
     """Tensor parallelism within a node, and pipeline stages for the rest."""
     tp, pp = patient.number("parallelism.tp_size"), patient.number("parallelism.pp_size")
     inside = patient.gpus()
@@ -200,7 +271,7 @@ def _across(patient: Patient) -> Iterator[Proposal]:
     yield (f"parallelism.tp_size={inside}",)
 
 
-def _batch(patient: Patient) -> Iterator[Proposal]:
+def _batch(patient: Patient) -> Iterator[Overrides]:
     """Batches near the one that is asked for, then other micro batches."""
     size = patient.number("training.global_batch_size")
     yield from _from_words(patient.finding)
@@ -209,7 +280,7 @@ def _batch(patient: Patient) -> Iterator[Proposal]:
     yield ("training.micro_batch_size=1",)
 
 
-def _memory(patient: Patient) -> Iterator[Proposal]:
+def _memory(patient: Patient) -> Iterator[Overrides]:
     """What frees memory, the cheapest first, and then the planner's own layout."""
     micro = patient.number("training.micro_batch_size")
     sharded = patient.value("parallelism.sharding") in ("optimizer", "fsdp")
@@ -244,7 +315,7 @@ def _memory(patient: Patient) -> Iterator[Proposal]:
         yield (*wider, "parallelism=null", micro_auto)
 
 
-def _length(patient: Patient) -> Iterator[Proposal]:
+def _length(patient: Patient) -> Iterator[Overrides]:
     """A run of at least one step."""
     size = patient.number("training.global_batch_size")
     for name in ("steps", "samples", "tokens"):
@@ -253,7 +324,7 @@ def _length(patient: Patient) -> Iterator[Proposal]:
             yield (f"training.{name}=null", "training.steps=100")
 
 
-def _warmup(patient: Patient) -> Iterator[Proposal]:
+def _warmup(patient: Patient) -> Iterator[Overrides]:
     """A warm-up that is a share of the run."""
     yield ("training.learning_rate.warmup={fraction: 0.01}",)
     yield (
@@ -262,13 +333,13 @@ def _warmup(patient: Patient) -> Iterator[Proposal]:
     )
 
 
-def _split(patient: Patient) -> Iterator[Proposal]:
+def _split(patient: Patient) -> Iterator[Overrides]:
     """A share for validation, or no evaluation."""
     yield ("data.split=[98, 2, 0]",)
     yield ("training.evaluation.batches=0",)
 
 
-def _variable(patient: Patient) -> Iterator[Proposal]:
+def _variable(patient: Patient) -> Iterator[Overrides]:
     """The other variables without this one; what it was for, where something else does it."""
     name = patient.finding.where.field.rpartition(".")[2]
     env = patient.value("cluster.env", {})
@@ -281,7 +352,7 @@ def _variable(patient: Patient) -> Iterator[Proposal]:
         yield (without,)
 
 
-def _option(patient: Patient) -> Iterator[Proposal]:
+def _option(patient: Patient) -> Iterator[Overrides]:
     """The other options without this one."""
     name = patient.finding.where.field.removeprefix("engine.options.")
     options = patient.value("engine.options", {})
@@ -290,14 +361,14 @@ def _option(patient: Patient) -> Iterator[Proposal]:
         yield (f"engine.options={json.dumps(left)}",)
 
 
-def _location(patient: Patient) -> Iterator[Proposal]:
+def _location(patient: Patient) -> Iterator[Overrides]:
     """The same directory, on the volume."""
     mount = str(patient.value("cluster.storage.mount", "/data")).rstrip("/")
     name = patient.finding.value.rstrip("/").rpartition("/")[2]
     yield (f"{patient.finding.where.field}={mount}/{name}",)
 
 
-def _contradiction(patient: Patient) -> Iterator[Proposal]:
+def _contradiction(patient: Patient) -> Iterator[Overrides]:
     """Names that Kubernetes takes, batches and heads that divide."""
     field_name = patient.finding.where.field
     if field_name == "name":
@@ -328,22 +399,21 @@ def _contradiction(patient: Patient) -> Iterator[Proposal]:
                 yield (f"{field_name}={part}",)
 
 
-def _misspelt(patient: Patient) -> Iterator[Proposal]:
-    """The value under the key that was meant, where the section has none of it yet."""
+def _misspelt(patient: Patient) -> Iterator[Overrides]:
+    """The value under a key that may have been meant, where the section has none of it yet."""
     field_name = patient.finding.where.field
-    parent, _, key = field_name.rpartition(".")
-    value = patient.value(field_name)
-    path = tuple(part for part in field_name.split(".") if part)
+    path = path_of(field_name)
+    value = value_at(patient.spec, path)
     near = meant(path)
-    targets = [f"{parent}.{near}".lstrip(".")] if near else []
-    targets += fields_meant(key)
+    targets: list[Path] = [(*path[:-1], near)] if near else []
+    targets += [tuple(name.split(".")) for name in fields_meant(str(path[-1]))]
+    targets += [tuple(name.split(".")) for name in weights_meant(path, value)]
     # The value of a key that nobody knows could be anything, and is not to be shown then.
-    if value is None or "[" in field_name or _holds_secret(value):
+    if value is None or _holds_secret(value):
         return
     for target in targets:
-        if patient.value(target) is None:
-            written = value if isinstance(value, str) and value.isalnum() else json.dumps(value)
-            yield f"{field_name}=null", f"{target}={written}"
+        if value_at(patient.spec, target) is None:
+            yield f"{field_name}=null", f"{dotted(target)}={_written(value)}"
 
 
 def _holds_secret(value: Any, name: str = "") -> bool:
@@ -355,7 +425,7 @@ def _holds_secret(value: Any, name: str = "") -> bool:
     return looks_secret(value, name) or names_secret(name)
 
 
-def _secret(patient: Patient) -> Iterator[Proposal]:
+def _secret(patient: Patient) -> Iterator[Overrides]:
     """A variable by reference, an address without its signature."""
     field_name = patient.finding.where.field
     if field_name.startswith("cluster.env."):
@@ -376,7 +446,7 @@ def _secret(patient: Patient) -> Iterator[Proposal]:
         yield (f"{field_name}={plain}",)
 
 
-_BY_CODE: dict[str, Callable[[Patient], Iterator[Proposal]]] = {
+_BY_CODE: dict[str, Callable[[Patient], Iterator[Overrides]]] = {
     PlanCode.WORLD: _world,
     PlanCode.EXPERT_GRID: _world,
     PlanCode.HEADS: _smaller_size,
@@ -408,4 +478,4 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Proposal]]] = {
     SpecCode.UNKNOWN_KEY: _misspelt,
     SpecCode.SECRET: _secret,
 }
-"""Who proposes for which code."""
+"""Who proposes changes of the run for which code."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a finding to a change of the spec that mends it: proposed by its code, then tried.
+"""From a finding to a change of the spec that removes it: proposed by its code, then tried.
 
 A proposal counts only when the run, checked again with it, no longer has the finding and has no
 error that it did not have before.
@@ -11,43 +11,29 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from ruamel.yaml.error import YAMLError
+
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import Planner, Verdict, check
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.data_facts import DataProbe
-from seatrial.checks.repairs.proposals import proposals
-from seatrial.checks.saved.codes import ResumeCode
-from seatrial.checks.saved.facts import CheckpointProbe
-from seatrial.checks.site.codes import SiteCode
-from seatrial.checks.site.facts import ClusterFacts
-from seatrial.checks.situation import Checked
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.checks.cluster.facts import ClusterFacts
+from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.repairs.consequences import consequences
+from seatrial.checks.repairs.meaning import Difference, differences
+from seatrial.checks.repairs.proposals import path_of, proposals
+from seatrial.checks.repairs.yaml_edits import applied
+from seatrial.checks.situation import Checked, Repair
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.cluster_checks import SiteCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.resume import ResumeCode
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding, Severity, has_errors
-from seatrial.planning.codes import PlanCode
-from seatrial.spec.codes import SpecCode
 from seatrial.spec.overrides import apply
 from seatrial.spec.tree import parse
 
 OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode), str(CheckCode.LOCAL_SERVER)})
 """Codes of which only the change that the rule itself proposes is offered: what else makes the
 finding go away may only lead to where nobody has looked."""
-WEIGHED = frozenset(
-    map(
-        str,
-        (
-            *(SiteCode.SMALL_QUEUE, SiteCode.UNCOVERED, SiteCode.FEW_NODES, SiteCode.UNFIT_NODES),
-            *(SiteCode.NO_DEVICES, SiteCode.NO_FABRIC, SiteCode.FAR_APART, SiteCode.QUOTA),
-            *(PlanCode.NODE_TYPE, PlanCode.WORLD, DatasetCode.EPOCHS, DatasetCode.ABSENT),
-            *(CheckCode.DATA_PLACE, CheckCode.TOKENIZER_PLACE, CheckCode.NO_WANDB_KEY),
-            CheckCode.NO_HUB_TOKEN,
-        ),
-    )
-)
-"""Codes whose change is offered and not written, for a person to weigh: it makes the run smaller,
-slower or dearer, takes other machines or other data, or names a place that nobody has seen."""
-LENGTHS = ("training.steps", "training.samples", "training.tokens")
-"""Fields of which one says how long the run is: where two do, only its owner knows which."""
 MOST_TRIED = 24
 """Proposals that are tried for one finding; each is a plan of its own."""
 
@@ -57,11 +43,9 @@ class Broken:
     """A run with something wrong, as it can be checked again."""
 
     text: str
-    """The spec."""
     file: str
     """The name that findings give it."""
     catalog: Catalog
-    """The facts."""
     overrides: tuple[str, ...] = ()
     """Fields that the command sets differently."""
     data: DataProbe | None = None
@@ -103,33 +87,48 @@ class Broken:
         return value if isinstance(value, dict) else {}
 
 
-def is_weighed(finding: Finding) -> bool:
-    """Whether a change for a finding is shown and left to a person, who has to weigh it."""
-    lengths = finding.code == SpecCode.CONTRADICTION and finding.where.field in LENGTHS
-    return lengths or finding.code in WEIGHED
-
-
-def repair_of(broken: Broken, found: Checked) -> tuple[str, ...]:
-    """The first change that mends a finding; empty where none of those proposed does."""
+def repair_of(broken: Broken, found: Checked) -> Repair | None:
+    """The first change that removes a finding; `None` if none of those proposed does."""
     before = broken.again()
-    planned: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-    for proposal in islice(_proposed(broken, before, found), MOST_TRIED):
-        after = broken.again(proposal)
+    planned: Repair | None = None
+    first: Repair | None = None
+    for repair in islice(_proposed(broken, before, found), MOST_TRIED):
+        after = broken.again(repair.overrides)
         if mends(before, after, found.finding):
             # Without a plan most rules have not spoken: what they would say of a change counts too,
             # and one that leaves errors is taken only where no other is better.
-            if before.situation is not None or not has_errors(after.findings):
-                return proposal
-            first = first or proposal
-            planned = planned or (proposal if after.situation is not None else ())
+            safe = repair.is_written
+            if safe or before.situation is not None or not has_errors(after.findings):
+                return repair
+            first = first or repair
+            planned = planned or (repair if after.situation is not None else None)
     return planned or first
 
 
-def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[tuple[str, ...]]:
+def respelling_of(broken: Broken, before: Verdict, found: Checked) -> Repair | None:
+    """The change that removes a finding and keeps the run as it is; `None` if there is none."""
+    for repair in _proposed(broken, before, found):
+        if repair.is_written and mends(before, broken.again(repair.overrides), found.finding):
+            return repair
+    return None
+
+
+def effects_of(broken: Broken, repair: Repair) -> list[str]:
+    """What a change does to the run, in words; empty if it is the same run."""
+    try:
+        before = applied(broken.text, broken.overrides) if broken.overrides else broken.text
+        changed = differences(before, applied(before, repair.overrides))
+    except (SeatrialError, YAMLError, TypeError, KeyError, IndexError):
+        # The text is no spec to write into; the overrides themselves say what changes.
+        pairs = [override.partition("=") for override in repair.overrides]
+        changed = [Difference(path_of(key), None, value) for key, _, value in pairs]
+    return consequences(changed, broken.plain(), broken.catalog)
+
+
+def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[Repair]:
     """What the rule itself proposes, then what is proposed for its code."""
-    if found.overrides:
-        yield found.overrides
+    if found.repair is not None:
+        yield found.repair
     if found.finding.code in OUTSIDE:
         return
     # A warning is its owner's to weigh: only what the rule itself proposes is offered for it,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.rules.prepared import usable_pairs
-from seatrial.checks.situation import Checked, Situation, of_data
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.checks.rules.prepared_data import usable_pairs
+from seatrial.checks.situation import Checked, Situation, of_data, proposed
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.datasets import DatasetCode
 
 NAMES = ("training", "validation", "test")
 MANY_EPOCHS = 4
@@ -29,11 +29,8 @@ class Source:
     number: int
     """Its place in the spec."""
     prefix: str
-    """The pair."""
     sequences: int
-    """Sequences of all of it."""
     tokens: int
-    """Tokens of all of it."""
 
     def sequences_of(self, shares: Shares) -> tuple[int, int, int]:
         """Sequences of each split, as the engine rounds them (megatron.core.datasets 0.19.2)."""
@@ -83,7 +80,7 @@ def empty_split(situation: Situation) -> Iterator[Checked]:
             by = _working_split(situation, found)
             fix = f"Use {' and '.join(by)}."
             value = ", ".join(f"{part:g}" for part in shares)
-            yield situation.error(code, "data.split", rule, fix, value, *by)
+            yield situation.error(code, "data.split", rule, fix, value, proposed(*by))
             return
 
 
@@ -117,7 +114,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
                 f"{least:.2g} times: weights are shares of the samples, whatever the sizes.",
                 "Give weights by size, or none, unless that is meant.",
                 f"{often:.1f}",
-                *(f"data.sources[{other.number}].weight=null" for other in found),
+                proposed(*(f"data.sources[{other.number}].weight=null" for other in found)),
             )
         elif often > MANY_EPOCHS:
             steps = max(1, int(situation.plan.length.steps * MANY_EPOCHS / often))
@@ -128,7 +125,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
                 f"above {MANY_EPOCHS} times, repeated data train much worse than new.",
                 f"Add data, or shorten the run to {steps:,} steps.",
                 f"{often:.1f}",
-                *_shortened(situation, steps),
+                proposed(*_shortened(situation, steps)),
             )
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from seatrial.catalog.images import Image
-from seatrial.checks.codes import CheckCode
 from seatrial.checks.facts import (
     Inside,
     cuda_for,
@@ -17,11 +16,11 @@ from seatrial.checks.facts import (
     torch_range,
     version,
 )
-from seatrial.checks.situation import Checked, Situation, static
+from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.codes.checks import CheckCode
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import NotInCatalogError
-from seatrial.rendering.scene import image_of
-from seatrial.spec.engine import EngineName
+from seatrial.rendering.context import image_of
 
 FIELD = "cluster.image"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
@@ -141,7 +140,7 @@ def old_torch(situation: Situation) -> Iterator[Checked]:
             f"{ENGINES[engine].version} needs {wanted}.",
             _by_reference(situation, "another image with the right version."),
             situation.plan.machines.image,
-            *_instead(situation),
+            proposed(*_instead(situation)),
         )
 
 
@@ -151,7 +150,7 @@ def other_engine(situation: Situation) -> Iterator[Checked]:
     inside = _inside(situation)
     wanted, found = version(engine.version), inside.engine
     differs = found[:2] < wanted[:2] if inside.at_most else found[:2] != wanted[:2]
-    if found and differs and engine.name is EngineName.MEGATRON:
+    if found and differs and engine.is_version_bound:
         yield situation.warning(
             CheckCode.OTHER_ENGINE,
             FIELD,
@@ -159,7 +158,7 @@ def other_engine(situation: Situation) -> Iterator[Checked]:
             f"are those of {engine.version}: names and meanings differ.",
             _by_reference(situation, "an image without an engine of its own."),
             situation.plan.machines.image,
-            *_instead(situation),
+            proposed(*_instead(situation)),
         )
 
 
@@ -183,7 +182,7 @@ def known_holes(situation: Situation) -> Iterator[Checked]:
                 f"{shown(last)} is the first without.",
                 _by_reference(situation, "another image with a newer one."),
                 situation.plan.machines.image,
-                *_instead(situation),
+                proposed(*_instead(situation)),
             )
             return
 
@@ -205,7 +204,9 @@ def old_for_gpu(situation: Situation) -> Iterator[Checked]:
     if rule:
         fix = _by_reference(situation, "another image with a newer one.")
         instead = _instead(situation)
-        yield situation.error(CheckCode.OLD_FOR_GPU, FIELD, rule, fix, machines.image, *instead)
+        yield situation.error(
+            CheckCode.OLD_FOR_GPU, FIELD, rule, fix, machines.image, proposed(*instead)
+        )
 
 
 RULES = (

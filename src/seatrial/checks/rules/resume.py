@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from seatrial.checkpoints.setup import Layout, Setup
-from seatrial.checkpoints.verdict import Reason, Resume, verdict
+from seatrial.checkpoints.verdict import Resume, ResumeReason, verdict
 from seatrial.checks.data_facts import Unknown
 from seatrial.checks.facts import version
-from seatrial.checks.rules.places import mount_of, seen_by_pods
-from seatrial.checks.saved.codes import ResumeCode
-from seatrial.checks.saved.wanted import Origin, chosen_of, origin_of, wanted_setup
-from seatrial.checks.situation import Checked, Situation, of_checkpoints, static
+from seatrial.checks.resume_source import (
+    ResumeOrigin,
+    chosen_of,
+    has_resume_checks,
+    origin_of,
+    wanted_setup,
+)
+from seatrial.checks.rules.paths import mount_of, seen_by_pods
+from seatrial.checks.situation import Checked, Situation, of_checkpoints, proposed, static
+from seatrial.codes.resume import ResumeCode
 from seatrial.engines.registry import ENGINES
-from seatrial.spec.engine import EngineName
 
 DECAY_STYLE = "weight-decay-incr-style"
 """By which the weight decay grows; compared with its length (OptimizerParamScheduler)."""
@@ -100,7 +105,7 @@ def judged(situation: Situation) -> Iterator[Checked]:
 
 
 def _finding(
-    situation: Situation, origin: Origin, saved: Setup, wanted: Setup, reason: Reason
+    situation: Situation, origin: ResumeOrigin, saved: Setup, wanted: Setup, reason: ResumeReason
 ) -> Iterator[Checked]:
     code = _CODES.get(reason.what, ResumeCode.MODEL)
     parent = situation.spec.continue_from
@@ -118,13 +123,13 @@ def _finding(
         # A run of its own may be longer than its parent; its data order is its own from there.
         yield situation.note(code, field_name, rule, "Nothing needs doing.", reason.wanted)
     elif reason.outcome is Resume.IMPOSSIBLE:
-        yield situation.error(code, field_name, rule, fix, reason.wanted, *by)
+        yield situation.error(code, field_name, rule, fix, reason.wanted, proposed(*by))
     else:
-        yield situation.warning(code, field_name, rule, fix, reason.wanted, *by)
+        yield situation.warning(code, field_name, rule, fix, reason.wanted, proposed(*by))
 
 
 def _field(
-    situation: Situation, origin: Origin, saved: Setup, wanted: Setup, reason: Reason
+    situation: Situation, origin: ResumeOrigin, saved: Setup, wanted: Setup, reason: ResumeReason
 ) -> str:
     """The field of the spec that a reason speaks of."""
     if reason.what == "layout":
@@ -143,10 +148,10 @@ def _layout_field(saved: Layout, wanted: Layout) -> str:
 
 def _repair(
     situation: Situation,
-    origin: Origin,
+    origin: ResumeOrigin,
     saved: Setup,
     wanted: Setup,
-    reason: Reason,
+    reason: ResumeReason,
     field_name: str,
 ) -> tuple[str, list[str]]:
     """What to do about a reason, in words and as overrides."""
@@ -177,7 +182,7 @@ def _repair(
     return f"Go on with the spec that saved it, or give this run a place of its own: {own}.", [own]
 
 
-def _schedule_repair(origin: Origin, saved: Setup, field_name: str) -> tuple[str, list[str]]:
+def _schedule_repair(origin: ResumeOrigin, saved: Setup, field_name: str) -> tuple[str, list[str]]:
     """Begin the schedule anew where that is possible, else take the one that was saved."""
     if origin.is_parent:
         by = ["continue_from.reset_schedule=true"]
@@ -294,7 +299,7 @@ def first_weights(situation: Situation) -> Iterator[Checked]:
     """Weights to start from that are not there, or are of another model."""
     weights, probe = situation.spec.initial_weights, situation.checkpoints
     address = weights.checkpoint if weights else None
-    if address is None or probe is None or situation.spec.engine.name is not EngineName.MEGATRON:
+    if address is None or probe is None or not has_resume_checks(situation):
         return
     place, field_name = probe.at(address), "initial_weights.checkpoint"
     if place is Unknown.UNSEEN:
@@ -337,7 +342,7 @@ def torn_newest(situation: Situation) -> Iterator[Checked]:
             f"from {newest.step:,}.",
             f"Use {newest.step} if that is meant, or copy the newest again from where it is whole.",
             last.step,
-            f"continue_from.step={newest.step}",
+            proposed(f"continue_from.step={newest.step}"),
         )
 
 
@@ -358,7 +363,7 @@ def step_there(situation: Situation) -> Iterator[Checked]:
             f"{origin.address} has no checkpoint of step {parent.step:,}; it has {there}.",
             f"Use {newest.step}, or latest.",
             parent.step,
-            f"{field_name}={newest.step}",
+            proposed(f"{field_name}={newest.step}"),
         )
     elif not chosen.whole:
         yield situation.error(
@@ -367,7 +372,7 @@ def step_there(situation: Situation) -> Iterator[Checked]:
             f"the save of step {parent.step:,} did not come to its end: it has no record.",
             f"Use {newest.step}, the newest that is whole, or latest.",
             parent.step,
-            f"{field_name}={newest.step}",
+            proposed(f"{field_name}={newest.step}"),
         )
 
 
@@ -443,7 +448,7 @@ def nothing_saved(situation: Situation) -> Iterator[Checked]:
             f"Use a directory of its own, such as {origin.address.rstrip('/')}/"
             f"{situation.spec.name}.",
             origin.address,
-            f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}",
+            proposed(f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}"),
         )
 
 

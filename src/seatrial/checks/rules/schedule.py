@@ -4,8 +4,8 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.codes import CheckCode
-from seatrial.checks.situation import Checked, Situation, static
+from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.codes.checks import CheckCode
 from seatrial.spec.training import DecayStyle
 
 NOTHING = 1e-3
@@ -31,7 +31,7 @@ def idle_gpus(situation: Situation) -> Iterator[Checked]:
             "and paid for.",
             f"Use {gpus}, or a smaller node type.",
             used,
-            f"cluster.processes_per_node={gpus}",
+            proposed(f"cluster.processes_per_node={gpus}"),
         )
 
 
@@ -51,7 +51,7 @@ def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
             f"{length.steps:,}: the last {length.steps - ends:,} learn nothing.",
             f"Let the decay end with the run, or give a minimum such as {schedule.peak / 10:g}.",
             ends,
-            "training.learning_rate.decay={fraction: 1.0}",
+            proposed("training.learning_rate.decay={fraction: 1.0}"),
         )
 
 
@@ -71,7 +71,7 @@ def early_decay(situation: Situation) -> Iterator[Checked]:
             f"Use {{steps: {length.steps}}}, unless the last {missing // size:,} steps shall stay "
             "at the minimum.",
             schedule.decay_samples // size,
-            f"training.learning_rate.decay={{steps: {length.steps}}}",
+            proposed(f"training.learning_rate.decay={{steps: {length.steps}}}"),
         )
 
 
@@ -88,7 +88,7 @@ def warmup_beyond(situation: Situation) -> Iterator[Checked]:
             f"{length.steps:,}: the rate reaches {100 * share:.0f} % of its peak.",
             "Make the warm-up shorter, or the run longer.",
             schedule.warmup_samples // size,
-            "training.learning_rate.warmup={fraction: 0.01}",
+            proposed("training.learning_rate.warmup={fraction: 0.01}"),
         )
 
 
@@ -104,7 +104,7 @@ def never_evaluated(situation: Situation) -> Iterator[Checked]:
             f"{evaluation.every_steps:,}.",
             f"Use at most {steps}, or batches: 0 to do without.",
             evaluation.every_steps,
-            f"training.evaluation.every_steps={max(1, steps // 10)}",
+            proposed(f"training.evaluation.every_steps={max(1, steps // 10)}"),
         )
 
 
@@ -119,7 +119,7 @@ def high_rate(situation: Situation) -> Iterator[Checked]:
             "6e-5 to 6e-4 for most.",
             "Check the exponent, or leave the line out for the usual rate.",
             peak,
-            "training.learning_rate.peak=null",
+            proposed("training.learning_rate.peak=null"),
         )
 
 

@@ -5,10 +5,10 @@
 import json
 from collections.abc import Iterator
 
-from seatrial.checks.codes import CheckCode
 from seatrial.checks.facts import is_gated
-from seatrial.checks.rules.variables import without_variable
-from seatrial.checks.situation import Checked, Situation, static
+from seatrial.checks.rules.environment_variables import without_variable
+from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.codes.checks import CheckCode
 from seatrial.spec.monitoring import WandbMode
 
 WANDB_KEY = "WANDB_API_KEY"
@@ -41,7 +41,7 @@ def no_wandb_key(situation: Situation) -> Iterator[Checked]:
             f"Add {{secret: wandb, key: api-key, env: {WANDB_KEY}}} to cluster.secrets, with the "
             "name and key of your secret.",
             wandb.project,
-            _with_secret(situation, "wandb", "api-key", WANDB_KEY),
+            proposed(_with_secret(situation, "wandb", "api-key", WANDB_KEY)),
         )
 
 
@@ -66,7 +66,7 @@ def no_hub_token(situation: Situation) -> Iterator[Checked]:
                 "Add {secret: huggingface, key: token, env: HF_TOKEN} to cluster.secrets, with the "
                 "name and key of your secret.",
                 address,
-                _with_secret(situation, "huggingface", "token", "HF_TOKEN"),
+                proposed(_with_secret(situation, "huggingface", "token", "HF_TOKEN")),
             )
             return
 
@@ -91,7 +91,7 @@ def given_twice(situation: Situation) -> Iterator[Checked]:
                 "and a server-side apply refuses an object with both.",
                 "Remove one of them.",
                 name,
-                *change,
+                proposed(*change),
             )
         seen.setdefault(name, number)
 

@@ -4,9 +4,9 @@
 
 from collections.abc import Callable, Iterator
 
-from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import CorpusFacts
-from seatrial.checks.situation import Checked, Situation, of_data, static
+from seatrial.checks.situation import Checked, Situation, of_data, proposed, static
+from seatrial.codes.checks import CheckCode
 from seatrial.dataprep.inputs.selection import format_of
 from seatrial.spec.data import SourceFormat
 
@@ -75,7 +75,7 @@ def other_format(situation: Situation) -> Iterator[Checked]:
                 f"{said}.",
                 f"Use {other}, or leave the line out.",
                 said,
-                f"{field_name}={other}",
+                proposed(f"{field_name}={other}"),
             )
 
 

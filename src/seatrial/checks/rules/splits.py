@@ -4,12 +4,10 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.codes import CheckCode
 from seatrial.checks.data_facts import SplitFacts, Unknown
 from seatrial.checks.situation import Checked, Situation, of_data
-from seatrial.dataprep.output.codes import DatasetCode
-from seatrial.engines.engine import DataFormat
-from seatrial.engines.llm_foundry.data_settings import LOADERS, has_evaluation
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.engines.registry import ENGINES
 
 AGAIN = "Prepare it again, or copy it again from where it is whole."
@@ -18,14 +16,7 @@ INDEX = "index.json"
 
 def named(situation: Situation) -> Iterator[tuple[str, str]]:
     """The directories of the splits that a run reads: field and directory."""
-    if ENGINES[situation.spec.engine.name].data_format is not DataFormat.MDS:
-        return
-    options = situation.spec.engine.options
-    for number, source in enumerate(situation.spec.data.sources or ()):
-        for loader, split in LOADERS.items() if source.prepared is not None else ():
-            if loader == "train_loader" or has_evaluation(situation.plan):
-                chosen = options.get(f"{loader}.dataset.split", split)
-                yield f"data.sources[{number}].prepared", f"{source.prepared}/{chosen}"
+    yield from ENGINES[situation.spec.engine.name].prepared_splits(situation.plan)
 
 
 def broken(situation: Situation) -> Iterator[Checked]:
@@ -59,7 +50,8 @@ def of_other_length(situation: Situation) -> Iterator[Checked]:
             rule = f"{directory} has no sample."
         elif facts.length is not None and facts.length != wanted:
             rule = f"samples of {directory} have {facts.length:,} tokens, and sequences of the run "
-            rule += f"{wanted:,}: LLM Foundry would train on what there is, and say nothing."
+            title = ENGINES[situation.spec.engine.name].title
+            rule += f"{wanted:,}: {title} would train on what there is, and say nothing."
         if rule:
             fix = "Use data that were cut to training.sequence_length, or that length."
             yield situation.error(CheckCode.NO_SAMPLES, field_name, rule, fix, facts.length or 0)

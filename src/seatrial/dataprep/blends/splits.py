@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from seatrial.dataprep.output.blocks import arrays
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, IndexHeader
-from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.output.stored_index import arrays
+from seatrial.storage.store import Store
 
 Shares = tuple[float, float, float]
 """Shares of the data for training, validation and test."""
@@ -52,7 +52,6 @@ class SplitFile:
     path: str
     """The pair as training sees it, without the ending."""
     source: str
-    """The source that it is of."""
     sequences: Parts
     """Sequences of each split."""
     tokens: Parts
@@ -62,7 +61,6 @@ class SplitFile:
 
     @property
     def all_tokens(self) -> int:
-        """Tokens of all splits."""
         return sum(self.tokens)
 
     def samples(self, split: Split, sequence_length: int) -> int:

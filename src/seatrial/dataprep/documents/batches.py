@@ -18,7 +18,7 @@ LONGEST_DOMAIN = 256
 _SHOWN = 60
 
 
-class Reason(StrEnum):
+class BadLineReason(StrEnum):
     """Why a line cannot be used."""
 
     NOT_UTF8 = "not-utf-8"
@@ -44,18 +44,16 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LineLocation:
     """Where a document comes from."""
 
     address: str
-    """The file."""
     line: int
     """Line, or row, counted from 1."""
     offset: int
     """Bytes before it, after decompression; 0 in Parquet files, which have no such thing."""
 
     def __str__(self) -> str:
-        """As in messages."""
         return f"{self.address}:{self.line}"
 
 
@@ -63,25 +61,22 @@ class Place:
 class BadLine:
     """A line that cannot be used."""
 
-    place: Place
-    """Where it is."""
-    reason: Reason
-    """Why."""
+    place: LineLocation
+    reason: BadLineReason
     shown: str = ""
     """How it begins, or what is wrong in it, with anything that is not ASCII escaped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DocumentBatch:
     """Documents that follow each other in a file."""
 
     texts: list[str]
-    """The texts."""
     domains: list[str] | None
     """The domain of each; nothing where the source is not split."""
     bad: Sequence[BadLine]
     """The lines among them that cannot be used."""
-    place: Callable[[int], Place]
+    place: Callable[[int], LineLocation]
     """Where the text of that number comes from; found only when it is asked for."""
 
 
@@ -101,10 +96,10 @@ def excerpt(data: bytes) -> str:
     return ascii(data[:_SHOWN].decode("latin-1"))[1:-1][:_SHOWN]
 
 
-def selected(batch: Batch, numbers: Sequence[int]) -> Batch:
+def selected(batch: DocumentBatch, numbers: Sequence[int]) -> DocumentBatch:
     """Some documents of a batch, in the given order; the bad lines stay behind."""
     texts, domains = batch.texts, batch.domains
-    return Batch(
+    return DocumentBatch(
         [texts[i] for i in numbers],
         None if domains is None else [domains[i] for i in numbers],
         (),
@@ -112,18 +107,18 @@ def selected(batch: Batch, numbers: Sequence[int]) -> Batch:
     )
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
+def joined(batches: Sequence[DocumentBatch]) -> DocumentBatch:
     """The documents of batches of one source, one after the other; without the bad lines."""
     if len(batches) == 1:
         return batches[0]
     starts = [0, *accumulate(len(batch.texts) for batch in batches)]
 
-    def place(number: int) -> Place:
+    def place(number: int) -> LineLocation:
         of = bisect_right(starts, number) - 1
         return batches[of].place(number - starts[of])
 
     domains = [domain for batch in batches for domain in batch.domains or ()]
-    return Batch(
+    return DocumentBatch(
         [text for batch in batches for text in batch.texts],
         None if all(batch.domains is None for batch in batches) else domains,
         (),

@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol, cast
 import zstandard
 from isal import isal_zlib
 
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.codes.data import BadInputError, InputCode
 
 _STORED_CHUNK = 1 << 20
 """Bytes that are read at once of what is stored."""

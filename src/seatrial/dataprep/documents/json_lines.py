@@ -23,10 +23,10 @@ from seatrial.dataprep.documents.batches import (
     LONGEST,
     LONGEST_DOMAIN,
     BadLine,
-    Batch,
+    BadLineReason,
+    DocumentBatch,
     LineCount,
-    Place,
-    Reason,
+    LineLocation,
     excerpt,
 )
 from seatrial.dataprep.documents.decompression import Content
@@ -38,7 +38,10 @@ _LONG = 8 << 20
 """Bytes of lines from which on orjson reads them."""
 _GROWTH = 64 << 20
 """Bytes by which a buffer grows at most, when a line is longer."""
-_JSON_REASONS = {"surrogate in string": Reason.SURROGATE, "depth limit": Reason.TOO_DEEP}
+_JSON_REASONS = {
+    "surrogate in string": BadLineReason.SURROGATE,
+    "depth limit": BadLineReason.TOO_DEEP,
+}
 """What orjson's messages say of a line that is UTF-8."""
 _BLANK = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
 """A blank line and the end of the line before it."""
@@ -48,7 +51,7 @@ _NEWLINE = 0x0A
 
 def read_json_lines(
     content: Content, address: str, source: SourceSettings, count: LineCount
-) -> Iterator[Batch]:
+) -> Iterator[DocumentBatch]:
     """The documents of a file's content, a batch for each block of it that ends a line."""
     parser = _Parser(address, source, count)
     buffer = bytearray(_BLOCK)
@@ -120,7 +123,7 @@ class _Parser:
         self._simdjson = simdjson.Parser()
         self._count = count
 
-    def batch(self, buffer: bytearray, size: int, skipped: int) -> Batch:
+    def batch(self, buffer: bytearray, size: int, skipped: int) -> DocumentBatch:
         """The documents of the lines at the beginning of a buffer.
 
         Args:
@@ -131,16 +134,16 @@ class _Parser:
         starts: list[int] = []
         begin, line = self._offset, self._line
 
-        def place(number: int) -> Place:
+        def place(number: int) -> LineLocation:
             # Of a line that is too long the buffer holds the end; it began before that.
             offset = begin + skipped + starts[number] if number else begin
-            return Place(self._address, line + number, offset)
+            return LineLocation(self._address, line + number, offset)
 
         try:
             if skipped or size > _LONG:
                 raise ValueError("not for simdjson")
             texts, domains = self._all_good(buffer, size, starts)
-            batch = Batch(texts, domains, (), place)
+            batch = DocumentBatch(texts, domains, (), place)
         except (ValueError, KeyError, TypeError, RuntimeError):
             # Also where a line is blank, which the fast way does not look for, and where a line is
             # long, because simdjson never gives back the memory that it takes for one.
@@ -185,9 +188,9 @@ class _Parser:
         buffer: bytearray,
         size: int,
         starts: list[int],
-        place: Callable[[int], Place],
+        place: Callable[[int], LineLocation],
         first_too_long: bool,
-    ) -> Batch:
+    ) -> DocumentBatch:
         """The documents of lines of which some may be bad or blank."""
         texts: list[str] = []
         domains: list[str] | None = None if self._domain_path is None else []
@@ -204,15 +207,15 @@ class _Parser:
             start = end + 1
             if self._line + number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
-            found = Reason.TOO_LONG if too_long else self._document(line)
-            if isinstance(found, Reason):
+            found = BadLineReason.TOO_LONG if too_long else self._document(line)
+            if isinstance(found, BadLineReason):
                 bad.append(BadLine(place(number), found, excerpt(line)))
             elif found is not None:
                 texts.append(found[0])
                 numbers.append(number)
                 if domains is not None:
                     domains.append(found[1])
-        return Batch(texts, domains, bad, lambda i: place(numbers[i]))
+        return DocumentBatch(texts, domains, bad, lambda i: place(numbers[i]))
 
     def _blank_lines(self, buffer: bytearray, size: int, first_too_long: bool) -> int:
         """Lines of a buffer that have nothing in them."""
@@ -225,33 +228,33 @@ class _Parser:
             first = first.removeprefix(codecs.BOM_UTF8)
         return blank + (not first.strip())
 
-    def _document(self, line: bytes) -> tuple[str, str] | Reason | None:
+    def _document(self, line: bytes) -> tuple[str, str] | BadLineReason | None:
         """Text and domain of a line, or why there are none; nothing for a blank line."""
         try:
             content = orjson.loads(line)
         except ValueError as error:
             return _json_reason(line, str(error)) if line.strip() else None
         if not isinstance(content, dict):
-            return Reason.NOT_OBJECT
+            return BadLineReason.NOT_OBJECT
         try:
             text = _pick(content, self._text_path)
         except (KeyError, TypeError):
-            return Reason.NO_TEXT
+            return BadLineReason.NO_TEXT
         if not isinstance(text, str):
-            return Reason.NO_TEXT if text is None else Reason.NOT_TEXT
+            return BadLineReason.NO_TEXT if text is None else BadLineReason.NOT_TEXT
         if self._domain_path is None:
             return text, ""
         try:
             domain = _pick(content, self._domain_path)
         except (KeyError, TypeError):
-            return Reason.NO_DOMAIN
-        return (text, domain) if _is_domain(domain) else Reason.NO_DOMAIN
+            return BadLineReason.NO_DOMAIN
+        return (text, domain) if _is_domain(domain) else BadLineReason.NO_DOMAIN
 
 
-def _json_reason(line: bytes, message: str) -> Reason:
+def _json_reason(line: bytes, message: str) -> BadLineReason:
     try:
         line.decode()
     except UnicodeDecodeError:
-        return Reason.NOT_UTF8
+        return BadLineReason.NOT_UTF8
     reasons = (reason for part, reason in _JSON_REASONS.items() if part in message)
-    return next(reasons, Reason.NOT_JSON)
+    return next(reasons, BadLineReason.NOT_JSON)

@@ -6,21 +6,24 @@ Memory is bounded: a batch is what a few MiB of a file hold, or one document if 
 """
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
 from seatrial.dataprep.documents.batches import (
     LONGEST,
     BadLine,
-    Batch,
+    BadLineReason,
+    DocumentBatch,
     LineCount,
-    Place,
-    Reason,
+    LineLocation,
     excerpt,
 )
 from seatrial.dataprep.documents.decompression import content_of
 from seatrial.dataprep.documents.json_lines import read_json_lines
-from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings
+from seatrial.dataprep.inputs.access import open_input
+from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings, TaskList
+from seatrial.errors import SeatrialError
 
 _PIECE = 1 << 20
 """Bytes of a text file that are read at once."""
@@ -31,7 +34,7 @@ type Opener = Callable[[InputFile], BinaryIO]
 
 def read_documents(
     file: InputFile, source: SourceSettings, opener: Opener, count: LineCount | None = None
-) -> Iterator[Batch]:
+) -> Iterator[DocumentBatch]:
     """The documents of one file, in order.
 
     Args:
@@ -52,14 +55,14 @@ def read_documents(
                 yield from read_json_lines(content, file.address, source, count)
             case InputFormat.PARQUET:
                 # By name, because importing pyarrow takes longer than many a small task.
-                rows = importlib.import_module("seatrial.dataprep.documents.parquet_rows")
+                rows = importlib.import_module("seatrial.dataprep.documents.parquet")
                 yield from rows.read_parquet(stream, file.address, source, count)
             case InputFormat.TEXT:
                 count.lines += 1
                 yield _read_text(stream, file.address, source)
 
 
-def _read_text(stream: BinaryIO, address: str, source: SourceSettings) -> Batch:
+def _read_text(stream: BinaryIO, address: str, source: SourceSettings) -> DocumentBatch:
     """The whole file as one document."""
     content = content_of(stream, address)
     data = bytearray()
@@ -70,18 +73,60 @@ def _read_text(stream: BinaryIO, address: str, source: SourceSettings) -> Batch:
             # What is too long is still read to its end: it may be damaged further on.
             if size <= LONGEST:
                 data += piece[:count]
-    place = Place(address, 1, 0)
+    place = LineLocation(address, 1, 0)
     if size > LONGEST:
-        return Batch([], None, [BadLine(place, Reason.TOO_LONG)], lambda _: place)
+        return DocumentBatch([], None, [BadLine(place, BadLineReason.TOO_LONG)], lambda _: place)
     if source.domain_field is not None:
-        return Batch([], None, [BadLine(place, Reason.NO_DOMAIN)], lambda _: place)
+        return DocumentBatch([], None, [BadLine(place, BadLineReason.NO_DOMAIN)], lambda _: place)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         bad = BadLine(
-            Place(address, 1, error.start),
-            Reason.NOT_UTF8,
+            LineLocation(address, 1, error.start),
+            BadLineReason.NOT_UTF8,
             excerpt(bytes(data[error.start :][:100])),
         )
-        return Batch([], None, [bad], lambda _: place)
-    return Batch([text], None, [], lambda _: place)
+        return DocumentBatch([], None, [bad], lambda _: place)
+    return DocumentBatch([text], None, [], lambda _: place)
+
+
+_FILES = 4
+"""Files that texts are taken from."""
+_LONGEST = 1 << 15
+"""Characters of a text that are taken: enough to tell tokenizers apart."""
+
+
+def spread[T](items: Sequence[T], count: int) -> list[T]:
+    """So many of the items, evenly spread, the first among them."""
+    taken = min(count, len(items))
+    return [items[i * len(items) // taken] for i in range(taken)]
+
+
+def inputs_of(tasks: TaskList, source: str | None = None) -> list[InputFile]:
+    """All inputs, or those of a source, in order."""
+    return [file for task in tasks.tasks if source in (None, task.source) for file in task.inputs]
+
+
+def sample_texts(tasks: TaskList, size: int) -> list[str]:
+    """Texts of the corpus, of so many characters together, from a few files spread over it.
+
+    What is wrong with a file is not said here: the task that reads it will say it, with the place.
+    """
+    chosen = spread([(task.source, file) for task in tasks.tasks for file in task.inputs], _FILES)
+    texts: list[str] = []
+    for name, file in chosen:
+        with suppress(SeatrialError):
+            texts += _texts_of(file, tasks.settings.source(name), size // len(chosen))
+    return texts
+
+
+def _texts_of(file: InputFile, source: SourceSettings, size: int) -> list[str]:
+    """Texts from the first batch of a file."""
+    batch = next(iter(read_documents(file, source, open_input)), None)
+    texts: list[str] = []
+    for text in batch.texts if batch else ():
+        if size <= 0:
+            break
+        texts.append(text[:_LONGEST])
+        size -= len(texts[-1])
+    return texts

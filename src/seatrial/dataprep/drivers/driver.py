@@ -7,9 +7,12 @@ because a task depends only on its line of the frozen list.
 """
 
 import json
+import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from seatrial.dataprep.tasks.records import PartRecord
@@ -67,7 +70,6 @@ class PendingJob:
     draft: Job
     """The job so far."""
     choose: Callable[[], str]
-    """Chooses the backend."""
 
     def chosen(self) -> Job:
         """The job with its backend."""
@@ -84,7 +86,6 @@ class Moved:
     """A task goes on."""
 
     task: int
-    """Its number."""
     input_bytes: int
     """Bytes of its inputs that were read so far, as stored."""
 
@@ -94,7 +95,6 @@ class Done:
     """A task has its record."""
 
     record: PartRecord
-    """The record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ class Again:
     """A task was lost and is tried again."""
 
     task: int
-    """Its number."""
     reason: str
     """What happened, in words."""
 
@@ -150,3 +149,31 @@ def _inputs(task: Task) -> str:
     """The inputs of a task, in a few words."""
     first = task.inputs[0].address
     return first if len(task.inputs) == 1 else f"{first} and {len(task.inputs) - 1} more"
+
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_QUOTA_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+_PERIOD_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: those it is bound to, within the limit of its container."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    limit = _limit()
+    return max(1, min(cores, math.ceil(limit))) if limit else cores
+
+
+def _limit() -> float | None:
+    """The limit of the container, in cores; nothing when there is none."""
+    try:
+        if _QUOTA.exists():
+            quota, period = _QUOTA.read_text(encoding="ascii").split()
+        else:
+            quota = _QUOTA_V1.read_text(encoding="ascii")
+            period = _PERIOD_V1.read_text(encoding="ascii")
+        return int(quota) / int(period) if int(quota) > 0 else None
+    except (OSError, ValueError):
+        return None

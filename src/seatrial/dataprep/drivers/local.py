@@ -151,7 +151,6 @@ class _Run:
                     yield from self.hear(worker, message)
 
     def hire(self) -> _Worker:
-        """Start a worker."""
         worker = _Worker(self.driver.command)
         self.busy.add(worker)
         self.selector.register(worker.output, selectors.EVENT_READ, worker)

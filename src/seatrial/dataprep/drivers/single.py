@@ -22,13 +22,13 @@ from typing import Any
 
 from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.work import Bench
-from seatrial.dataprep.output.finished import finished_record, remove_work
-from seatrial.dataprep.stores.access import store_at
-from seatrial.dataprep.stores.store import BusyStoreError
+from seatrial.dataprep.output.completion import finished_record, remove_work
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList, thaw
-from seatrial.dataprep.tokenizers.choice import chosen_backend
+from seatrial.dataprep.tokenizers.selection import chosen_backend
 from seatrial.errors import ExitCode, SeatrialError, UsageError
+from seatrial.storage.access import store_at
+from seatrial.storage.store import BusyStoreError
 
 INDEX = "JOB_COMPLETION_INDEX"
 """What Kubernetes tells a pod of an Indexed Job."""
@@ -70,6 +70,10 @@ def _do(address: str, number: int | None) -> dict[str, Any]:
         tasks = thaw(store.read(f"work/{match['name']}/tasks.jsonl"))
     except FileNotFoundError:
         raise UsageError(f"{address} is not there. Prepare the list first.") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SeatrialError(
+            f"{address} is damaged: {error}. Remove the directory and prepare the list again."
+        ) from None
     if tasks.name != match["name"]:
         raise SeatrialError(
             f"{address} was changed since it was frozen: its digest begins with {tasks.name}. "

@@ -10,17 +10,17 @@ from typing import Any
 
 from seatrial.dataprep.drivers.driver import Job
 from seatrial.dataprep.kernel.run import run_task
-from seatrial.dataprep.stores.access import store_at
-from seatrial.dataprep.stores.attempts import new_attempt
-from seatrial.dataprep.stores.store import BusyStoreError
-from seatrial.dataprep.tasks.leftovers import files_of
+from seatrial.dataprep.tasks.frozen import files_of
 from seatrial.dataprep.tasks.records import PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import Task, TaskList, thaw
 from seatrial.dataprep.tokenizers.backends import LADDERS
-from seatrial.dataprep.tokenizers.choice import proven_encoder, unproven
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
-from seatrial.dataprep.tokenizers.stored_file import tokenizer_path
+from seatrial.dataprep.tokenizers.locations import tokenizer_path
+from seatrial.dataprep.tokenizers.selection import proven_encoder, unproven
 from seatrial.errors import FindingsError, SeatrialError
+from seatrial.storage.access import store_at
+from seatrial.storage.store import BusyStoreError
+from seatrial.storage.writer_claims import new_attempt
 
 
 class Bench:

@@ -2,20 +2,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """The raw text of a source: listed once and pinned, then read as what was listed or not at all."""
 
+import os
 from typing import BinaryIO
 
 from seatrial.dataprep.inputs.hub import list_hub, open_hub
 from seatrial.dataprep.inputs.local import list_local, open_local
 from seatrial.dataprep.inputs.objects import list_objects, open_object
-from seatrial.dataprep.inputs.overlap import can_overlap, refuse_within
-from seatrial.dataprep.inputs.selection import Listing, select
-from seatrial.dataprep.stores.patience import PATIENCE, Patience
+from seatrial.dataprep.inputs.selection import InputError, Listing, select
+from seatrial.dataprep.tasks.frozen import WORK
 from seatrial.dataprep.tasks.task_list import InputFile
 from seatrial.spec.data import DataSource
+from seatrial.storage.providers import KINDS, object_files
+from seatrial.storage.retries import PATIENCE, RetryPolicy
+from seatrial.storage.store import named
+
+
+def can_overlap(address: str, output: str) -> bool:
+    """Whether one of two addresses can be below the other: paths, or objects of one store."""
+    return _kind(address) is not None and _kind(address) == _kind(output)
+
+
+def _kind(address: str) -> object:
+    """The kind of store of an address; None when data cannot be written there."""
+    scheme, separator, _ = address.partition("://")
+    return KINDS.get(scheme) if separator else "path"
+
+
+def refuse_within(address: str, output: str) -> None:
+    """Refuse a source that is the root of the output, or lies in its work."""
+    place, root = _place(address), _place(output)
+    if place == root or f"{place}/".startswith(f"{root}/{WORK}/"):
+        raise InputError(
+            f"{named(address)}: the data would go to where they are read from ({named(output)}), "
+            "and a second start would take them for text. "
+            "Set data.location (or --to) to another directory, which may be below this one."
+        )
+
+
+def _place(address: str) -> str:
+    """An address in the form that two ways to write the same place share."""
+    return object_files(address).root if "://" in address else os.path.realpath(address)
 
 
 def list_inputs(
-    source: DataSource, patience: Patience = PATIENCE, *, output: str | None = None
+    source: DataSource, patience: RetryPolicy = PATIENCE, *, output: str | None = None
 ) -> list[InputFile]:
     """The files of a source, with size and version, in order of their addresses.
 
@@ -30,7 +60,7 @@ def list_inputs(
     return select(_listing(source.from_, patience, None), source)
 
 
-def _listing(address: str, patience: Patience, output: str | None) -> Listing:
+def _listing(address: str, patience: RetryPolicy, output: str | None) -> Listing:
     if address.startswith("hf://"):
         return list_hub(address, patience)
     if "://" in address:
@@ -38,7 +68,7 @@ def _listing(address: str, patience: Patience, output: str | None) -> Listing:
     return list_local(address, output)
 
 
-def open_input(file: InputFile, patience: Patience = PATIENCE) -> BinaryIO:
+def open_input(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
     """The bytes of an input as stored, from the first; seekable.
 
     Broken connections are taken up where they broke. Raises InputError when the file is not the

@@ -20,18 +20,18 @@ from urllib.parse import quote, unquote
 
 from seatrial.dataprep.inputs.local import changed
 from seatrial.dataprep.inputs.selection import InputError, Listed, Listing
-from seatrial.dataprep.stores.addresses import named
-from seatrial.dataprep.stores.patience import (
+from seatrial.dataprep.tasks.task_list import InputFile
+from seatrial.errors import MissingExtraError
+from seatrial.storage.retries import (
     PATIENCE,
     CutShortError,
-    Patience,
+    RetryPolicy,
     described,
     gave_up,
     passes,
     status_of,
 )
-from seatrial.dataprep.tasks.task_list import InputFile
-from seatrial.errors import MissingExtraError
+from seatrial.storage.store import named
 
 _PIECE = 1 << 20
 """Bytes that must have come before the tries are counted from the first again."""
@@ -49,7 +49,6 @@ class HubPlace:
     """A data set at a revision, and a path in it."""
 
     repo: str
-    """Owner and name."""
     revision: str
     """A branch, a tag or a commit."""
     path: str
@@ -88,7 +87,7 @@ def _endpoint() -> str | None:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
-def list_hub(address: str, patience: Patience = PATIENCE) -> Listing:
+def list_hub(address: str, patience: RetryPolicy = PATIENCE) -> Listing:
     """Every file of a data set below a path, with the revision as the commit that it is now."""
     place = HubPlace.parse(address)
     api = _hub().HfApi(endpoint=_endpoint())
@@ -130,7 +129,7 @@ def _listed(place: HubPlace, entry: Any) -> Listed:
     return Listed(below or entry.path.rpartition("/")[2], address, entry.size, version)
 
 
-def _call[T](place: HubPlace, patience: Patience, action: Callable[[], T]) -> T:
+def _call[T](place: HubPlace, patience: RetryPolicy, action: Callable[[], T]) -> T:
     """What a question to the Hub gives, with its refusals explained."""
     try:
         return patience.call(str(place), action)
@@ -169,7 +168,7 @@ def _explained(place: HubPlace, error: Exception) -> InputError | None:
 class _HubFile(io.RawIOBase):
     """A file of the Hub as a stream; after a break it goes on at the byte where it broke."""
 
-    def __init__(self, file: InputFile, patience: Patience) -> None:
+    def __init__(self, file: InputFile, patience: RetryPolicy) -> None:
         self._file = file
         self._place = HubPlace.parse(file.address)
         self._patience = patience
@@ -308,6 +307,6 @@ def _range(header: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (-1, -1)
 
 
-def open_hub(file: InputFile, patience: Patience = PATIENCE) -> BinaryIO:
+def open_hub(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
     """The bytes of a file of the Hub."""
     return io.BufferedReader(_HubFile(file, patience), _PIECE)

@@ -6,14 +6,16 @@ from typing import Any, BinaryIO
 
 from seatrial.dataprep.inputs.local import changed
 from seatrial.dataprep.inputs.selection import InputError, Listed, Listing
-from seatrial.dataprep.stores.addresses import named
-from seatrial.dataprep.stores.object_files import ObjectFiles, object_files
-from seatrial.dataprep.stores.object_reader import open_range_reader
-from seatrial.dataprep.stores.patience import PATIENCE, Patience
 from seatrial.dataprep.tasks.task_list import InputFile
+from seatrial.storage.object_reader import open_range_reader
+from seatrial.storage.providers import ObjectFiles, object_files
+from seatrial.storage.retries import PATIENCE, RetryPolicy
+from seatrial.storage.store import named
 
 
-def list_objects(address: str, patience: Patience = PATIENCE, output: str | None = None) -> Listing:
+def list_objects(
+    address: str, patience: RetryPolicy = PATIENCE, output: str | None = None
+) -> Listing:
     """The object at an address, or every object below it but not below the output."""
     place = object_files(address, patience)
     foreign = f"{object_files(output, patience).root}/" if output else None
@@ -55,7 +57,7 @@ def _absent(place: ObjectFiles) -> InputError:
     return InputError(f"{named(place.address)}: {place.kind.name} has nothing there. {fix}")
 
 
-def open_object(file: InputFile, patience: Patience = PATIENCE) -> BinaryIO:
+def open_object(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
     """The bytes of an object, as long as it is the one that was listed."""
     place = object_files(file.address, patience)
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from seatrial.dataprep.stores.addresses import named
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat
 from seatrial.errors import SeatrialError
 from seatrial.spec.data import DataSource, SourceFormat
+from seatrial.storage.store import named
 
 
 class InputError(SeatrialError):

@@ -4,7 +4,7 @@
 
 import re
 
-from seatrial.dataprep.tasks.task_list import Settings, SourceSettings, Tokenizer
+from seatrial.dataprep.tasks.task_list import SourceSettings, TaskSettings, Tokenizer
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 from seatrial.spec.data import DataSource
@@ -57,10 +57,10 @@ def raw_sources(plan: Plan) -> list[tuple[str, DataSource]]:
     return raw
 
 
-def settings_of(plan: Plan, tokenizer: Tokenizer) -> Settings:
+def settings_of(plan: Plan, tokenizer: Tokenizer) -> TaskSettings:
     """Everything beside the inputs that the output depends on."""
     policies = plan.spec.data.preparation
-    return Settings(
+    return TaskSettings(
         tokenizer=tokenizer,
         sources=tuple(
             SourceSettings(name, source.text_field, source.domain_field)

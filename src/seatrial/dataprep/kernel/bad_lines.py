@@ -5,8 +5,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.documents.batches import BadLine
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 
 _PLACES_SHOWN = 5
 """Bad lines that an error names."""

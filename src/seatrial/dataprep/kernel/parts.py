@@ -11,13 +11,13 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.documents.batches import BadLine
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
-from seatrial.dataprep.stores.digests import Hasher, digest_text, new_hasher
-from seatrial.dataprep.stores.store import Store
-from seatrial.dataprep.stores.writer import StoreWriter
 from seatrial.dataprep.tasks.records import PartFile
 from seatrial.hashing import canonical_json
+from seatrial.storage.digests import Hasher, digest_text, new_hasher
+from seatrial.storage.store import Store
+from seatrial.storage.writer import StoreWriter
 
 MOST_DOMAINS = 1000
 """Domains of a source; a field with more values than that is no domain."""

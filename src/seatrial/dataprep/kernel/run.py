@@ -15,20 +15,88 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.dataprep.documents.batches import BadLine, Batch, LineCount, Reason, joined, selected
+from seatrial.codes.data import BadInputError, InputCode
+from seatrial.dataprep.documents.batches import (
+    BadLine,
+    BadLineReason,
+    DocumentBatch,
+    LineCount,
+    LineLocation,
+    joined,
+    selected,
+)
 from seatrial.dataprep.documents.reading import Opener, read_documents
 from seatrial.dataprep.inputs.access import open_input
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
-from seatrial.dataprep.kernel.audit import audit, chosen
 from seatrial.dataprep.kernel.bad_lines import BadLines
 from seatrial.dataprep.kernel.memory import memory_in_use
 from seatrial.dataprep.kernel.parts import PartWriter
-from seatrial.dataprep.stores.store import Store
 from seatrial.dataprep.tasks.records import Counts, PartRecord, part_prefix, record_file
-from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, Settings, Task, TaskList
-from seatrial.dataprep.tokenizers.encoder import Encoder
-from seatrial.dataprep.tokenizers.ending import OutOfVocabularyError
+from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, Task, TaskList, TaskSettings
+from seatrial.dataprep.tokenizers.encoder import Encoder, OutOfVocabularyError
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
+from seatrial.storage.store import Store
+
+ONE_IN = 1000
+"""Of so many documents one is audited."""
+LONGEST = 1 << 16
+"""Characters of a document that is audited. The reference takes 50 ms for that and 100 times the
+memory, so that a few long documents would cost more than all the rest."""
+
+
+def chosen(task: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which documents of a task are audited, by their places in it: always the same ones.
+
+    The mixing is that of SplitMix64, so that no pattern of the input can keep away from it.
+    """
+    mixed = positions.astype(np.uint64) + np.uint64(task << 32) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    picked: NDArray[np.bool_] = mixed % np.uint64(ONE_IN) == 0
+    return picked
+
+
+def audit(
+    encoder: Encoder,
+    texts: Sequence[str],
+    tokens: NDArray[np.generic],
+    lengths: NDArray[np.int64],
+    numbers: Sequence[int],
+    place: Callable[[int], LineLocation],
+) -> int:
+    """Tokenize some texts again by the reference, and say how many.
+
+    Args:
+        encoder: What made the tokens.
+        texts: The texts.
+        tokens: The tokens of all of them, with their ends.
+        lengths: How many tokens each has, its end included.
+        numbers: Which of the texts.
+        place: Where the text of a number comes from.
+
+    Raises:
+        BadInputError: The reference gives other tokens.
+    """
+    picked = [] if encoder.is_reference else [i for i in numbers if len(texts[i]) <= LONGEST]
+    if not picked:
+        return 0
+    expected, counts = encoder.reference.encode([texts[i] for i in picked])
+    ends, expected_ends = np.cumsum(lengths), np.cumsum(counts)
+    for i, end, count in zip(picked, expected_ends, counts, strict=True):
+        found = tokens[ends[i] - lengths[i] : ends[i]][:-1]
+        if not np.array_equal(found, expected[end - count : end]):
+            at = place(i)
+            raise BadInputError(
+                InputCode.AUDIT,
+                at.address,
+                f"{encoder.backend} gives other tokens for this document than"
+                f" {encoder.reference.backend}, so no part that it made can be trusted.",
+                f"Uninstall {encoder.name} and prepare the data again; please report the document.",
+                encoder.backend,
+                line=at.line,
+            )
+    return len(picked)
+
 
 _READ_AHEAD = 2 << 20
 """Bytes that a compressed stream may be ahead of the lines that it has given."""
@@ -128,7 +196,7 @@ class _Run:
     """One task under way."""
 
     def __init__(
-        self, task: Task, settings: Settings, encoder: Encoder, writer: PartWriter
+        self, task: Task, settings: TaskSettings, encoder: Encoder, writer: PartWriter
     ) -> None:
         self._task = task
         self._settings = settings
@@ -137,7 +205,7 @@ class _Run:
         self._rescued = self._encoder.rescued
         self._writer = writer
         self._type = np.dtype("<u2" if settings.tokenizer.token_bytes == 2 else "<i4")
-        self._waiting: list[Batch] = []
+        self._waiting: list[DocumentBatch] = []
         self._waiting_size = 0
         self._position = 0
         self._usable = 0
@@ -147,7 +215,6 @@ class _Run:
         self.count = LineCount()
 
     def counts(self) -> Counts:
-        """What was met."""
         return Counts(
             lines=self.count.lines,
             documents=self.tally.documents,
@@ -203,7 +270,7 @@ class _Run:
                 str(found),
             )
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: DocumentBatch) -> None:
         """Wait until there is enough to be worth a call of the tokenizer, as small files add up."""
         if batch.bad:
             self._set_aside(batch.bad)
@@ -228,17 +295,19 @@ class _Run:
         if batch.texts:
             self._write(batch)
 
-    def _without_end_token(self, batch: Batch) -> Batch:
+    def _without_end_token(self, batch: DocumentBatch) -> DocumentBatch:
         """The documents that do not hold the end token; the others are bad."""
         end = self._encoder.end_text
         held = [i for i, text in enumerate(batch.texts) if end in text]
         if not held:
             return batch
-        self._set_aside([BadLine(batch.place(i), Reason.END_IN_TEXT, ascii(end)) for i in held])
+        self._set_aside(
+            [BadLine(batch.place(i), BadLineReason.END_IN_TEXT, ascii(end)) for i in held]
+        )
         out = set(held)
         return selected(batch, [i for i in range(len(batch.texts)) if i not in out])
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: DocumentBatch) -> None:
         """Tokenize documents and write them."""
         self._watch_memory()
         positions = np.arange(self._position, self._position + len(batch.texts))
@@ -273,7 +342,7 @@ class _Run:
             # What is not the tokenizer's does not go away by asking again and again.
             self._memory_limit = max(_MEMORY, memory_in_use() + _MEMORY // 4)
 
-    def _wrong_id(self, batch: Batch, error: OutOfVocabularyError) -> BadInputError:
+    def _wrong_id(self, batch: DocumentBatch, error: OutOfVocabularyError) -> BadInputError:
         return BadInputError(
             InputCode.AUDIT,
             str(batch.place(0)),
@@ -281,7 +350,7 @@ class _Run:
             f"Uninstall {self._encoder.name} and prepare the data again.",
         )
 
-    def _check_length(self, batch: Batch, lengths: NDArray[np.int64]) -> None:
+    def _check_length(self, batch: DocumentBatch, lengths: NDArray[np.int64]) -> None:
         longest = int(np.argmax(lengths))
         if lengths[longest] > _MOST_TOKENS:
             raise BadInputError(

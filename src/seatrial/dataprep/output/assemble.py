@@ -7,30 +7,111 @@ are written beside the parts and take their names when they are whole; a small r
 spares the work when assembling is interrupted and begins again.
 """
 
-import json
 import os
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from hashlib import sha256
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, BinaryIO
 
 import numpy as np
 
-from seatrial.dataprep.output.codes import DatasetCode
-from seatrial.dataprep.output.conservation import check_conserved
-from seatrial.dataprep.output.copying import DamagedError, Go, Piece, copy_piece, read_checked
-from seatrial.dataprep.output.dataset import DataFile, Segment, data_file_from, data_file_to_json
-from seatrial.dataprep.output.file_names import file_stems
+from seatrial.codes.datasets import DatasetCode
+from seatrial.dataprep.output.copying import (
+    CopiedPiece,
+    DamagedPartError,
+    Go,
+    copy_piece,
+    read_checked,
+)
+from seatrial.dataprep.output.dataset import (
+    RECORD_FILE,
+    DataFile,
+    Segment,
+    data_file_from,
+    data_file_to_json,
+)
 from seatrial.dataprep.output.index_file import BLOCK, LARGEST_COUNT, Lengths, write_index
-from seatrial.dataprep.stores.digests import digest_text, new_hasher
-from seatrial.dataprep.stores.store import Store, StoreError
+from seatrial.dataprep.output.report import VerificationReport
 from seatrial.dataprep.tasks.records import PartFile, PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.hashing import canonical_json
+from seatrial.storage.digests import digest_text, new_hasher
+from seatrial.storage.state_files import parse_json
+from seatrial.storage.store import Store, StoreError
+
+LONGEST_SLUG = 60
+"""Characters of a domain that are kept; file systems end at 255 bytes for the whole name."""
+
+
+def slug(domain: str) -> str:
+    """The domain in lower-case letters, digits, `.`, `_` and `-`; never a path, maybe empty."""
+    return re.sub(r"[^a-z0-9._-]+", "-", domain.lower())[:LONGEST_SLUG].strip(".-_")
+
+
+def file_stems(keys: Sequence[tuple[str, str]]) -> list[str]:
+    """For each source and domain what the names of its files begin with, each different.
+
+    A domain that is a name but for capital letters gives `SOURCE-DOMAIN`. One that had to be
+    altered further, or would meet another's, gets a short hash of what it was.
+    """
+    plain = [_plain(source, domain) for source, domain in keys]
+    number = Counter(plain)
+    clean = [
+        number[stem] == 1 and slug(domain) == domain.lower()
+        for (_, domain), stem in zip(keys, plain, strict=True)
+    ]
+    taken = {stem for stem, is_clean in zip(plain, clean, strict=True) if is_clean}
+    stems = []
+    for (source, domain), stem, is_clean in zip(keys, plain, clean, strict=True):
+        found, salt = stem, domain
+        # More than once only where a domain was made to look like another with its hash.
+        while not is_clean and (found == stem or found in taken):
+            salt = sha256(f"{source}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            found = f"{stem}-{salt}"
+        taken.add(found)
+        stems.append(found)
+    return stems
+
+
+def _plain(source: str, domain: str) -> str:
+    return "-".join(filter(None, (source, slug(domain))))
+
+
+def check_conserved(
+    tasks: TaskList, records: Iterable[PartRecord], files: Iterable[DataFile]
+) -> list[Finding]:
+    """Whether every document and token of every part is in the files, in its place, once."""
+    given = {}
+    for record in records:
+        for part in record.files if record.list_digest == tasks.digest else ():
+            key = (record.task, part.domain)
+            given[key] = (part.documents, part.tokens, part.tokens_digest)
+    source_of = {task.number: task.source for task in tasks.tasks}
+    report = VerificationReport(RECORD_FILE)
+    last: dict[tuple[str, str], int] = {}
+    for file in files:
+        for segment in file.segments:
+            found = (segment.documents, segment.tokens, segment.digest)
+            if given.pop((segment.task, file.domain), None) != found:
+                rule = f"{file.name} has something of task {segment.task} that its record has not."
+                report.add(DatasetCode.COUNTS, rule, segment.task)
+            group = (file.source, file.domain)
+            if source_of.get(segment.task) != file.source or last.get(group, -1) >= segment.task:
+                rule = f"{file.name}: task {segment.task} is not in its place."
+                report.add(DatasetCode.COUNTS, rule, segment.task)
+            last[group] = segment.task
+    for task, domain in given:
+        rule = f"what task {task} gave for the domain {domain!r} is in no file."
+        report.add(DatasetCode.COUNTS, rule, task)
+    return report.findings()
+
 
 FILE_BYTES = 10 * 2**30
 """Least size of a file of tokens, where there is as much: Megatron's guide asks for 10 GB."""
@@ -52,24 +133,21 @@ class PlannedFile:
     name: str
     """Its name without the ending."""
     source: str
-    """The source."""
     domain: str
-    """The domain."""
     token_bytes: int
-    """Bytes of a token."""
     parts: tuple[tuple[int, PartFile], ...]
     """The numbers of the tasks, with what each gives."""
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[CopiedPiece]:
         """The files of tokens of its parts, in order."""
         for task, part in self.parts:
             size = part.tokens * self.token_bytes
-            yield Piece(task, part.tokens_file, size, part.tokens_digest)
+            yield CopiedPiece(task, part.tokens_file, size, part.tokens_digest)
 
-    def length_pieces(self) -> Iterator[Piece]:
+    def length_pieces(self) -> Iterator[CopiedPiece]:
         """The files of lengths of its parts, in order."""
         for task, part in self.parts:
-            yield Piece(task, part.lengths_file, 4 * part.documents, part.lengths_digest)
+            yield CopiedPiece(task, part.lengths_file, 4 * part.documents, part.lengths_digest)
 
     def described(self, index_digest: str) -> DataFile:
         """The file as it is recorded, once its index is written."""
@@ -218,20 +296,20 @@ def damaged_parts(
     return _damaged(found) if found else None
 
 
-def _damaged(errors: Sequence[DamagedError]) -> DamagedPartsError:
+def _damaged(errors: Sequence[DamagedPartError]) -> DamagedPartsError:
     return DamagedPartsError(
         [_finding(error) for error in errors], [error.piece.task for error in errors]
     )
 
 
-def _damage(store: Store, file: PlannedFile) -> list[DamagedError]:
+def _damage(store: Store, file: PlannedFile) -> list[DamagedPartError]:
     """Everything that is wrong with the parts of a file, found by reading all of them."""
     found = []
     for piece in (*file.length_pieces(), *file.pieces()):
         try:
             for _ in read_checked(store, piece):
                 pass
-        except DamagedError as error:
+        except DamagedPartError as error:
             found.append(error)
     return found
 
@@ -245,7 +323,7 @@ def forget_assembled(store: Store, tasks: TaskList) -> None:
     store.delete([file.path for file in store.list(below) if not file.path.endswith(_BEGUN)])
 
 
-def _finding(error: DamagedError) -> Finding:
+def _finding(error: DamagedPartError) -> Finding:
     return Finding(
         DatasetCode.PART,
         Severity.ERROR,
@@ -273,7 +351,7 @@ class _Work:
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when the work is to be given up."""
 
-    def assembled(self, file: PlannedFile) -> DataFile | list[DamagedError]:
+    def assembled(self, file: PlannedFile) -> DataFile | list[DamagedPartError]:
         """Put one file together, unless it is there; or all that is wrong with its parts."""
         finished = self._finished(file)
         if finished is not None:
@@ -285,7 +363,7 @@ class _Work:
         self.store.create(self._record(file, _BEGUN), canonical_json({"name": file.name}).encode())
         try:
             described = self._written(file)
-        except DamagedError as error:
+        except DamagedPartError as error:
             return _damage(self.store, file) or [error]
         self.store.create(self._record(file), data_file_to_json(described))
         return described
@@ -311,7 +389,7 @@ class _Work:
     def _finished(self, file: PlannedFile) -> DataFile | None:
         """The file as an earlier call recorded it, if its pair is still there."""
         try:
-            known = data_file_from(json.loads(self.store.read(self._record(file))))
+            known = data_file_from(parse_json(self.store.read(self._record(file))))
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
             return None
         there = (self.sizes.get(known.tokens_file), self.sizes.get(known.index_file))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from seatrial.dataprep.stores.digests import hasher_like, matches
-from seatrial.dataprep.stores.store import Store
+from seatrial.storage.digests import hasher_like, matches
+from seatrial.storage.store import Store
 
 _BUFFER = 1 << 20
 _AT_ONCE = 64 << 20
@@ -20,23 +20,21 @@ Go = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CopiedPiece:
     """A file of a part, as its record describes it."""
 
     task: int
-    """The number of the task."""
     path: str
     """Path below the root of the store."""
     size: int
     """Bytes."""
     digest: str
-    """Its digest."""
 
 
-class DamagedError(Exception):
+class DamagedPartError(Exception):
     """A piece is not what its record says."""
 
-    def __init__(self, piece: Piece, rule: str, value: str) -> None:
+    def __init__(self, piece: CopiedPiece, rule: str, value: str) -> None:
         """Keep the piece, what is wrong and what was found instead."""
         self.piece = piece
         self.rule = rule
@@ -44,7 +42,7 @@ class DamagedError(Exception):
         super().__init__(f"{piece.path}: {rule}")
 
 
-def read_checked(store: Store, piece: Piece) -> Iterator[memoryview]:
+def read_checked(store: Store, piece: CopiedPiece) -> Iterator[memoryview]:
     """The bytes of a piece in blocks that are good until the next; an error at a difference.
 
     The last block has been given before the digest is known: use none of them before the end.
@@ -53,7 +51,7 @@ def read_checked(store: Store, piece: Piece) -> Iterator[memoryview]:
         yield from _blocks(stream, piece)
 
 
-def copy_piece(store: Store, piece: Piece, out: BinaryIO, go: Go = lambda: None) -> None:
+def copy_piece(store: Store, piece: CopiedPiece, out: BinaryIO, go: Go = lambda: None) -> None:
     """Append a piece to a file; in the kernel where both lie in its file systems.
 
     Some file systems then share the blocks, or copy within the server, and nothing is moved. Of
@@ -78,27 +76,27 @@ def copy_piece(store: Store, piece: Piece, out: BinaryIO, go: Go = lambda: None)
                 out.write(rest)
 
 
-def _check_size(piece: Piece, size: int) -> None:
+def _check_size(piece: CopiedPiece, size: int) -> None:
     if size != piece.size:
         found = f"more than {piece.size}" if size > piece.size else str(size)
-        raise DamagedError(
+        raise DamagedPartError(
             piece, f"the file has {found} bytes, and its record {piece.size}.", found
         )
 
 
-def _opened(store: Store, piece: Piece) -> BinaryIO:
+def _opened(store: Store, piece: CopiedPiece) -> BinaryIO:
     try:
         return store.open_reader(piece.path)
     except FileNotFoundError:
-        raise DamagedError(piece, "the file is gone.", "") from None
+        raise DamagedPartError(piece, "the file is gone.", "") from None
 
 
-def _blocks(stream: BinaryIO, piece: Piece) -> Iterator[memoryview]:
+def _blocks(stream: BinaryIO, piece: CopiedPiece) -> Iterator[memoryview]:
     """The blocks of a stream, while its size and its digest are checked."""
     try:
         hasher = hasher_like(piece.digest)
     except ValueError as error:
-        raise DamagedError(piece, f"its record is of no use: {error}.", piece.digest) from None
+        raise DamagedPartError(piece, f"its record is of no use: {error}.", piece.digest) from None
     buffer = memoryview(bytearray(_BUFFER))
     size = 0
     while count := stream.readinto(buffer):  # type: ignore[attr-defined]
@@ -109,7 +107,7 @@ def _blocks(stream: BinaryIO, piece: Piece) -> Iterator[memoryview]:
         yield buffer[:count]
     _check_size(piece, size)
     if not matches(hasher, piece.digest):
-        raise DamagedError(
+        raise DamagedPartError(
             piece, f"its digest is not {piece.digest}, as recorded.", hasher.hexdigest()
         )
 

@@ -6,20 +6,25 @@ The record holds nothing of how the work went (attempts, times, workers), so tha
 of the same input give the same bytes, the record included.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.index_file import IndexHeader
-from seatrial.dataprep.stores.digests import joined
 from seatrial.dataprep.tasks.records import Counts, PartRecord
-from seatrial.dataprep.tasks.task_list import Settings, TaskList, settings_from, settings_to_data
+from seatrial.dataprep.tasks.task_list import (
+    TaskList,
+    TaskSettings,
+    settings_from,
+    settings_to_data,
+)
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.hashing import canonical_json
+from seatrial.storage.digests import joined
+from seatrial.storage.state_files import parse_json
 
 RECORD_FILE = "dataset.json"
 """Where the record lies below the root of the output."""
@@ -32,7 +37,6 @@ class Segment:
     """What one part gave to a file, in order."""
 
     task: int
-    """The number of the task."""
     documents: int
     """Documents, empty ones included."""
     tokens: int
@@ -48,7 +52,6 @@ class DataFile:
     name: str
     """The pair's path below the root of the output, without the ending."""
     source: str
-    """The source."""
     domain: str
     """The domain as in the documents; empty where the source is not split."""
     documents: int
@@ -58,7 +61,6 @@ class DataFile:
     tokens: int
     """Tokens, end-of-document tokens included."""
     token_bytes: int
-    """Bytes of a token."""
     index_digest: str
     """Digest of the `.idx`."""
     segments: tuple[Segment, ...]
@@ -95,9 +97,7 @@ class SourceSummary:
     """What one source came to, over all its tasks."""
 
     name: str
-    """The source."""
     tasks: int
-    """Its tasks."""
     inputs: int
     """Its files of raw text."""
     counts: Counts
@@ -114,7 +114,7 @@ class DatasetRecord:
 
     list_digest: str
     """Digest of the frozen task list, which names all inputs."""
-    settings: Settings
+    settings: TaskSettings
     """Everything beside the inputs that the output depends on; of the limits nothing is stored."""
     files: tuple[DataFile, ...]
     """The files, in order."""
@@ -146,7 +146,7 @@ class DatasetRecord:
     def from_json(cls, data: bytes) -> "DatasetRecord":
         """The record as it was stored; an error of the user's kind when it is not one."""
         try:
-            values: dict[str, Any] = json.loads(data)
+            values: dict[str, Any] = parse_json(data)
             if values.pop("format") != FORMAT:
                 raise ValueError("the record is of another version of Seatrial")
             values["settings"] = settings_from(values["settings"])

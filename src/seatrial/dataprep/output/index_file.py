@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 
@@ -52,7 +52,7 @@ LengthsSource = Callable[[], Iterable[Lengths]]
 """Gives the lengths of all documents from the start, in blocks; called once for each section."""
 
 
-class Sink(Protocol):
+class IndexSink(Protocol):
     """Where an index is written to: a file, or something that hashes on the way."""
 
     def write(self, data: memoryview, /) -> object:
@@ -123,7 +123,7 @@ def parse_header(data: bytes, file: str) -> IndexHeader:
     return IndexHeader(_BYTES_OF_CODE[code], sequences, entries - 1)
 
 
-def write_index(out: Sink, header: IndexHeader, lengths: LengthsSource, file: str) -> None:
+def write_index(out: IndexSink, header: IndexHeader, lengths: LengthsSource, file: str) -> None:
     """Write an index from the lengths of its documents, 0 for an empty one, in bounded memory.
 
     The format wants three sections one after the other, so the lengths are gone through three
@@ -162,18 +162,18 @@ def _checked(blocks: Iterable[Lengths], header: IndexHeader, file: str) -> Itera
         raise index_error(file, rule, str(documents), fix, DatasetCode.COUNTS)
 
 
-def _put(out: Sink, array: NDArray[np.int32] | NDArray[np.int64], stored: str) -> None:
+def _put(out: IndexSink, array: NDArray[np.int32] | NDArray[np.int64], stored: str) -> None:
     """Write an array; a copy is made only where the machine is not little-endian."""
     if array.size:
         out.write(memoryview(array.astype(stored, copy=False)).cast("B"))
 
 
-def _length_section(out: Sink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
+def _length_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
     for block in blocks:
         _put(out, _with_text(block, header), "<i4")
 
 
-def _pointer_section(out: Sink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
+def _pointer_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
     """Where each sequence begins: the bytes of all before it."""
     begin = 0
     for block in blocks:
@@ -189,7 +189,7 @@ def _pointer_section(out: Sink, header: IndexHeader, blocks: Iterator[Lengths]) 
             _put(out, starts, "<i8")
 
 
-def _document_section(out: Sink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
+def _document_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
     """For each document the first sequence that is not before it, then the number of all."""
     _put(out, np.zeros(1, np.int64), "<i8")
     before = 0

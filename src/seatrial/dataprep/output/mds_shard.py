@@ -51,7 +51,6 @@ class MdsShape:
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a sample."""
         return len(_head(self.length)) + 4 * self.length
 
     def samples_of(self, shard: int) -> int:
@@ -59,7 +58,6 @@ class MdsShape:
         return min(self.per_shard, self.samples - shard * self.per_shard)
 
     def shard_bytes(self, shard: int) -> int:
-        """Bytes of one shard."""
         samples = self.samples_of(shard)
         return 4 + 4 * (samples + 1) + len(_settings()) + samples * self.sample_bytes
 

@@ -8,15 +8,13 @@ The `.bin` of a source is that joined text already. So a shard follows from the 
 number, and is made whole or not at all; after any end, a kill included, what is there is kept.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from seatrial.dataprep.output.blocks import read_exactly
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.dataset import DataFile, DatasetRecord
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.output.mds_shard import (
@@ -27,10 +25,12 @@ from seatrial.dataprep.output.mds_shard import (
     encoded_shard,
     shard_name,
 )
-from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.output.stored_index import read_exactly
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.hashing import canonical_json
+from seatrial.storage.state_files import parse_json
+from seatrial.storage.store import Store
 
 MADE_OF = "made-of.json"
 """Says of which tokens the shards beside it are made; of others they are removed."""
@@ -43,8 +43,6 @@ Made = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is to be cut, and how."""
-
     directory: str
     """Where it goes, below the root of the data set."""
     source: str
@@ -137,7 +135,7 @@ def cuts_at(store: Store) -> list[Cut]:
     for file in store.list():
         if file.path.rpartition("/")[2] == MADE_OF:
             try:
-                values = json.loads(store.read(file.path))
+                values = parse_json(store.read(file.path))
                 shares = tuple(float(share) for share in values["shares"])
                 where = file.path.rpartition("/")[0]
                 found.append(Cut(where, values["source"], values["length"], shares))  # type: ignore[arg-type]

@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of all lines that could not be used, with their places: one file for the data set."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from seatrial.codes.data import InputCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.assemble import DamagedPartsError
-from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import DatasetRecord
-from seatrial.dataprep.output.report import Report
-from seatrial.dataprep.stores.digests import digest_text, hasher_like, matches, new_hasher
-from seatrial.dataprep.stores.store import Store
-from seatrial.dataprep.tasks.records import PartRecord
+from seatrial.dataprep.output.report import VerificationReport
+from seatrial.dataprep.tasks.records import Counts, PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList
+from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.storage.digests import digest_text, hasher_like, matches, new_hasher
+from seatrial.storage.store import Store
 
 QUARANTINE_FILE = "quarantine.jsonl"
 """Where the list lies below the root of the output."""
@@ -62,7 +64,7 @@ def check_quarantine(store: Store, record: DatasetRecord) -> list[Finding]:
     bad = sum(number for source in record.sources for number in source.counts.bad.values())
     if not bad:
         return []
-    report = Report(record.quarantine_file or QUARANTINE_FILE)
+    report = VerificationReport(record.quarantine_file or QUARANTINE_FILE)
     trouble = _differs(store, record.quarantine_file, record.quarantine_digest, bad)
     if trouble is not None:
         report.add(*trouble)
@@ -98,3 +100,48 @@ def _differs(
     if digest and not matches(hasher, digest):
         return DatasetCode.DIGEST, f"the digest of the list of bad lines is not {digest}."
     return None
+
+
+_FIELD = "data.preparation.largest_bad_share"
+
+
+def refuse_bad_tasks(tasks: TaskList, records: Iterable[PartRecord]) -> None:
+    """Raise FindingsError when a task that is done has more bad lines than is allowed now."""
+    share = tasks.settings.largest_bad_share
+    found = [
+        _finding(tasks.tasks[record.task].inputs[0].address, record.counts, share)
+        for record in records
+        if _is_over(record.counts, share)
+    ]
+    if found:
+        raise FindingsError(found)
+
+
+def refuse_bad_sources(record: DatasetRecord, share: float) -> None:
+    """Raise FindingsError when a source of a data set has more bad lines than is allowed now.
+
+    Tasks are gone by then. If each of them kept the limit, so does their source.
+    """
+    found = [
+        _finding(f"source {source.name}", source.counts, share)
+        for source in record.sources
+        if _is_over(source.counts, share)
+    ]
+    if found:
+        raise FindingsError(found)
+
+
+def _is_over(counts: Counts, share: float) -> bool:
+    return sum(counts.bad.values()) > share * counts.lines
+
+
+def _finding(where: str, counts: Counts, share: float) -> Finding:
+    bad = sum(counts.bad.values())
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.bad.items()))
+    rule = (
+        f"{bad:,} of {counts.lines:,} lines could not be used ({reasons}), more than the share of "
+        f"{share:g} that is allowed now; they were prepared with another limit."
+    )
+    fix = f"Raise {_FIELD}, or mend the lines and prepare the data anew."
+    value = f"{bad / counts.lines:.2g}"
+    return Finding(InputCode.BAD_SHARE, Severity.ERROR, Where(_FIELD, where), rule, value, fix)

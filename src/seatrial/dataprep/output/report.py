@@ -2,17 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What checks of a prepared file find: one finding for each kind."""
 
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.findings import Finding, Severity, Where
 
 FIX = "Restore the file from where it was copied, or prepare the data again."
 
 
-class Report:
+class VerificationReport:
     """Findings about one file: the first of each kind with its place, the others as a number."""
 
     def __init__(self, file: str) -> None:
-        """Begin with none."""
         self.file = file
         self._first: dict[DatasetCode, tuple[str, str, str, Severity]] = {}
         self._number: dict[DatasetCode, int] = {}
@@ -32,7 +31,6 @@ class Report:
         self._number[code] = self._number.get(code, 0) + number
 
     def findings(self) -> list[Finding]:
-        """What was reported."""
         found = []
         for code, (rule, value, fix, severity) in self._first.items():
             others = self._number[code] - 1

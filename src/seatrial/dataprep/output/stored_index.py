@@ -4,13 +4,15 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, BinaryIO, overload
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from seatrial.dataprep.output.dataset import DataFile
 from seatrial.dataprep.output.index_file import HEADER_BYTES, parse_header
-from seatrial.dataprep.stores.store import Store
+from seatrial.storage.digests import Hasher
+from seatrial.storage.store import Store
 
 _BLOCK = 8192
 """Entries that are read at once."""
@@ -56,8 +58,6 @@ class _Entries(Sequence[int]):
 
 
 class StoredIndex:
-    """An index in a store."""
-
     def __init__(self, store: Store, file: DataFile) -> None:
         """Read the header; what is wrong with it is an error."""
         path = file.index_file
@@ -110,3 +110,42 @@ class StoredIndex:
                 if entries is self.documents and i == self.header.documents:
                     words = "the number of all sequences, which ends the document index"
                 yield at, at + width, f"{entries[i]:,}", words
+
+
+Numbers = NDArray[np.integer[Any]]
+"""Whole numbers of any width, as they are stored."""
+
+
+class ShortReadError(Exception):
+    """A file ended before it should have."""
+
+
+def read_exactly(stream: BinaryIO, size: int) -> bytes:
+    """That many bytes; ShortReadError when there are fewer."""
+    data = bytearray(size)
+    _fill(stream, memoryview(data))
+    return bytes(data)
+
+
+def _fill(stream: BinaryIO, buffer: memoryview) -> None:
+    """Read until a buffer is full."""
+    size = 0
+    while size < len(buffer):
+        count = stream.readinto(buffer[size:])  # type: ignore[attr-defined]
+        if not count:
+            raise ShortReadError
+        size += count
+
+
+def arrays(
+    stream: BinaryIO, number: int, stored: DTypeLike, block: int, hasher: Hasher | None = None
+) -> Iterator[Numbers]:
+    """That many numbers of a stream, hashed on the way, in blocks that are good until the next."""
+    held = np.empty(min(block, number), stored)
+    for begin in range(0, number, block):
+        numbers = held[: number - begin]
+        data = numbers.view(np.uint8).data
+        _fill(stream, data)
+        if hasher is not None:
+            hasher.update(data)
+        yield numbers

@@ -2,14 +2,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work on a frozen list, as it lies in the store: the list and its records."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from seatrial.dataprep.stores.store import Store
-from seatrial.dataprep.tasks.leftovers import dead_files
-from seatrial.dataprep.tasks.records import PartRecord, record_file, tasks_file, tokenizer_file
+from seatrial.dataprep.tasks.records import (
+    PartRecord,
+    part_prefix,
+    record_file,
+    tasks_file,
+    tokenizer_file,
+)
 from seatrial.dataprep.tasks.task_list import TaskList, thaw
 from seatrial.errors import SeatrialError
+from seatrial.storage.store import Store
+from seatrial.storage.writer_claims import is_dead
+
+_WRITTEN = re.compile(
+    r"(?:/parts/(?P<task>\d{6,}))?\.(?P<attempt>[0-9a-f]{8}-\d+-\d+-\d+)(?![\d-])[^/]*$"
+)
+
+
+def dead_files(store: Store, name: str, winners: Mapping[int, str]) -> list[str]:
+    """Files of a list's work that no record names and whose writers are gone.
+
+    Args:
+        store: Where the data are prepared.
+        name: The short name of the frozen list.
+        winners: The attempt that the record names, for each task that has one.
+    """
+    dead = []
+    for file in store.list(f"work/{name}"):
+        match = _WRITTEN.search(file.path)
+        if match is not None and is_dead(match["attempt"]):
+            task = match["task"]
+            if task is None or winners.get(int(task)) != match["attempt"]:
+                dead.append(file.path)
+    return dead
+
+
+def files_of(store: Store, name: str, attempt: str) -> list[str]:
+    """Files of parts that an attempt wrote."""
+    below = part_prefix(name, 0, attempt).rpartition("/")[0]
+    return [file.path for file in store.list(below) if f".{attempt}" in file.path]
+
 
 WORK = "work"
 """All that is there only while data are prepared."""

@@ -7,11 +7,11 @@ file; whichever creates the record first has won, and the other removes what it 
 at records and never at what lies in a directory.
 """
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from seatrial.hashing import canonical_json
+from seatrial.storage.state_files import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,6 @@ class PartRecord:
     """What a task came to."""
 
     task: int
-    """Its number."""
     list_digest: str
     """Digest of the frozen list that it belongs to."""
     attempt: str
@@ -73,7 +72,6 @@ class PartRecord:
     files: tuple[PartFile, ...]
     """One pair of files for each domain, in order of first appearance."""
     counts: Counts
-    """What it met."""
     lengths: tuple[int, ...]
     """Documents by length: the i-th counts those of 2^(i-1) to 2^i - 1 tokens; first the empty."""
     quarantine_file: str | None
@@ -94,7 +92,7 @@ class PartRecord:
     @classmethod
     def from_json(cls, data: bytes) -> "PartRecord":
         """The record as it was stored."""
-        values: dict[str, Any] = json.loads(data)
+        values: dict[str, Any] = parse_json(data)
         values["files"] = tuple(PartFile(**file) for file in values["files"])
         values["counts"] = Counts(**values["counts"])
         values["lengths"] = tuple(values["lengths"])

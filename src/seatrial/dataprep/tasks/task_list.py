@@ -9,14 +9,14 @@ key that the digest leaves out: another limit for bad lines does not make finish
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from seatrial.hashing import canonical_json
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
+from seatrial.storage.state_files import parse_json
 
 FORMAT = 1
 """Counts up when a list of an older version can no longer be continued."""
@@ -75,11 +75,10 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TaskSettings:
     """What all tasks share: everything beside the inputs that the output depends on, and limits."""
 
     tokenizer: Tokenizer
-    """The tokenizer."""
     sources: tuple[SourceSettings, ...]
     """The sources, in the order of the spec."""
     empty_documents: EmptyDocuments = EmptyDocuments.KEEP
@@ -91,7 +90,6 @@ class Settings:
     it is not part of the digest, and every start may have another."""
 
     def source(self, name: str) -> SourceSettings:
-        """The source of that name."""
         return next(source for source in self.sources if source.name == name)
 
 
@@ -116,7 +114,6 @@ class Task:
     number: int
     """Its place in the list, from 0."""
     source: str
-    """The name of the source."""
     inputs: tuple[InputFile, ...]
     """Its files, in order."""
 
@@ -130,7 +127,7 @@ class Task:
 class TaskList:
     """The frozen list; its digest names it."""
 
-    settings: Settings
+    settings: TaskSettings
     """What all tasks share."""
     tasks: tuple[Task, ...]
     """The tasks, in the order of their output."""
@@ -143,12 +140,12 @@ class TaskList:
         return self.digest[:12]
 
 
-def freeze(settings: Settings, tasks: Iterable[Task]) -> bytes:
+def freeze(settings: TaskSettings, tasks: Iterable[Task]) -> bytes:
     """The list as a file: a line of settings, then a line for each task."""
     return "".join(_lines(settings, tasks)).encode()
 
 
-def _lines(settings: Settings, tasks: Iterable[Task]) -> Iterator[str]:
+def _lines(settings: TaskSettings, tasks: Iterable[Task]) -> Iterator[str]:
     shared = settings_to_data(settings)
     beside: dict[str, Any] = {"largest_bad_share": settings.largest_bad_share}
     # A file of ranks is one of several encodings by its name; other tokenizers are all in the file.
@@ -163,7 +160,7 @@ def _lines(settings: Settings, tasks: Iterable[Task]) -> Iterator[str]:
 def thaw(data: bytes) -> TaskList:
     """The list that was frozen."""
     head, _, lines = data.partition(b"\n")
-    values = json.loads(head)
+    values = parse_json(head)
     beside = values.pop("beside")
     hasher = hashlib.sha256(canonical_json(values).encode() + b"\n")
     hasher.update(lines)
@@ -175,22 +172,22 @@ def thaw(data: bytes) -> TaskList:
 
 
 def _task(line: bytes) -> Task:
-    number, source, inputs = json.loads(line)
+    number, source, inputs = parse_json(line)
     files = [InputFile(a, size, version, InputFormat(kind)) for a, size, version, kind in inputs]
     return Task(number, source, tuple(files))
 
 
-def settings_to_data(settings: Settings) -> dict[str, Any]:
+def settings_to_data(settings: TaskSettings) -> dict[str, Any]:
     """Settings as plain data, without the limits, which say nothing about the output."""
     data = asdict(settings)
     del data["largest_bad_share"]
     return data
 
 
-def settings_from(data: dict[str, Any], largest_bad_share: float | None = None) -> Settings:
+def settings_from(data: dict[str, Any], largest_bad_share: float | None = None) -> TaskSettings:
     """The settings that `settings_to_data` gave."""
     tokenizer = data["tokenizer"] | {"kind": TokenizerKind(data["tokenizer"]["kind"])}
-    settings = Settings(
+    settings = TaskSettings(
         tokenizer=Tokenizer(**tokenizer),
         sources=tuple(SourceSettings(**source) for source in data["sources"]),
         empty_documents=EmptyDocuments(data["empty_documents"]),
@@ -199,3 +196,33 @@ def settings_from(data: dict[str, Any], largest_bad_share: float | None = None) 
     if largest_bad_share is None:
         return settings
     return replace(settings, largest_bad_share=largest_bad_share)
+
+
+SMALLEST = 8 << 20
+"""Bytes below which a task is not worth its own start and files."""
+LARGEST = 1 << 30
+"""Bytes above which losing a task costs too much."""
+TASKS = 256
+"""As many tasks as there would be of a middle-sized corpus: enough to keep many workers even."""
+
+
+def bundle(sources: Iterable[tuple[str, Sequence[InputFile]]]) -> list[Task]:
+    """Tasks of about equal size; inputs keep their order, and a task has those of one source."""
+    ordered = [(name, list(files)) for name, files in sources]
+    total = sum(file.size for _, files in ordered for file in files)
+    target = min(max(total // TASKS, SMALLEST), LARGEST)
+    tasks: list[Task] = []
+    for name, files in ordered:
+        held: list[InputFile] = []
+        size = 0
+        for file in files:
+            # A file that would take the bundle further past the target than it is below it
+            # begins the next one.
+            if held and size + file.size - target > target - size:
+                tasks.append(Task(len(tasks), name, tuple(held)))
+                held, size = [], 0
+            held.append(file)
+            size += file.size
+        if held:
+            tasks.append(Task(len(tasks), name, tuple(held)))
+    return tasks

@@ -35,7 +35,6 @@ class Model:
     name: str
     """Name of the file without folders; names the encoding of a file of tiktoken's."""
     data: bytes
-    """The file."""
     end_text: str
     """The end-of-document token, written out."""
     end_is_text: bool

@@ -10,7 +10,6 @@ NO_CLASS_FIX = f'Put a tokenizer_config.json with "eos_token"{_CLASS} beside it.
 
 
 def rule_of(end: str) -> str:
-    """What is wrong."""
     return (
         f"nothing beside {FILE} names the token that ends a document: data are prepared with "
         f"{end}, the only usual one that it has, and training stops, because its loader names none."

@@ -8,10 +8,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import Tokenizer, TokenizerKind
 from seatrial.dataprep.tokenizers.backends import Model
-from seatrial.dataprep.tokenizers.locations import Found, locate
+from seatrial.dataprep.tokenizers.locations import FoundTokenizer, locate
 from seatrial.dataprep.tokenizers.tiktoken_file import (
     encoding_name,
     encoding_of,
@@ -79,7 +79,7 @@ def _vocabulary(data: bytes) -> dict[str, int]:
     return vocabulary
 
 
-def _hugging_face(found: Found) -> tuple[int, int]:
+def _hugging_face(found: FoundTokenizer) -> tuple[int, int]:
     """Vocabulary and end of a `tokenizer.json`; the settings beside it name the end."""
     vocabulary = _vocabulary(found.data)
     stated = found.settings.get("eos_token")
@@ -95,7 +95,7 @@ def _hugging_face(found: Found) -> tuple[int, int]:
     return max(vocabulary.values()) + 1, vocabulary[name]
 
 
-def _tiktoken(found: Found) -> tuple[int, int]:
+def _tiktoken(found: FoundTokenizer) -> tuple[int, int]:
     name = encoding_name(found.address)
     if name not in known_encodings():
         raise BadInputError(
@@ -109,7 +109,7 @@ def _tiktoken(found: Found) -> tuple[int, int]:
     return int(encoding.n_vocab), int(encoding.eot_token)
 
 
-def _sentencepiece(found: Found) -> tuple[int, int]:
+def _sentencepiece(found: FoundTokenizer) -> tuple[int, int]:
     processor = importlib.import_module("sentencepiece").SentencePieceProcessor()
     processor.LoadFromSerializedProto(found.data)
     if processor.eos_id() < 0:

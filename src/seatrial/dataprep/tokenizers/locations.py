@@ -4,15 +4,23 @@
 
 import importlib
 import json
+import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.codes.data import BadInputError, InputCode
+from seatrial.dataprep.tasks.records import tokenizer_file
+from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.dataprep.tokenizers.tiktoken_file import known_encodings, ranks_file
+from seatrial.errors import SeatrialError
+from seatrial.storage.state_files import DamagedError, read_state, write_state
+from seatrial.storage.store import Store
 
 _FILES = ("tokenizer.json", "tokenizer.model")
 """What a folder or a repository is searched for, the preferred first."""
@@ -28,13 +36,12 @@ _PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTokenizer:
     """A tokenizer's file and what lies beside it."""
 
     address: str
     """Where it was found, pinned where that is possible."""
     data: bytes
-    """The file."""
     settings: dict[str, Any] = field(default_factory=dict)
     """`tokenizer_config.json`, if there is one."""
 
@@ -43,7 +50,7 @@ def _absent(address: str, rule: str, fix: str) -> BadInputError:
     return BadInputError(InputCode.TOKENIZER, address, rule, fix, address)
 
 
-def locate(address: str) -> Found:
+def locate(address: str) -> FoundTokenizer:
     """Read the file at an address; BadInputError when there is none."""
     if address.startswith("hf://"):
         return _on_the_hub(address)
@@ -55,7 +62,7 @@ def locate(address: str) -> Found:
     raise _absent(address, "there is no such file.", "Check data.tokenizer.")
 
 
-def _on_disk(path: Path) -> Found:
+def _on_disk(path: Path) -> FoundTokenizer:
     if path.is_dir():
         files = [path / name for name in _FILES if (path / name).is_file()]
         if not files:
@@ -73,7 +80,7 @@ def _on_disk(path: Path) -> Found:
         raise _absent(
             str(path), f"cannot be read: {error.strerror}.", "Check its permissions."
         ) from error
-    return Found(str(path.resolve()), data, _settings(beside, settings))
+    return FoundTokenizer(str(path.resolve()), data, _settings(beside, settings))
 
 
 def _settings(path: Path, data: bytes) -> dict[str, Any]:
@@ -84,7 +91,7 @@ def _settings(path: Path, data: bytes) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _on_the_hub(address: str) -> Found:
+def _on_the_hub(address: str) -> FoundTokenizer:
     """From the Hub, through its cache; a revision becomes the commit that it stands for."""
     hub = importlib.import_module("huggingface_hub")
     name, _, revision = address.removeprefix("hf://").partition("@")
@@ -133,7 +140,7 @@ def _on_the_hub(address: str) -> Found:
     # The cache keeps each file below the commit that it belongs to.
     pinned = f"hf://{name}@{path.parent.name}"
     settings = beside.read_bytes() if beside is not None else b"{}"
-    return Found(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings))
+    return FoundTokenizer(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings))
 
 
 def _unanswered(hub: Any, name: str, revision: str) -> str:
@@ -174,11 +181,11 @@ def _silence(hub: Any, url: str) -> str:
     return reason
 
 
-def _with_tiktoken(name: str) -> Found:
+def _with_tiktoken(name: str) -> FoundTokenizer:
     try:
         known = known_encodings()
         if name in known:
-            return Found(name, ranks_file(name))
+            return FoundTokenizer(name, ranks_file(name))
     except (ImportError, OSError) as error:
         raise _absent(
             name,
@@ -190,3 +197,36 @@ def _with_tiktoken(name: str) -> Found:
         "there is no such file, and no such encoding of tiktoken's.",
         f"Write hf://NAME@REVISION, a path, or one of {', '.join(known)}.",
     )
+
+
+CACHE = "SEATRIAL_CACHE"
+"""Where copies of tokenizers in object stores are kept; ~/.cache/seatrial when absent."""
+
+
+def tokenizer_path(store: Store, tasks: TaskList) -> Path:
+    """The file beside the list, or a copy of it in the cache that is named by its digest."""
+    path, digest = tokenizer_file(tasks.name), tasks.settings.tokenizer.sha256
+    if "://" not in store.address:
+        file = Path(store.address) / path
+        _refuse_other(store.read(path), digest, store, path)
+        return file
+    home = Path(os.environ.get(CACHE) or "~/.cache/seatrial").expanduser() / "tokenizers"
+    kept = home / digest
+    with suppress(FileNotFoundError, DamagedError):
+        if sha256(read_state(kept)).hexdigest() == digest:
+            return kept
+    data = store.read(path)
+    _refuse_other(data, digest, store, path)
+    # Other processes may do the same at this moment, with the same bytes.
+    write_state(kept, data)
+    return kept
+
+
+def _refuse_other(data: bytes, digest: str, store: Store, path: str) -> None:
+    """Refuse a tokenizer that is not the one of the list."""
+    found = sha256(data).hexdigest()
+    if found != digest:
+        raise SeatrialError(
+            f"{store.address}/{path}: the tokenizer has the digest {found[:12]}, and the list "
+            f"was frozen with {digest[:12]}. Remove {store.address}/work and start again."
+        )

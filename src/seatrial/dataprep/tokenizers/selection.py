@@ -7,14 +7,16 @@ so none is trusted: each has to show it on this tokenizer, on a sample of this c
 edge cases, and is checked again while it runs.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from seatrial.dataprep.tasks.task_list import Tokenizer
+from seatrial.dataprep.documents.reading import sample_texts
+from seatrial.dataprep.tasks.task_list import TaskList, Tokenizer
 from seatrial.dataprep.tokenizers.backends import (
     BACKENDS,
     LADDERS,
@@ -24,8 +26,12 @@ from seatrial.dataprep.tokenizers.backends import (
     version_of,
 )
 from seatrial.dataprep.tokenizers.edge_cases import edge_cases
+from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.identity import model_of
+from seatrial.dataprep.tokenizers.locations import tokenizer_path
 from seatrial.spec.data import EndTokenInText
+from seatrial.storage.state_files import parse_json
+from seatrial.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +141,91 @@ def first_difference(one: Encoded, other: Encoded) -> int | None:
     if not len(unequal):
         return until
     return int(np.searchsorted(np.cumsum(lengths), unequal[0], side="right"))
+
+
+SAMPLE_BYTES = 1 << 18
+"""Text on which a backend must be exact: the reference needs some 0.1 s for it.
+
+Edge cases come on top, and every thousandth document is compared while the tasks run.
+"""
+
+
+def _file(tasks: TaskList) -> str:
+    return f"work/{tasks.name}/backend.json"
+
+
+def chosen_backend(store: Store, tasks: TaskList) -> str:
+    """The name of the backend to use; the choice of an earlier start holds while it is installed.
+
+    The backend decides no byte of the output, only how fast it comes.
+    """
+    try:
+        kept = parse_json(store.read(_file(tasks)))
+        if version_of(kept["backend"]) == kept["version"]:
+            return str(kept["backend"])
+    except (FileNotFoundError, ImportError, ValueError, KeyError, TypeError):
+        # Never chosen, chosen on another machine, or damaged: choose again.
+        pass
+    texts = sample_texts(tasks, SAMPLE_BYTES)
+    settings = tasks.settings
+    choice = choose_backend(
+        settings.tokenizer, tokenizer_path(store, tasks), texts, settings.end_token_in_text
+    )
+    _keep(store, tasks, asdict(choice))
+    return choice.backend
+
+
+def proven_encoder(store: Store, tasks: TaskList, backend: str) -> Encoder:
+    """The tokenizer of a list in the chosen backend, in the process that does tasks.
+
+    The proof of a backend is one of a version. Where this machine has another one, or none, the
+    reference does the work, and its name in the records says why.
+    """
+    reference = LADDERS[tasks.settings.tokenizer.kind][-1]
+    reason = None if backend == reference else unproven(store, tasks, backend)
+    encoder = open_encoder(
+        tasks.settings.tokenizer,
+        tokenizer_path(store, tasks),
+        backend if reason is None else reference,
+        tasks.settings.end_token_in_text,
+    )
+    if reason is not None:
+        encoder.backend += f", because {reason}"
+    return encoder
+
+
+def unproven(store: Store, tasks: TaskList, backend: str) -> str | None:
+    """Why a backend of this machine is not the one that proved exact; None if it is."""
+    try:
+        here = version_of(backend)
+    except ImportError:
+        return f"{backend} is not installed on a worker"
+    try:
+        kept = parse_json(store.read(_file(tasks)))
+        chosen, proved = kept["backend"], kept["version"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return f"the record of the proof of {backend} is damaged"
+    if chosen != backend or proved == here:
+        return None
+    return f"a worker has {backend} {here} and {proved} was proved"
+
+
+def distrust(store: Store, tasks: TaskList, backend: str) -> None:
+    """Use the reference from now on: a backend gave other tokens while it ran."""
+    reference = LADDERS[tasks.settings.tokenizer.kind][-1]
+    _keep(
+        store,
+        tasks,
+        {
+            "backend": reference,
+            "version": version_of(reference),
+            "refused": [{"backend": backend, "reason": "it gave other tokens while it ran."}],
+        },
+    )
+
+
+def _keep(store: Store, tasks: TaskList, choice: dict[str, object]) -> None:
+    with store.open_writer(_file(tasks)) as stream:
+        stream.write(json.dumps(choice).encode())

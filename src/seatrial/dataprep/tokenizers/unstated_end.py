@@ -9,7 +9,7 @@ one of LLM Foundry, transformers 4, wants a class as well.
 
 from pathlib import Path
 
-from seatrial.dataprep.inputs.codes import InputCode
+from seatrial.codes.data import InputCode
 from seatrial.dataprep.tasks.task_list import TokenizerKind
 from seatrial.dataprep.tokenizers.end_wording import FILE, NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
 from seatrial.dataprep.tokenizers.identity import describe, end_text

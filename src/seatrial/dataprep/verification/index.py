@@ -7,20 +7,20 @@ from contextlib import closing
 
 import numpy as np
 
-from seatrial.dataprep.output.blocks import Numbers, arrays, read_exactly
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.dataset import DataFile
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, parse_header
-from seatrial.dataprep.output.report import Report
-from seatrial.dataprep.stores.digests import Hasher, hasher_like, matches
+from seatrial.dataprep.output.report import VerificationReport
+from seatrial.dataprep.output.stored_index import Numbers, arrays, read_exactly
 from seatrial.dataprep.verification.stopping import Readable
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
+from seatrial.storage.digests import Hasher, hasher_like, matches
 
 
 def check_index(store: Readable, file: DataFile) -> list[Finding]:
     """What is wrong with the index of a file whose size is right."""
-    report = Report(file.index_file)
+    report = VerificationReport(file.index_file)
     hasher = hasher_like(file.index_digest)
     with closing(store.open_reader(file.index_file)) as stream:
         head = read_exactly(stream, HEADER_BYTES)
@@ -40,7 +40,7 @@ def check_index(store: Readable, file: DataFile) -> list[Finding]:
     return report.findings()
 
 
-def _check_lengths(report: Report, file: DataFile, blocks: Iterator[Numbers]) -> None:
+def _check_lengths(report: VerificationReport, file: DataFile, blocks: Iterator[Numbers]) -> None:
     """Every sequence has tokens, and all together are those of the file."""
     total = place = 0
     for block in blocks:
@@ -58,7 +58,7 @@ def _check_lengths(report: Report, file: DataFile, blocks: Iterator[Numbers]) ->
 
 
 def _check_pointers(
-    report: Report, file: DataFile, store: Readable, blocks: Iterator[Numbers]
+    report: VerificationReport, file: DataFile, store: Readable, blocks: Iterator[Numbers]
 ) -> None:
     """Every sequence begins where the one before it ends."""
     header = file.header
@@ -81,7 +81,7 @@ def _check_pointers(
             place += block.size
 
 
-def _check_documents(report: Report, file: DataFile, blocks: Iterator[Numbers]) -> None:
+def _check_documents(report: VerificationReport, file: DataFile, blocks: Iterator[Numbers]) -> None:
     """From 0 to the number of sequences, each document taking one of them or none."""
     header = file.header
     before, place, empty = 0, 0, -1
@@ -106,7 +106,7 @@ def _check_documents(report: Report, file: DataFile, blocks: Iterator[Numbers]) 
         report.add(DatasetCode.DOCUMENTS, rule, empty)
 
 
-def _check_digest(report: Report, file: DataFile, hasher: Hasher) -> None:
+def _check_digest(report: VerificationReport, file: DataFile, hasher: Hasher) -> None:
     if not matches(hasher, file.index_digest):
         rule = f"its digest is not {file.index_digest}, as recorded."
         report.add(DatasetCode.DIGEST, rule, hasher.hexdigest())

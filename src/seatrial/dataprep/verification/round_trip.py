@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.dataprep.output.blocks import read_exactly
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.dataset import DataFile, DatasetRecord
 from seatrial.dataprep.output.index_file import HEADER_BYTES, token_type
-from seatrial.dataprep.output.report import Report
-from seatrial.dataprep.stores.store import Store
+from seatrial.dataprep.output.report import VerificationReport
+from seatrial.dataprep.output.stored_index import read_exactly
 from seatrial.dataprep.tokenizers.backends import LADDERS
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.findings import Finding, Severity
+from seatrial.storage.store import Store
 
 LONGEST = 1 << 16
 """Tokens of a document that are looked at; a longer one is left out of the sample."""
@@ -38,7 +38,7 @@ def check_round_trip(store: Store, record: DatasetRecord, file: Path, sample: in
     findings = []
     for data_file in record.files:
         share = -(-sample * data_file.tokens // max(record.tokens, 1))
-        report = Report(data_file.tokens_file)
+        report = VerificationReport(data_file.tokens_file)
         for sequence, begin, ids in _sampled(store, data_file, share):
             again = _ids(encoder, encoder.decode(ids))
             if again != ids:

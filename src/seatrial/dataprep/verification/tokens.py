@@ -9,24 +9,24 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.dataprep.output.blocks import Numbers, arrays
-from seatrial.dataprep.output.codes import DatasetCode
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.dataset import DataFile, Segment
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, token_type
-from seatrial.dataprep.output.report import Report
-from seatrial.dataprep.stores.digests import hasher_like, matches
-from seatrial.dataprep.tasks.task_list import Settings
+from seatrial.dataprep.output.report import VerificationReport
+from seatrial.dataprep.output.stored_index import Numbers, arrays
+from seatrial.dataprep.tasks.task_list import TaskSettings
 from seatrial.dataprep.verification.stopping import Readable
 from seatrial.findings import Finding
 from seatrial.spec.data import EndTokenInText
+from seatrial.storage.digests import hasher_like, matches
 
 CHUNK = 1 << 20
 """Tokens that are looked at together."""
 
 
-def check_tokens(store: Readable, file: DataFile, settings: Settings) -> list[Finding]:
+def check_tokens(store: Readable, file: DataFile, settings: TaskSettings) -> list[Finding]:
     """What is wrong with the tokens of a file whose sizes are right and whose index is sound."""
-    report = Report(file.tokens_file)
+    report = VerificationReport(file.tokens_file)
     ends = _Ends(store, file)
     check = _Check(report, file, settings)
     with closing(store.open_reader(file.tokens_file)) as stream, closing(ends):
@@ -60,14 +60,13 @@ class _Ends:
         return every[:cut]
 
     def close(self) -> None:
-        """Close the index."""
         self._stream.close()
 
 
 class _Check:
     """The checks, with how far they have come."""
 
-    def __init__(self, report: Report, file: DataFile, settings: Settings) -> None:
+    def __init__(self, report: VerificationReport, file: DataFile, settings: TaskSettings) -> None:
         self.place = 0
         """Tokens that have been looked at."""
         self._report = report

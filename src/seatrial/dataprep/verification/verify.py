@@ -10,19 +10,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.assemble import THREADS
-from seatrial.dataprep.output.blocks import ShortReadError
-from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
 from seatrial.dataprep.output.quarantine import check_quarantine
-from seatrial.dataprep.output.report import Report
-from seatrial.dataprep.stores.store import Store
-from seatrial.dataprep.tasks.task_list import Settings
+from seatrial.dataprep.output.report import VerificationReport
+from seatrial.dataprep.output.stored_index import ShortReadError
+from seatrial.dataprep.tasks.task_list import TaskSettings
 from seatrial.dataprep.verification.index import check_index
 from seatrial.dataprep.verification.round_trip import check_round_trip
 from seatrial.dataprep.verification.stopping import Readable, Stoppable
 from seatrial.dataprep.verification.tokens import check_tokens
 from seatrial.findings import Finding
+from seatrial.storage.store import Store
 
 SAMPLE = 64
 """Documents that are decoded and encoded again."""
@@ -73,13 +73,13 @@ def _paths(record: DatasetRecord) -> set[str]:
 
 
 def _file(
-    store: Readable, file: DataFile, settings: Settings, sizes: dict[str, int]
+    store: Readable, file: DataFile, settings: TaskSettings, sizes: dict[str, int]
 ) -> list[Finding]:
     """What is wrong with one pair; not what a wrong size or index makes of the rest."""
     wanted = {file.tokens_file: file.tokens_size, file.index_file: file.header.size}
     findings = []
     for path, size in wanted.items():
-        report = Report(path)
+        report = VerificationReport(path)
         if path not in sizes:
             report.add(DatasetCode.ABSENT, "the file is absent.")
         elif sizes[path] != size:
@@ -94,7 +94,7 @@ def _file(
         if not any(finding.code in unsound for finding in findings):
             findings += check_tokens(store, file, settings)
     except (ShortReadError, OSError) as error:
-        report = Report(file.name)
+        report = VerificationReport(file.name)
         said = str(error) or "it ended too early"
         report.add(DatasetCode.ABSENT, f"the file cannot be read: {said}.")
         findings += report.findings()
@@ -103,7 +103,7 @@ def _file(
 
 def check_counts(record: DatasetRecord) -> list[Finding]:
     """Whether the counts of a record add up: lines to documents, documents to files."""
-    report = Report(RECORD_FILE)
+    report = VerificationReport(RECORD_FILE)
     for source in record.sources:
         files = [file for file in record.files if file.source == source.name]
         counts = source.counts

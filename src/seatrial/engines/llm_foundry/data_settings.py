@@ -89,6 +89,20 @@ def mds_directory(plan: Plan, source: str) -> str:
     return whole if len(plan.spec.data.sources or ()) == 1 else f"{whole}/{source}"
 
 
+def prepared_splits(plan: Plan) -> list[tuple[str, str]]:
+    """The directories of given splits that the run reads, each after the field that names it."""
+    options = plan.spec.engine.options
+    return [
+        (
+            f"data.sources[{number}].prepared",
+            f"{source.prepared}/{options.get(f'{loader}.dataset.split', split)}",
+        )
+        for number, source in enumerate(plan.spec.data.sources or ())
+        for loader, split in LOADERS.items()
+        if source.prepared is not None and (loader == "train_loader" or has_evaluation(plan))
+    ]
+
+
 def _place(prefix: str, place: str, cache: str) -> Arguments:
     """The directory itself, or its copy on the node."""
     if cache or "://" in place:

@@ -7,14 +7,26 @@ from collections.abc import Mapping
 from seatrial.engines.engine import (
     Arguments,
     DataFormat,
+    Engine,
     Installation,
     Problem,
     Trial,
     WorkerModules,
 )
-from seatrial.engines.llm_foundry.data_settings import TRAIN, tokenizer
+from seatrial.engines.llm_foundry.data_settings import (
+    TRAIN,
+    mds_directory,
+    prepared_splits,
+    source_place,
+    tokenizer,
+)
 from seatrial.engines.llm_foundry.options import MODELLED, option_problems
-from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY, engine_settings
+from seatrial.engines.llm_foundry.settings import (
+    STEP_DIRECTORY,
+    engine_settings,
+    settings_words,
+    settings_yaml,
+)
 from seatrial.engines.llm_foundry.support import plan_problems
 from seatrial.engines.llm_foundry.trial import (
     CPU_KERNELS,
@@ -23,24 +35,27 @@ from seatrial.engines.llm_foundry.trial import (
     one_rank_settings,
     trial_settings,
 )
-from seatrial.engines.llm_foundry.words import settings_words, settings_yaml
+from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.plan import Plan
 from seatrial.spec.addresses import tokenizer_name
-from seatrial.spec.architecture import Family
-from seatrial.spec.engine import EngineName, OptionValue
+from seatrial.spec.engine import OptionValue
+from seatrial.spec.model import Family
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 
 
-class LlmFoundryEngine:
+class LlmFoundryEngine(Engine):
     """The engine of MPT, and of Hugging Face's causal models."""
 
-    name = EngineName.LLM_FOUNDRY
+    name: str = "llm-foundry"
     title = "LLM Foundry"
     version = "0.22.0"
     package = f"llm-foundry {version}"
     splits_model = False
     data_format = DataFormat.MDS
-    takes_hub_weights = False
+    needs_tokenizer_class = True
+    saves_to_object_stores = True
     installation = Installation(
         "SEATRIAL_LLM_FOUNDRY_PYTHON",
         ("torch", "llmfoundry"),
@@ -48,14 +63,25 @@ class LlmFoundryEngine:
         "llm-foundry.txt",
     )
     modules = WorkerModules(
-        "seatrial.worker.llm_foundry",
-        "seatrial.worker.llm_foundry.pod",
-        "llm_foundry.verdict",
-        "llm_foundry.compare",
-        "llm_foundry.engine_logits",
+        process="seatrial.worker.llm_foundry",
+        pod="seatrial.worker.llm_foundry.pod",
+        verdict="seatrial.worker.llm_foundry.verdict",
+        compare="seatrial.worker.llm_foundry.compare",
+        logits="seatrial.worker.llm_foundry.logits",
     )
+    checkpoint_class = "seatrial.engines.llm_foundry.checkpoints:ComposerCheckpoints"
+    log_class = "seatrial.engines.llm_foundry.log_format:ComposerLog"
     modelled: Mapping[str, str] = MODELLED
     """Options that a spec sets through a field of its own, and that field."""
+
+    def limits(self, spec: RunSpec) -> EngineLimits:
+        """It shares out everything or nothing, and computes whole layers again, or none."""
+        return EngineLimits(
+            stack="llm-foundry",
+            splits_model=self.splits_model,
+            shardings=((Sharding.NONE, Sharding.FSDP),),
+            recomputes=(Recompute.NONE, Recompute.FULL),
+        )
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with settings that a spec passes through."""
@@ -64,10 +90,6 @@ class LlmFoundryEngine:
     def plan_problems(self, plan: Plan) -> list[Problem]:
         """What LLM Foundry has no code for."""
         return plan_problems(plan)
-
-    def environment(self, plan: Plan) -> dict[str, str]:
-        """Nothing: revisions of tokenizers and the like are settings of it."""
-        return {}
 
     def arguments(self, plan: Plan) -> Arguments:
         """The settings of a plan."""
@@ -126,6 +148,18 @@ class LlmFoundryEngine:
     def data_files(self, prepared: str) -> tuple[str, ...]:
         """The index of the training split."""
         return (f"{prepared}/{TRAIN}/index.json",)
+
+    def source_places(self, plan: Plan) -> tuple[str, ...]:
+        """The directories in which the splits are."""
+        return tuple(source_place(plan, source) for source in plan.spec.data.sources or ())
+
+    def sample_directory(self, plan: Plan, source: str) -> str:
+        """A directory that is named after how samples were cut."""
+        return mds_directory(plan, source)
+
+    def prepared_splits(self, plan: Plan) -> list[tuple[str, str]]:
+        """Training, and validation where the run looks at it."""
+        return prepared_splits(plan)
 
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
         """It loads every tokenizer by Hugging Face's loader."""

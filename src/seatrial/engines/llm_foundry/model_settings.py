@@ -9,7 +9,7 @@ Names and defaults are those of `llmfoundry/models/mpt/configuration_mpt.py` and
 from seatrial.engines.engine import Arguments, ArgumentValue
 from seatrial.planning.plan import Plan
 from seatrial.spec.addresses import tokenizer_name
-from seatrial.spec.architecture import Activation, Architecture, Family, Norm, Positions
+from seatrial.spec.model import Activation, Architecture, Family, Norm, Positions
 from seatrial.spec.parallelism import Sharding
 
 NORMS = {

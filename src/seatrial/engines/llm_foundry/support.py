@@ -4,11 +4,13 @@
 
 from collections.abc import Iterator
 
-from seatrial.engines.engine import EngineCode, Problem
+from seatrial.codes.engines import EngineCode
+from seatrial.engines.engine import Problem
 from seatrial.engines.llm_foundry.data_settings import source_place
-from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS
+from seatrial.engines.llm_foundry.options import MODELLED
+from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS, engine_settings
 from seatrial.planning.plan import Plan
-from seatrial.spec.architecture import Activation, Family, Norm, Positions
+from seatrial.spec.model import Activation, Family, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 
 STREAMED = ("s3://", "gs://", "hf://")
@@ -27,7 +29,9 @@ TOKENIZER_FILES = (".json", ".model", ".tiktoken")
 
 def plan_problems(plan: Plan) -> list[Problem]:
     """Every reason why LLM Foundry cannot run a plan."""
-    return [*_model(plan), *_beginning(plan), *_layout(plan), *_training(plan), *_data(plan)]
+    found = [*_model(plan), *_beginning(plan), *_layout(plan), *_training(plan), *_data(plan)]
+    # What cannot be run has no settings to look at.
+    return found or [*_texts(plan)]
 
 
 def _unsupported(field: str, rule: str, fix: str) -> Problem:
@@ -139,6 +143,17 @@ def _training(plan: Plan) -> Iterator[Problem]:
     if training.deterministic:
         rule = "LLM Foundry has no setting for kernels that repeat bit for bit."
         yield _unsupported("training.deterministic", rule, "Use false.")
+
+
+def _texts(plan: Plan) -> Iterator[Problem]:
+    """Texts that LLM Foundry would change; it resolves settings twice, and an escape lasts once."""
+    for name, value in engine_settings(plan).items():
+        if "${" in str(value):
+            field = MODELLED.get(name, f"engine.options.{name}")
+            rule = (
+                f"{name} holds ${{, and LLM Foundry replaces ${{...}} by another of its settings."
+            )
+            yield _unsupported(field, rule, "Write the value itself.")
 
 
 def _data(plan: Plan) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from seatrial.engines.engine import Arguments, Resharding, Trial
 from seatrial.engines.llm_foundry.data_settings import LOADERS, MOCK, has_evaluation
 from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY, engine_settings
 from seatrial.planning.plan import Plan
-from seatrial.spec.architecture import Positions
+from seatrial.spec.model import Positions
 from seatrial.spec.parallelism import Sharding
 
 MOCK_DIRECTORY = "worker.mock.directory"

@@ -2,42 +2,122 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron-LM's own training loop, from the megatron-core package."""
 
+import re
 import shlex
 from collections.abc import Mapping
 
+from seatrial.checkpoints.naming import directory_name
+from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import (
     Arguments,
     DataFormat,
-    EngineCode,
+    Engine,
     Installation,
     Problem,
+    RunProblem,
     Trial,
     WorkerModules,
 )
-from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
-from seatrial.engines.megatron.environment import engine_environment
-from seatrial.engines.megatron.flags import command_line, engine_arguments
-from seatrial.engines.megatron.one_rank import one_rank_arguments
+from seatrial.engines.megatron.flags import command_line, engine_arguments, switched_on
+from seatrial.engines.megatron.option_table import VERSION
 from seatrial.engines.megatron.options import MODELLED, option_problems
-from seatrial.engines.megatron.trial import production_arguments, trial_arguments
-from seatrial.planning.plan import Plan
+from seatrial.engines.megatron.run_rules import run_problems
+from seatrial.engines.megatron.trial import (
+    CPU_ARGUMENTS,
+    one_rank_arguments,
+    production_arguments,
+    trial_arguments,
+)
+from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.parameters import VOCAB_MULTIPLE
+from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
-from seatrial.spec.architecture import Norm, Positions
-from seatrial.spec.engine import EngineName, OptionValue
-from seatrial.spec.parallelism import Sharding
+from seatrial.spec.engine import OptionValue
+from seatrial.spec.model import Norm, Positions
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 
+NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
+"""Options that leave no copy of a weight in 16 bits."""
 
-class MegatronEngine:
+
+def engine_limits(spec: RunSpec) -> EngineLimits:
+    """Every degree, and FSDP for what does not fit otherwise.
+
+    Sharing out the optimizer costs no time and saves memory. FSDP cannot be rehearsed on a CPU, no
+    published run prices it, and there is none in fp16.
+    """
+    options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
+    whole = ((Sharding.FSDP,),) if spec.training.precision is not Precision.FP16 else ()
+    return EngineLimits(
+        stack="megatron-core",
+        splits_model=True,
+        shardings=((Sharding.OPTIMIZER,), *whole),
+        recomputes=(Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL),
+        vocab_multiple=VOCAB_MULTIPLE,
+        gradient_bytes=_gradient_bytes(spec, options),
+        narrow_weights=not NARROW_WEIGHTS.isdisjoint(options),
+    )
+
+
+def _gradient_bytes(spec: RunSpec, options: set[str]) -> int:
+    """Bytes of a gradient while it is accumulated.
+
+    fp32 with bf16 and the formats below it, unless told otherwise, and fp16 with fp16
+    (`megatron/training/arguments.py` of 0.19.2).
+    """
+    halved = "grad-reduce-in-bf16" in options
+    if spec.training.precision is Precision.FP16:
+        halved = "accumulate-allreduce-grads-in-fp32" not in options
+    return 2 if halved else 4
+
+
+def engine_environment(plan: Plan) -> dict[str, str]:
+    """Variables without which the engine refuses the plan, or would run another one.
+
+    Tensor and context parallelism want one connection, so that communication is issued in order;
+    FSDP wants more than one (`megatron/training/arguments.py`, validate_args).
+    """
+    wanted = {}
+    if plan.sharding is Sharding.FSDP:
+        wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
+    elif plan.layout.tp_size > 1 or plan.layout.cp_size > 1:
+        wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    revision = tokenizer_name(plan.model.tokenizer)[1]
+    if revision:
+        # The engine has no flag for it; the worker fetches that revision first.
+        wanted["SEATRIAL_TOKENIZER_REVISION"] = revision
+    return wanted | _beginning(plan)
+
+
+def _beginning(plan: Plan) -> dict[str, str]:
+    """What the worker brings in or goes on from; the engine has no flag for either."""
+    weights, parent = plan.spec.initial_weights, plan.spec.continue_from
+    if weights is not None and weights.huggingface is not None:
+        return {"SEATRIAL_INITIAL_WEIGHTS": weights.huggingface}
+    if parent is None:
+        return {}
+    told = {"SEATRIAL_CONTINUE_FROM": parent_location(plan.spec)}
+    if parent.step != "latest":
+        told["SEATRIAL_CONTINUE_STEP"] = str(parent.step)
+    if parent.reset_schedule:
+        told["SEATRIAL_CONTINUE_ANEW"] = "1"
+    return told
+
+
+class MegatronEngine(Engine):
     """The engine that the field trains with."""
 
-    name = EngineName.MEGATRON
+    name: str = "megatron"
     title = "Megatron"
-    version = "0.19.2"
+    version = VERSION
     package = f"megatron-core {version}"
     splits_model = True
     data_format = DataFormat.INDEXED
     takes_hub_weights = True
+    is_version_bound = True
+    has_resume_checks = True
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON",
         ("torch", "megatron"),
@@ -45,10 +125,23 @@ class MegatronEngine:
         "worker.txt",
     )
     modules = WorkerModules(
-        "seatrial.worker", "seatrial.worker.pod", "verdict", "compare", "weights.engine_logits"
+        process="seatrial.worker.megatron",
+        pod="seatrial.worker.megatron.pod",
+        verdict="seatrial.worker.megatron.verdict",
+        compare="seatrial.worker.checkpointing.compare",
+        logits="seatrial.worker.megatron.logits",
+        import_weights="seatrial.worker.megatron.import_weights",
+        index_cache="seatrial.worker.megatron.index_cache",
     )
+    checkpoint_class = "seatrial.engines.megatron.checkpoints:MegatronCheckpoints"
+    log_class = "seatrial.engines.megatron.log_format:MegatronLog"
+    blend_option = "data-args-path"
     modelled: Mapping[str, str] = MODELLED
     """Options that a spec sets through a field of its own, and that field."""
+
+    def limits(self, spec: RunSpec) -> EngineLimits:
+        """Every degree, and FSDP for what does not fit otherwise."""
+        return engine_limits(spec)
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
         """What is wrong with options that a spec passes through to Megatron."""
@@ -69,7 +162,7 @@ class MegatronEngine:
             found.append(_unsupported("training.precision", "FSDP in fp16", fix))
         if plan.sharding is Sharding.FSDP:
             found += _fsdp_beginning(plan)
-        options = {name.replace("_", "-") for name in plan.spec.engine.options}
+        options = switched_on(plan)
         per_token = "calculate-per-token-loss" in options
         if plan.layout.cp_size > 1 and "eod-mask-loss" in options and not per_token:
             # Measured on the CPU runtime: the loss differs from one rank's by 1e-2.
@@ -86,7 +179,12 @@ class MegatronEngine:
             fix = "Remove it, or add engine.options.transformer-impl=local."
             field = "engine.options.reset-attention-mask"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
-        return found
+        # What cannot be run has no arguments to look at.
+        return found or _hyphens_in_lists(plan)
+
+    def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
+        """What its own validation, or Transformer Engine, would stop at."""
+        return run_problems(plan, generation)
 
     def environment(self, plan: Plan) -> dict[str, str]:
         """Variables without which Megatron refuses the plan, or would run another one."""
@@ -156,7 +254,7 @@ class MegatronEngine:
 
     def checkpoint_name(self, step: int) -> str:
         """The directory of a step."""
-        return f"iter_{step:07d}"
+        return directory_name(step)
 
 
 def _fsdp_beginning(plan: Plan) -> list[Problem]:
@@ -174,6 +272,26 @@ def _layers(plan: Plan) -> object:
     """Whose layers the spec asks for; Transformer Engine's unless it says otherwise."""
     options = {name.replace("_", "-"): value for name, value in plan.spec.engine.options.items()}
     return options.get("transformer-impl", "transformer_engine")
+
+
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
+"""What argparse takes for a negative number, and not for an option."""
+
+
+def _hyphens_in_lists(plan: Plan) -> list[Problem]:
+    """Texts in lists that Megatron's parser would take for options of their own."""
+    return [
+        Problem(
+            EngineCode.OPTION_VALUE,
+            MODELLED.get(name, f"engine.options.{name}"),
+            f"{text} begins with a hyphen, and Megatron takes it for an option.",
+            "Write ./ before it if it is a path; else give it another name.",
+        )
+        for name, value in engine_arguments(plan).items()
+        if isinstance(value, tuple)
+        for text in value
+        if isinstance(text, str) and text.startswith("-") and not _NEGATIVE.fullmatch(text)
+    ]
 
 
 def _unsupported(field: str, what: str, fix: str) -> Problem:

@@ -14,10 +14,10 @@ from seatrial.engines.megatron.data_names import (
     tokenizer,
     tokenizer_type,
 )
-from seatrial.planning.beginning import weights_location
+from seatrial.engines.megatron.option_table import Takes, known_options
 from seatrial.planning.parameters import VOCAB_MULTIPLE
-from seatrial.planning.plan import Plan
-from seatrial.spec.architecture import Activation, Norm, Positions
+from seatrial.planning.plan import Plan, weights_location
+from seatrial.spec.model import Activation, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
 
@@ -29,9 +29,8 @@ class Flag:
     name: str
     """The flag without the dashes ahead."""
     field: str
-    """The field of the spec that decides it."""
+    """The field of the spec that decides it; empty for what no field can set."""
     value: Callable[[Plan], ArgumentValue]
-    """Its value for a plan."""
 
 
 _POSITIONS = {
@@ -164,7 +163,7 @@ FLAGS = (
         lambda p: not p.model.architecture.tied_embeddings,
     ),
     Flag("vocab-size", "model.dimensions.vocab_size", lambda p: p.model.architecture.vocab_size),
-    Flag("make-vocab-size-divisible-by", "model.dimensions.vocab_size", lambda p: VOCAB_MULTIPLE),
+    Flag("make-vocab-size-divisible-by", "", lambda p: VOCAB_MULTIPLE),
     # Else the engine pads what the tokenizer has, which may be less than the model was given.
     Flag("padded-vocab-size", "model.dimensions.vocab_size", lambda p: p.model.padded_vocab_size),
     Flag("num-experts", "model.dimensions.moe.experts", lambda p: _experts(p, "experts")),
@@ -187,16 +186,16 @@ FLAGS = (
     ),
     Flag(
         "moe-router-load-balancing-type",
-        "model.dimensions.moe.aux_loss_coefficient",
+        "",
         _moe(lambda p: "aux_loss"),
     ),
     # The engine demands it when a token goes through one expert only.
     Flag(
         "moe-router-pre-softmax",
-        "model.dimensions.moe.top_k",
+        "",
         lambda p: _experts(p, "top_k") == 1,
     ),
-    Flag("moe-token-dispatcher-type", "model.dimensions.moe", _moe(lambda p: "alltoall")),
+    Flag("moe-token-dispatcher-type", "", _moe(lambda p: "alltoall")),
     # The data.
     Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
     Flag("data-path", "data.sources", data_path),
@@ -272,7 +271,7 @@ FLAGS = (
     ),
     Flag(
         "lr-wsd-decay-style",
-        "training.learning_rate.anneal",
+        "",
         lambda p: "linear" if p.schedule.anneal_samples else None,
     ),
     Flag("adam-beta1", "training.optimizer.beta1", lambda p: p.spec.training.optimizer.beta1),
@@ -366,12 +365,12 @@ FLAGS = (
     ),
     Flag(
         "recompute-method",
-        "parallelism.recompute",
+        "",
         lambda p: "uniform" if p.recompute is Recompute.FULL else None,
     ),
     Flag(
         "recompute-num-layers",
-        "parallelism.recompute",
+        "",
         lambda p: 1 if p.recompute is Recompute.FULL else None,
     ),
     Flag(
@@ -397,7 +396,7 @@ FLAGS = (
     ),
     Flag(
         "ckpt-format",
-        "checkpoints.location",
+        "",
         lambda p: "fsdp_dtensor" if _fsdp(p) else "torch_dist",
     ),
     # Without it a checkpoint of the distributed optimizer loads only in the layout that saved it.
@@ -405,7 +404,7 @@ FLAGS = (
     Flag("pretrained-checkpoint", "initial_weights", weights_location),
     # What people see.
     Flag("log-interval", "monitoring.log_every_steps", lambda p: p.spec.monitoring.log_every_steps),
-    Flag("log-throughput", "monitoring.log_every_steps", lambda p: True),
+    Flag("log-throughput", "", lambda p: True),
     Flag(
         "tensorboard-dir",
         "monitoring.tensorboard",
@@ -429,19 +428,21 @@ FLAGS = (
 )
 """Every flag that a plan sets, in the order of the engine's command line."""
 
-USUAL = ("moe-grouped-gemm", "no-create-attention-mask-in-dataloader")
-"""Switches that no field decides and that are on unless an option of the spec says otherwise."""
+
+def switched_on(plan: Plan) -> set[str]:
+    """The options that a spec passes through and does not switch off, by the engine's names."""
+    options = plan.spec.engine.options.items()
+    return {name.replace("_", "-") for name, value in options if value is not False}
 
 
 def _usual(plan: Plan) -> Arguments:
     """What no field decides and a GPU is better off with; an option of the spec overrides it."""
-    options = {name.replace("_", "-") for name in plan.spec.engine.options}
     return {
         # One kernel for all experts of a rank instead of one each.
         "moe-grouped-gemm": plan.model.architecture.is_moe,
         # Transformer Engine masks by itself; a mask of length × length a sample would be moved
         # for nothing. Attention that ends with a document needs it, in the local layers.
-        "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in options,
+        "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in switched_on(plan),
     }
 
 
@@ -450,7 +451,11 @@ def engine_arguments(plan: Plan) -> Arguments:
     arguments: Arguments = {flag.name: flag.value(plan) for flag in FLAGS} | _usual(plan)
     for name, value in plan.spec.engine.options.items():
         words = tuple(str(word) for word in value) if isinstance(value, tuple) else value
-        arguments[name.replace("_", "-")] = words
+        option = name.replace("_", "-")
+        known = known_options().get(option)
+        if value is False and known is not None and known.takes is Takes.TOGGLE:
+            option, words = f"no-{option}", True
+        arguments[option] = words
     return arguments
 
 
@@ -460,9 +465,16 @@ def command_line(arguments: Arguments) -> list[str]:
     for name, value in arguments.items():
         if value is None or value is False:
             continue
+        if isinstance(value, str) and value.startswith("-"):
+            # As a word of its own it would be taken for an option.
+            words.append(f"--{name}={value}")
+            continue
         words.append(f"--{name}")
         if isinstance(value, tuple):
             words += map(str, value)
         elif value is not True:
-            words.append(str(value))
+            # Apart from its flag, a value with a dash ahead would be taken for a flag.
+            words[-1:] = (
+                [f"--{name}={value}"] if str(value)[:1] == "-" else [f"--{name}", str(value)]
+            )
     return words

@@ -1,15 +1,14 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's own options: which exist, and which of them a field of the spec covers."""
+"""Which of Megatron's own options a spec may pass through, and which a field of it covers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import cache
-from pathlib import Path
+from dataclasses import replace
 
-from seatrial.engines.engine import EngineCode, Problem
-from seatrial.engines.megatron.flags import FLAGS, USUAL
+from seatrial.codes.engines import EngineCode
+from seatrial.engines.engine import Problem
+from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.option_table import Takes, known_options
 from seatrial.naming import nearest
 from seatrial.spec.engine import OptionValue
 
@@ -25,24 +24,47 @@ EQUIVALENT = {
     "use-torch-fsdp2": "parallelism.sharding",
     "recompute-activations": "parallelism.recompute",
     "finetune": "initial_weights",
+    # Names that the engine has given up: it refuses them and says which replaces them.
+    "batch-size": "training.micro_batch_size",
+    "warmup": "training.learning_rate.warmup",
+    "model-parallel-size": "parallelism.tp_size",
+    "checkpoint-activations": "parallelism.recompute",
+    # Other names of the same argument.
+    "persistent-save-interval": "checkpoints.every_steps",
+    "encoder-seq-length": "training.sequence_length",
+    "decoder-seq-length": "training.sequence_length",
     # The engine would delete what keep_last promises to keep.
     "save-retain-interval": "checkpoints.keep_every_steps",
 }
 """Options that we never set, because a field of the spec says the same through another one."""
 
-MODELLED = {flag.name: flag.field for flag in FLAGS} | EQUIVALENT
+MODELLED = {flag.name: flag.field for flag in FLAGS if flag.field} | EQUIVALENT
 """Options that a spec sets through a field of its own, and that field."""
 
 
 DERIVED = {
     "no-pad-vocab-size": "the vocabulary is padded by the plan",
     "disable-pad-vocab-size": "the vocabulary is padded by the plan",
+    "make-vocab-size-divisible-by": "the vocabulary is padded by the plan",
     "encoder-num-layers": "the layers are those of the model",
+    "decoder-num-layers": "the layers are those of the model",
     "mtp-num-layers": "its layers are not counted by the plan",
     "multi-latent-attention": "its parameters are not counted by the plan",
     "squared-relu": "the activation is that of the model",
     "hybrid-layer-pattern": "the layers are those of the model",
+    "hybrid-override-pattern": "the layers are those of the model",
+    "mtp-hybrid-override-pattern": "the layers are those of the model",
+    "is-hybrid-model": "the layers are those of the model",
     "heterogeneous-layers-config-path": "the layers are those of the model",
+    "heterogeneous-layers-config-encoded-json": "the layers are those of the model",
+    "quick-geglu": "the activation is that of the model",
+    "experimental-attention-variant": "its parameters are not counted by the plan",
+    "linear-attention-freq": "its parameters are not counted by the plan",
+    "moe-latent-size": "its parameters are not counted by the plan",
+    "tensor-parallel-num-weight-shards": "the weights are split as the plan says",
+    "expert-tensor-parallel-num-weight-shards": "the weights are split as the plan says",
+    "recompute-method": "the plan counts the memory of recomputing each layer by itself",
+    "recompute-num-layers": "the plan counts the memory of recomputing each layer by itself",
     "use-tp-pp-dp-mapping": "the order of ranks is that of the plan",
     "pipeline-model-parallel-layout": "the stages are those of the plan",
     "rampup-batch-size": "the plan counts steps of one batch size",
@@ -54,6 +76,9 @@ DERIVED = {
     "yaml-cfg": "the engine would read everything from another file",
     "use-checkpoint-args": "the engine would take everything from a checkpoint",
     "skip-train": "the plan is one of training",
+    "ckpt-convert-format": "the engine would convert a checkpoint and end",
+    "ckpt-convert-save": "the engine would convert a checkpoint and end",
+    "adlr-autoresume": "it needs a package that NVIDIA has not published",
     "sft": "the worker trains on whole documents",
     "fim-data": "the worker trains on whole documents",
     "dataloader-inter-document-masking": "the worker attends over whole sequences",
@@ -67,6 +92,7 @@ DERIVED = {
     # A restart must go on as if nothing had happened; without these the engine starts afresh.
     "no-save-optim": "a restarted run would go on without its optimizer's state",
     "no-load-optim": "a restarted run would go on without its optimizer's state",
+    "load-main-params-from-ckpt": "a restarted run would go on without its optimizer's state",
     "no-save-rng": "a restarted run would draw other random numbers",
     "no-load-rng": "a restarted run would draw other random numbers",
     "ckpt-step": "a restarted run would go back to that step every time",
@@ -75,50 +101,24 @@ DERIVED = {
         (
             *("non-persistent-ckpt-type", "non-persistent-save-interval"),
             *("non-persistent-global-ckpt-dir", "non-persistent-local-ckpt-dir"),
-            "non-persistent-local-ckpt-algo",
+            *("non-persistent-local-ckpt-algo", "replication"),
         ),
         "a restart would go on from a checkpoint that nothing has verified",
     ),
+    "ckpt-format": "the format of checkpoints is the plan's",
     "dist-ckpt-format": "the format of checkpoints is the plan's",
     "dist-ckpt-save-pre-mcore-014": "checkpoints could not be loaded in another layout",
 }
 """Options that would make what the plan says untrue, and why."""
 
-
-class Takes(StrEnum):
-    """What follows an option on the engine's command line."""
-
-    SWITCH = "switch"
-    """Nothing: it is on or off."""
-    VALUE = "value"
-    """One value."""
-    LIST = "list"
-    """Any number of values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option of the engine's parser."""
-
-    takes: Takes
-    """What follows it."""
-    kind: str = "any"
-    """The type of its values: int, float, str or any."""
-    choices: tuple[str, ...] = ()
-    """The values it takes; empty when they are not listed."""
-
-
-@cache
-def known_options() -> dict[str, Option]:
-    """Every option of the engine, from the list that was read off its own parser."""
-    text = (Path(__file__).parent / "options.txt").read_text()
-    found = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, takes, *rest = line.split()
-            choices = tuple(rest[1].split(",")) if len(rest) > 1 else ()
-            found[name] = Option(Takes(takes), rest[0] if rest else "any", choices)
-    return found
+PLANNED_VALUES = {
+    "optimizer": (("adam",), "the plan counts the memory and the time of Adam"),
+    "transformer-impl": (
+        ("local", "transformer_engine"),
+        "layers that are made for inference cannot be trained",
+    ),
+}
+"""Options of which the plan is true for some values alone: those, and why."""
 
 
 def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
@@ -147,8 +147,14 @@ def _problem(name: str, value: OptionValue) -> Problem | None:
         fix = f"Did you mean {match}?" if match else "Look it up in the engine's --help."
         rule = f"Megatron has no option {option}."
         return Problem(EngineCode.UNKNOWN_OPTION, field, rule, fix)
-    # What is on unless the spec objects may also be switched off.
-    fix = "" if option in USUAL and value is False else _value_fix(known, value)
+    if option in PLANNED_VALUES:
+        values, reason = PLANNED_VALUES[option]
+        if str(value) in known.choices and str(value) not in values:
+            rule = f"{name}: {value} would contradict the plan: {reason}."
+            fix = f"Write {' or '.join(values)}, or remove it."
+            return Problem(EngineCode.DERIVED_OPTION, field, rule, fix)
+        known = replace(known, choices=values)
+    fix = known.value_fix(value)
     if fix:
         return Problem(
             EngineCode.OPTION_VALUE, field, f"{option} takes {_TAKES[known.takes]}.", fix
@@ -158,25 +164,7 @@ def _problem(name: str, value: OptionValue) -> Problem | None:
 
 _TAKES = {
     Takes.SWITCH: "no value: it is on or off",
+    Takes.TOGGLE: "no value: it is on or off",
     Takes.VALUE: "one value",
     Takes.LIST: "a list of values",
 }
-
-
-def _value_fix(known: Option, value: OptionValue) -> str:
-    """What to write instead, or nothing when the value is one that the engine's parser takes."""
-    if known.takes is Takes.SWITCH:
-        return "" if value is True else "Write true, or remove the line to leave it off."
-    if isinstance(value, bool):
-        return "Write the value instead of true or false."
-    if known.takes is Takes.VALUE and isinstance(value, tuple):
-        return "Write one value instead of a list."
-    words = value if isinstance(value, tuple) else (value,)
-    for word in words:
-        if known.choices and str(word) not in known.choices:
-            return f"Use one of: {', '.join(known.choices)}."
-        if known.kind == "int" and not isinstance(word, int):
-            return "Write a whole number."
-        if known.kind == "float" and not isinstance(word, int | float):
-            return "Write a number."
-    return ""

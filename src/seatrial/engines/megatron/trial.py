@@ -3,10 +3,33 @@
 """What the engine is told in drills on a CPU, and what its validation is told of production."""
 
 from seatrial.engines.engine import Arguments, Resharding, Trial
-from seatrial.engines.megatron.cpu import CPU_ARGUMENTS
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
+
+CPU_ARGUMENTS: Arguments = {
+    # Layers without Transformer Engine, and ours where those lack something.
+    "transformer-impl": "local",
+    "spec": ("seatrial.worker.megatron.cpu.layers", "gpt_spec"),
+    "attention-backend": "unfused",
+    "distributed-backend": "gloo",
+    "use-cpu-initialization": True,
+    # Fused kernels that exist only for a GPU.
+    "no-gradient-accumulation-fusion": True,
+    "no-masked-softmax-fusion": True,
+    "no-bias-dropout-fusion": True,
+    "no-bias-gelu-fusion": True,
+    "no-bias-swiglu-fusion": True,
+    "no-persist-layer-norm": True,
+    "no-rope-fusion": True,
+    "moe-grouped-gemm": None,
+    # The layers without Transformer Engine want the mask that it makes itself.
+    "no-create-attention-mask-in-dataloader": None,
+    # Loading in the process itself keeps the order of random draws.
+    "num-workers": 0,
+}
+"""Flags that replace a GPU's kernels and transport; only rounding changes by them."""
+
 
 STAGE_ARGUMENTS = (
     "decoder-first-pipeline-num-layers",
@@ -70,3 +93,44 @@ def _resharded(plan: Plan, other: Resharding) -> Arguments:
         ranks, ep = other.tp_size * other.cp_size * other.dp_size, plan.layout.ep_size
         arguments["expert-model-parallel-size"] = ep if ranks % ep == 0 else 1
     return arguments
+
+
+FOR_ONE_RANK: Arguments = {
+    "tensor-model-parallel-size": 1,
+    "pipeline-model-parallel-size": 1,
+    "num-virtual-stages-per-pipeline-rank": None,
+    "context-parallel-size": 1,
+    "expert-model-parallel-size": None,
+    "expert-tensor-parallel-size": None,
+    "decoder-first-pipeline-num-layers": None,
+    "decoder-last-pipeline-num-layers": None,
+    "account-for-embedding-in-pipeline-split": None,
+    "account-for-loss-in-pipeline-split": None,
+    "sequence-parallel": None,
+    "recompute-granularity": None,
+    "recompute-method": None,
+    "recompute-num-layers": None,
+    "recompute-modules": None,
+    "bf16": None,
+    "fp16": None,
+    "initial-loss-scale": None,
+    "save": None,
+    "load": None,
+    "save-interval": None,
+    "async-save": None,
+    "use-persistent-ckpt-worker": None,
+    "async-strategy": None,
+    "pretrained-checkpoint": None,
+    "tokenizer-type": "NullTokenizer",
+    "tokenizer-model": None,
+    "data-path": None,
+    "data-args-path": None,
+    "data-cache-path": None,
+    "mock-data": True,
+}
+"""What turns a run's arguments into those of one rank in fp32 that saves nothing."""
+
+
+def one_rank_arguments(arguments: Arguments) -> Arguments:
+    """The flags for the engine's own logits."""
+    return arguments | FOR_ONE_RANK | {"global-batch-size": arguments["micro-batch-size"]}

@@ -12,17 +12,16 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Finding, Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
 from seatrial.monitoring.event_log import Event, EventKind
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AnomalyRule:
     """What is known of an anomaly before it happens; its documentation is made of it."""
 
     code: AnomalyCode
-    """Its stable code."""
     title: str
     """What it is, in a few words."""
     severity: Severity
@@ -34,7 +33,6 @@ class Rule:
     reason: str
     """Why this threshold and this number."""
     fix: str
-    """What to do."""
     calm: int = 10
     """Looks without it after which it is over."""
 
@@ -61,14 +59,14 @@ class Detector(Protocol):
     """Watches for one kind of anomaly."""
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> AnomalyRule:
         """What it watches for."""
 
     def observe(self, event: Event) -> Seen:
         """Take in an event."""
 
 
-class Phase(StrEnum):
+class AnomalyPhase(StrEnum):
     """Which end of an episode a notice is of."""
 
     BEGAN = "began"
@@ -83,7 +81,7 @@ class Notice:
 
     finding: Finding
     """What was found, and what to do; at the end, that it is over."""
-    phase: Phase
+    phase: AnomalyPhase
     """Whether it begins or is over."""
     step: int
     """The step at which it was noticed."""
@@ -94,7 +92,6 @@ class Notice:
 
     @property
     def line(self) -> str:
-        """The notice as one line."""
         finding = self.finding
         return f"{finding.severity} {finding.code}: {finding.rule} {finding.fix}".rstrip()
 
@@ -107,3 +104,41 @@ class Notice:
         told = asdict(self.finding)
         del told["where"]
         return told | {"phase": self.phase, "since": self.since, "about": self.about}
+
+
+class NetworkTransport(StrEnum):
+    """What NCCL sends through between nodes, as its own log names it."""
+
+    OFI = "OFI"
+    """libfabric, which EFA needs (`NET/OFI`, `NET/AWS Libfabric`)."""
+    IB = "IB"
+    """InfiniBand verbs, RoCE included (`NET/IB`, `NET/IBext`)."""
+    SOCKET = "Socket"
+    """TCP sockets (`NET/Socket`)."""
+
+
+FABRIC_TRANSPORTS = {
+    "efa": NetworkTransport.OFI,
+    "infiniband": NetworkTransport.IB,
+    "infiniband-sharp": NetworkTransport.IB,
+    "gke-rdma": NetworkTransport.IB,
+    "none": NetworkTransport.SOCKET,
+}
+"""What NCCL should say on each fabric of the catalog; others bring plugins with names of their own,
+and nothing is judged there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """What the plan says of a run; whatever is none is judged by the run's own past."""
+
+    save_seconds: float | None = None
+    """Time of one save."""
+    transport: NetworkTransport | None = None
+    """What NCCL sends through between nodes."""
+    save_every_steps: int | None = None
+    """Steps between saves; 0 where there are none."""
+    clip_grad_norm: float = 1.0
+    """Gradient norm from which on gradients are clipped; 0 where they are not."""
+    evaluate_every_steps: int | None = None
+    """Steps between evaluations; 0 where there are none."""

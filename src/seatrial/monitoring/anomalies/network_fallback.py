@@ -4,13 +4,19 @@
 
 import re
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.expectations import Expectations, Transport
+from seatrial.monitoring.anomalies.detector import (
+    AnomalyRule,
+    Expectations,
+    NetworkTransport,
+    Seen,
+    Symptom,
+)
 from seatrial.monitoring.event_log import Event
+from seatrial.secrets.redaction import redact
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.NETWORK_FALLBACK,
     "Fallback to TCP",
     Severity.ERROR,
@@ -45,9 +51,9 @@ class NetworkFallback:
 
     def observe_line(self, line: str) -> Seen:
         """Look at a line of NCCL's log."""
-        if self._planned in (None, Transport.SOCKET) or "Socket" not in line:
+        if self._planned in (None, NetworkTransport.SOCKET) or "Socket" not in line:
             return None
         if "NCCL" not in line or _SOCKET.search(line) is None:
             return None
         said = f"NCCL uses TCP sockets, and the plan has NET/{self._planned}."
-        return (Symptom(said, line.strip()[-160:], self._step),)
+        return (Symptom(said, redact(line.strip())[-160:], self._step),)

@@ -5,10 +5,10 @@
 import math
 import re
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import number
+from seatrial.monitoring.anomalies.detector import AnomalyRule, Seen, Symptom
+from seatrial.monitoring.anomalies.rolling_stats import number
 from seatrial.monitoring.event_log import Event, EventKind
 
 REFUSED = {
@@ -20,7 +20,7 @@ SCALE_SEARCH = 32
 """Skipped steps in a row that the search for a loss scale may take: halved every second time from
 2^32 (Megatron's default, with a hysteresis of 2), it reaches 2^16 after that many."""
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.NOT_A_NUMBER,
     "No number",
     Severity.ERROR,

@@ -5,15 +5,14 @@
 import math
 from collections import deque
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import finite, percent
+from seatrial.monitoring.anomalies.detector import AnomalyRule, Seen, Symptom
+from seatrial.monitoring.anomalies.rolling_stats import finite, percent
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import RankFigure, rank_figure
 
 SHARE = 0.2
-"""Of a step."""
 LEAST = 0.02
 """Seconds a step below which nothing is said."""
 STEPS = 20
@@ -23,7 +22,7 @@ MISSED = 5
 LEAST_REPORTS = 2
 WARM_UP = 10
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.SLOW_DATA,
     "Slow data",
     Severity.WARNING,

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saves that take longer than planned."""
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.expectations import Expectations
-from seatrial.monitoring.anomalies.robust import Recent, finite
+from seatrial.monitoring.anomalies.detector import AnomalyRule, Expectations, Seen, Symptom
+from seatrial.monitoring.anomalies.rolling_stats import Recent, finite
 from seatrial.monitoring.event_log import Event, EventKind
 
 PLANNED = 2.0
@@ -20,9 +19,8 @@ LEAST = 2.0
 PLANNED_LEAST = 10.0
 """Seconds more than planned below which nothing is said."""
 IN_A_ROW = 2
-"""Saves."""
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.SLOW_SAVE,
     "Slow save",
     Severity.WARNING,

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run in which nothing happens."""
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.expectations import Expectations
-from seatrial.monitoring.anomalies.robust import Recent, finite
+from seatrial.monitoring.anomalies.detector import AnomalyRule, Expectations, Seen, Symptom
+from seatrial.monitoring.anomalies.rolling_stats import Recent, finite
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import HANG_FACTOR, HANG_FLOOR
 from seatrial.monitoring.rank_times import KEPT
@@ -21,7 +20,7 @@ its watchdog ends the processes."""
 UNKNOWN_DUE = 120.0
 """Seconds that any silence may last while nobody knows when saves and evaluations are due."""
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.STALLED,
     "Stalled",
     Severity.ERROR,

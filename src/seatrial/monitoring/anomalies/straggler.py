@@ -5,17 +5,16 @@
 import math
 from collections import deque
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import percent
+from seatrial.monitoring.anomalies.detector import AnomalyRule, Seen, Symptom
+from seatrial.monitoring.anomalies.rolling_stats import percent
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import rank_figure
 
 SLOWER = 0.15
 """Share of the others' time that a rank takes more."""
 STEPS = 16
-"""Steps in which it has to."""
 LEAST_REPORTS = 2
 """Reports of the ranks in which it has to, where each is of many steps."""
 MISSED = 8
@@ -23,7 +22,7 @@ MISSED = 8
 WARM_UP = 10
 """Steps after a start that are not looked at: the first ones make allocators and caches warm."""
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.STRAGGLER,
     "Straggler",
     Severity.WARNING,

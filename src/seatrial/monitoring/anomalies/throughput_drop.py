@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that take longer than they did."""
 
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Rule, Seen, Symptom
-from seatrial.monitoring.anomalies.robust import Recent, finite, percent
+from seatrial.monitoring.anomalies.detector import AnomalyRule, Seen, Symptom
+from seatrial.monitoring.anomalies.rolling_stats import Recent, finite, percent
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import rank_figure
 
@@ -18,7 +18,7 @@ USUAL = 200
 WARM_UP = 10
 """Steps after a start that are not looked at: allocators, caches and autotuning settle."""
 
-RULE = Rule(
+RULE = AnomalyRule(
     AnomalyCode.THROUGHPUT_DROP,
     "Throughput drop",
     Severity.WARNING,

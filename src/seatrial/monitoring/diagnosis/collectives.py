@@ -62,7 +62,6 @@ class Waited:
     excerpt: Excerpt
     """Where it is told."""
     line: KeptLine
-    """The line."""
 
 
 def collective_sightings(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:

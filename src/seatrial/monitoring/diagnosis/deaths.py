@@ -19,7 +19,7 @@ _CONTAINER = re.compile(
     r"(?:exit ?[Cc]ode\"?|Exit Code|exited with code|exit status|return code)\"?"
     r"\s*[:=]?\s*(-?\d+)\b"
 )
-_PLAIN = re.compile(r"^\s*(?P<who>.*?)[:=\s]+(?P<code>-?\d+)\s*$")
+_PLAIN = re.compile(r"\s*(?P<who>.*?)[:=\s]+(?P<code>-?\d+)\s*")
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _MEANT = {
     4: ("native-crash", Certainty.POSSIBLE),
@@ -48,7 +48,7 @@ def death_sightings(excerpt: Excerpt) -> Iterator[Sighting]:
                 yield from _of_signal(excerpt, line, -int(code[1]), rank if in_summary else None)
             continue
         if excerpt.kind is EvidenceKind.EXIT_CODES:
-            plain = _PLAIN.match(line.text)
+            plain = _PLAIN.fullmatch(line.text)
             yield from _of_code(excerpt, line, int(plain["code"])) if plain else ()
         elif "pid: " not in line.text and (container := _CONTAINER.search(line.text)):
             yield from _of_code(excerpt, line, int(container[1]))

@@ -3,19 +3,102 @@
 """From evidence to causes: ranked, with the lines that prove them, and their consequences apart."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from seatrial.monitoring.anomalies.detector import FABRIC_TRANSPORTS, NetworkTransport
 from seatrial.monitoring.diagnosis.collectives import collective_sightings
 from seatrial.monitoring.diagnosis.deaths import death_sightings
-from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, Planned
-from seatrial.monitoring.diagnosis.excerpt import Excerpt, read_excerpt
+from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, PlannedValues
+from seatrial.monitoring.diagnosis.excerpt import Excerpt, KeptLine, read_excerpt
 from seatrial.monitoring.diagnosis.flight_recorder import dump_sightings, read_dump
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN, Cause, Certainty, knowledge
-from seatrial.monitoring.diagnosis.planned import fabric_sightings, memory_words
 from seatrial.monitoring.diagnosis.sighting import Sighting, sightings
-from seatrial.monitoring.diagnosis.versions import version_sightings
+
+_SOCKET = re.compile(r"NCCL INFO (?:Using network|Initialized NET plugin) Socket")
+_ALLOCATED = re.compile(r"([\d.]+) ([KMGT]iB) (?:is allocated by PyTorch|already allocated)")
+_RESERVED = re.compile(
+    r"([\d.]+) ([KMGT]iB) (?:is reserved by PyTorch but unallocated|reserved in total by PyTorch)"
+)
+_UNITS = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+_FRAGMENTED = 0.1
+"""A share of the allocated memory that lies reserved and unused; more is worth a word."""
+
+
+def fabric_sightings(
+    excerpts: Sequence[Excerpt], planned: PlannedValues | None
+) -> Iterator[Sighting]:
+    """NCCL over sockets where a fabric was planned."""
+    fast = FABRIC_TRANSPORTS.get(planned.fabric) if planned is not None else None
+    if planned is None or fast in (None, NetworkTransport.SOCKET):
+        return
+    says = f"NCCL goes over TCP, and {planned.fabric} was planned"
+    for excerpt in excerpts:
+        for line in excerpt.lines:
+            if _SOCKET.search(line.text):
+                yield Sighting(
+                    *("fabric-fallback-to-tcp", Certainty.CERTAIN, says, "planned-fabric"),
+                    *(excerpt.name, line.number, line.text, line.rank),
+                )
+
+
+def memory_words(text: str, planned: PlannedValues | None) -> str:
+    """The plan's memory beside what an error for lack of memory counts."""
+    parts = []
+    if planned is not None and planned.memory_bytes > 0:
+        error = planned.memory_error * planned.memory_bytes
+        parts.append(f"The plan said {_gib(planned.memory_bytes)} GiB ± {_gib(error)}")
+    allocated, reserved = _bytes(_ALLOCATED, text), _bytes(_RESERVED, text)
+    if allocated:
+        words = f"{_gib(allocated)} GiB was allocated"
+        if reserved and "in total" in text:
+            reserved = max(reserved - allocated, 0.0)
+        if reserved > _FRAGMENTED * allocated:
+            words += f" and {_gib(reserved)} GiB reserved but unused: fragmentation"
+        parts.append(words)
+    return "; ".join(parts) + "." if parts else ""
+
+
+def _bytes(pattern: re.Pattern[str], text: str) -> float:
+    found = pattern.search(text)
+    return float(found[1]) * _UNITS[found[2]] if found else 0.0
+
+
+def _gib(number: float) -> str:
+    return f"{number / 2**30:.1f}"
+
+
+_PACKAGE = re.compile(r"^(?P<package>nvidia-nccl-cu\d+)==(?P<version>[\w.]+)")
+_LOADED = re.compile(r"(?:^|\s)NCCL version (?P<version>\d+\.\d+\.\d+)\+cuda")
+
+
+def version_sightings(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:
+    """Versions of NCCL that differ between nodes."""
+    installed: dict[str, dict[str, tuple[Excerpt, KeptLine]]] = {}
+    loaded: dict[str, tuple[Excerpt, KeptLine]] = {}
+    for excerpt in excerpts:
+        for line in excerpt.lines:
+            if excerpt.kind is EvidenceKind.PACKAGES and (found := _PACKAGE.match(line.text)):
+                versions = installed.setdefault(found["package"], {})
+                versions.setdefault(found["version"], (excerpt, line))
+            elif found := _LOADED.search(line.text):
+                loaded.setdefault(found["version"], (excerpt, line))
+    yield from _differing(loaded, "loaded")
+    for package, versions in installed.items():
+        yield from _differing(versions, f"{package} installed")
+
+
+def _differing(versions: dict[str, tuple[Excerpt, KeptLine]], how: str) -> Iterator[Sighting]:
+    if len(versions) < 2:
+        return
+    says = f"Nodes have different versions of NCCL {how}: {', '.join(sorted(versions))}"
+    for excerpt, line in versions.values():
+        yield Sighting(
+            *("nccl-version-mismatch", Certainty.CERTAIN, says, "versions-side-by-side"),
+            *(excerpt.name, line.number, line.text),
+        )
+
 
 MOST_PROOFS = 3
 """Lines that are shown for one cause."""
@@ -37,11 +120,9 @@ class Proof:
     """A line that proves something."""
 
     file: str
-    """The file."""
     line: int
     """The line's number, from 1; 0 where a file is proof as a whole."""
     text: str
-    """The line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +130,6 @@ class FoundCause:
     """A cause that the evidence tells of."""
 
     key: str
-    """Its stable name."""
     certainty: Certainty
     """How certain it is."""
     says: str
@@ -57,7 +137,6 @@ class FoundCause:
     proofs: tuple[Proof, ...]
     """The lines that prove it, the first of each rank."""
     lines: int
-    """How many lines there are in all."""
     ranks: tuple[int, ...]
     """The ranks that the lines name, the first first."""
     step: int | None
@@ -73,13 +152,10 @@ class Consequence:
     """Something that followed from a cause."""
 
     says: str
-    """What it is."""
     lines: int
     """How many lines tell of it."""
     ranks: tuple[int, ...]
-    """The ranks that they name."""
     first: Proof
-    """The first line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +299,7 @@ def _weight(cause: Cause, group: Sequence[Sighting]) -> tuple[bool, int]:
 
 
 def _found(
-    cause: Cause, group: Sequence[Sighting], order: _Order, planned: Planned | None
+    cause: Cause, group: Sequence[Sighting], order: _Order, planned: PlannedValues | None
 ) -> FoundCause:
     best = _certainty(group)
     ordered = sorted(group, key=lambda one: (one.certainty.order, order(one)))

@@ -41,13 +41,12 @@ class EvidenceFile:
     name: str
     """The name that a line is shown under."""
     kind: EvidenceKind
-    """What it holds."""
     lines: Callable[[], Iterable[str]]
     """Opens it and gives its lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedValues:
     """What the plan said of the run."""
 
     memory_bytes: float = 0.0
@@ -63,8 +62,7 @@ class Evidence:
     """All that is known of a failure."""
 
     files: tuple[EvidenceFile, ...]
-    """The files."""
-    planned: Planned | None = None
+    planned: PlannedValues | None = None
     """What the plan said."""
     dumps: tuple[tuple[str, bytes], ...] = ()
     """Dumps of torch's flight recorder: a file's name and its content."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from seatrial.monitoring.diagnosis.evidence import EvidenceFile, EvidenceKind
 from seatrial.monitoring.logs.wrapping import seconds_of
+from seatrial.secrets.redaction import LineRedactor
 
 WHOLE_LINES = 20_000
 """Of a file, so many first lines are kept all; of what follows, those with a word of trouble."""
@@ -88,13 +89,11 @@ class Excerpt:
     name: str
     """The file's name."""
     kind: EvidenceKind
-    """What it holds."""
     lines: tuple[KeptLine, ...]
     """The lines, in order."""
     step_lines: "array[int]"
     """The numbers of the lines that tell of a step."""
     steps: "array[int]"
-    """Their steps."""
 
     def steps_after(self, number: int) -> int:
         """How many lines after this one tell of a step."""
@@ -118,6 +117,7 @@ def read_excerpt(file: EvidenceFile) -> Excerpt:
     step_lines, steps = array("q"), array("q")
     shapes = _Shapes()
     alike: Counter[str] = Counter()
+    redact = LineRedactor()
     for number, raw in enumerate(file.lines(), 1):
         text = raw[:LONGEST].rstrip()
         if not text:
@@ -131,7 +131,9 @@ def read_excerpt(file: EvidenceFile) -> Excerpt:
         if alike[shape] >= MOST_ALIKE or (number > WHOLE_LINES and not TROUBLE.search(text)):
             continue
         alike[shape] += 1
-        kept.append(KeptLine(number, _ANSI.sub("", text) if "\x1b" in text else text))
+        # Redacted before it is cut: half a token is no longer recognised.
+        whole = redact(raw, LONGEST).rstrip()
+        kept.append(KeptLine(number, _ANSI.sub("", whole) if "\x1b" in whole else whole))
     return Excerpt(file.name, file.kind, tuple(kept), step_lines, steps)
 
 

@@ -6,15 +6,15 @@ The fields are those of torch's own analyser (tools/flight_recorder): entries wi
 a number in it, a name, sizes and a state.
 """
 
-import io
 import json
-import pickle
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.checkpoints.pickle_rules import PLAIN_RULES
+from seatrial.checkpoints.pickle_scan import scan_pickle
 from seatrial.monitoring.diagnosis.knowledge import Certainty
 from seatrial.monitoring.diagnosis.sighting import Sighting
 
@@ -23,24 +23,17 @@ _OWN_SIZES = ("all_to_all", "send", "recv", "scatter", "gather")
 """Collectives whose sizes may differ between ranks."""
 
 
+_MOST_TENSORS, _MOST_AXES = 1 << 16, 64
+
+
 @dataclass(frozen=True, slots=True)
 class Dump:
     """What one rank had done."""
 
     name: str
-    """The file."""
     rank: int
-    """The rank."""
     entries: dict[str, dict[int, tuple[str, str]]]
     """By group and number: the collective's name and its sizes."""
-
-
-class _Plain(pickle.Unpickler):
-    """Reads numbers, texts and containers of them; a dump holds nothing else."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """Refuse every class: a pickle may otherwise run anything."""
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of a dump")
 
 
 def read_dump(name: str, content: bytes) -> Dump | None:
@@ -49,20 +42,33 @@ def read_dump(name: str, content: bytes) -> Dump | None:
         if content.lstrip()[:1] == b"{":
             data = json.loads(content)
         else:
-            data = _Plain(io.BytesIO(content)).load()
+            data = scan_pickle(content, PLAIN_RULES).value
         entries: dict[str, dict[int, tuple[str, str]]] = defaultdict(dict)
         for entry in data["entries"]:
             group = entry.get("process_group") or ("", "")
             number = entry.get("collective_seq_id", entry.get("seq_id"))
-            sizes = json.dumps(entry.get("input_sizes"))
-            entries[str(group[0])][int(number)] = (str(entry.get("profiling_name", "")), sizes)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError):
+            called = entry.get("profiling_name", "")
+            if not isinstance(group[0], str | int) or not isinstance(called, str):
+                return None
+            entries[str(group[0])][int(number)] = (called, _sizes(entry.get("input_sizes")))
+        place = _RANK.search(name)
+        rank = int(data.get("rank", int(place[1]) if place else -1))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        # A ValueError is also what the scanner raises, and what JSON that is damaged raises.
         return None
-    except (pickle.UnpicklingError, ImportError, MemoryError):
-        return None
-    place = _RANK.search(name)
-    rank = data.get("rank", int(place[1]) if place else -1)
-    return Dump(name, int(rank), dict(entries))
+    return Dump(name, rank, dict(entries))
+
+
+def _sizes(sizes: Any) -> str:
+    """Render the sizes of a collective's tensors.
+
+    A pickle can repeat one list in another without end; only lists of lists of numbers pass.
+    """
+    if sizes is None:
+        return ""
+    if len(sizes) > _MOST_TENSORS or any(len(one) > _MOST_AXES for one in sizes):
+        raise ValueError("more tensors than a collective has")
+    return json.dumps([[int(number) for number in one] for one in sizes])
 
 
 def dump_sightings(dumps: Sequence[Dump]) -> Iterator[Sighting]:

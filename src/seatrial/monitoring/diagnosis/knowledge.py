@@ -39,7 +39,6 @@ class Cause:
     """What a failure is put down to."""
 
     key: str
-    """Its stable name."""
     says: str
     """The sentence that defines it."""
     do: str

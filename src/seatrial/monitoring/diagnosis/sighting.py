@@ -33,11 +33,8 @@ class Sighting:
     name: str
     """The signature or rule that found it."""
     file: str
-    """The file."""
     line: int
-    """The line's number."""
     text: str
-    """The line."""
     rank: int | None = None
     """The rank that it speaks of."""
     step: int | None = None

@@ -1,35 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events from a log, whoever wrote it: our own event log, Megatron-LM or Composer."""
+"""Events from a log, whoever wrote it: our own event log, or one of the engines."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from seatrial.monitoring.event_log import Event, decoded
-from seatrial.monitoring.logs.composer import ComposerLog
-from seatrial.monitoring.logs.megatron import MegatronLog
+from seatrial.monitoring.logs.parser import LogParser
+from seatrial.spec.engine import ENGINE_CLASSES, engine_named
 
 LONGEST_LINE = 2**16
 """Bytes of a line; of a longer one nothing is read, so that a file without lines costs nothing."""
 _CHUNK = 2**20
-
-
-class LogParser(Protocol):
-    """Reads the log of one engine."""
-
-    @property
-    def marks(self) -> tuple[bytes, ...]:
-        """A line without one of these tells nothing, unless something is open."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the next line may tell something without a mark."""
-
-    def feed(self, line: bytes) -> tuple[Event, ...]:
-        """The events that a line completes; never an error."""
-
-    def close(self) -> tuple[Event, ...]:
-        """The events that the end of the log completes."""
 
 
 class ByteStream(Protocol):
@@ -48,7 +30,6 @@ class EventLogLines:
     """Nothing ever goes on in the next line."""
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """The event of a line."""
         event = decoded(line) if b'"kind"' in line else None
         return () if event is None else (event,)
 
@@ -62,7 +43,8 @@ class LogReader:
 
     def __init__(self) -> None:
         """Begin with everyone."""
-        self._parsers: tuple[LogParser, ...] = (EventLogLines(), MegatronLog(), ComposerLog())
+        engines = (engine_named(name).log_parser() for name in ENGINE_CLASSES)
+        self._parsers: tuple[LogParser, ...] = (EventLogLines(), *engines)
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
         """The events that a line completes; never an error."""
@@ -137,19 +119,34 @@ def read_stream(stream: ByteStream) -> Iterator[Event]:
 
 def whole_lines(stream: ByteStream) -> Iterator[bytes]:
     """What a stream has, cut after ends of lines; lines that are too long are left out."""
-    rest = b""
-    dropping = False
+    cutter = LineCutter()
     while chunk := stream.read1(_CHUNK):
-        end = chunk.rfind(b"\n") + 1
+        if lines := cutter.feed(chunk):
+            yield lines
+    if cutter.rest:
+        yield cutter.rest
+
+
+class LineCutter:
+    """Makes whole lines of pieces; lines that are too long are left out, to their end."""
+
+    def __init__(self) -> None:
+        """Begin at the beginning of a line."""
+        self.rest = b""
+        """The beginning of a line whose end has not come yet."""
+        self._dropping = False
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return the lines that a piece completes, with their ends."""
+        end = piece.rfind(b"\n") + 1
+        lines = b""
         if end:
-            start = chunk.find(b"\n") + 1 if dropping else 0
-            dropping = False
-            if rest or start < end:
-                yield rest + chunk[start:end]
-            rest = chunk[end:]
-        else:
-            rest += b"" if dropping else chunk
-        if len(rest) > LONGEST_LINE:
-            rest, dropping = b"", True
-    if rest:
-        yield rest
+            start = piece.find(b"\n") + 1 if self._dropping else 0
+            self._dropping = False
+            lines = self.rest + piece[start:end]
+            self.rest = piece[end:]
+        elif not self._dropping:
+            self.rest += piece
+        if len(self.rest) > LONGEST_LINE:
+            self.rest, self._dropping = b"", True
+        return lines

@@ -25,7 +25,7 @@ _MOST = 8
 """Wrappings of one line; more than this is no log."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line without its wrapping."""
 
     text: str
@@ -36,7 +36,7 @@ class Line(NamedTuple):
     """The pod and rank that it is of; empty where nothing tells."""
 
 
-def unwrap(text: str) -> Line:
+def unwrap(text: str) -> LogLine:
     """Take off what stands before a line."""
     when: float | None = None
     pod = rank = ""
@@ -50,7 +50,7 @@ def unwrap(text: str) -> Line:
             when = seconds_of(found["time"]) if when is None else when
         pod = found["pod"] or pod
         rank = found["rank"] or found["task"] or rank
-    return Line(text[place:] if place else text, when, f"{pod}:{rank}" if pod or rank else "")
+    return LogLine(text[place:] if place else text, when, f"{pod}:{rank}" if pod or rank else "")
 
 
 def seconds_of(text: str) -> float | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.workload import Workload
-from seatrial.spec.architecture import Activation
+from seatrial.spec.model import Activation
 from seatrial.spec.parallelism import Recompute, RecomputeModule
 
 LATENT_QUERY = LATENT_KEY = 192

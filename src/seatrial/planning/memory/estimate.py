@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory a layout needs on each stage, and whether that fits the GPU."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from operator import mul
 
 from seatrial.planning.memory.activations import LayerActivations, layer_activations
 from seatrial.planning.memory.constants import (
@@ -13,8 +16,7 @@ from seatrial.planning.memory.constants import (
     is_known,
 )
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
-from seatrial.planning.memory.in_flight import in_flight, most_kept
-from seatrial.planning.memory.parts import Fit, Memory, StageMemory
+from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
 from seatrial.planning.memory.states import (
     Layers,
     ModelCounts,
@@ -28,6 +30,60 @@ from seatrial.planning.memory.states import (
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
+
+
+def in_flight(workload: Workload, stage: int) -> float:
+    """How many micro batches a stage keeps the activations of, at its peak.
+
+    The plain schedule keeps one more than there are stages behind. The interleaved one counts
+    chunks: 2 (p - i - 1) + (v - 1) p of the warm-up and the one that runs.
+    """
+    stages, chunks = workload.layout.pp_size, workload.layout.vp_size
+    if stages == 1:
+        return 1.0
+    behind = stages - stage - 1
+    if chunks == 1:
+        return float(min(workload.micro_batches, behind + 1))
+    warm_up = 2 * behind + (chunks - 1) * stages + 1
+    return min(workload.micro_batches * chunks, warm_up) / chunks
+
+
+def most_kept(workload: Workload, stage: int, chunk_bytes: Sequence[float]) -> float:
+    """The most that a stage keeps at a time, of chunks that are not alike."""
+    stages, chunks = workload.layout.pp_size, workload.layout.vp_size
+    # After two rounds through all chunks everything repeats.
+    passes = 2 * (stages - stage - 1) + 3 * chunks * stages
+    batches = min(workload.micro_batches, -(-passes // chunks))
+    held = held_chunks(stages, chunks, stage, batches)
+    return max(float(sum(map(mul, counts, chunk_bytes))) for counts in held)
+
+
+@cache
+def held_chunks(
+    stages: int, chunks: int, stage: int, micro_batches: int
+) -> frozenset[tuple[int, ...]]:
+    """How many micro batches of each chunk are kept at a time, where no other time has as many.
+
+    Chunks take turns after as many passes as there are stages; the backward passes take the
+    chunks in the opposite order.
+    """
+    total = micro_batches * chunks
+    warm_up = min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages)
+    counts = [0] * chunks
+    found = set()
+    for passed in range(total):
+        counts[passed // stages % chunks] += 1
+        found.add(tuple(counts))
+        if passed >= warm_up:
+            counts[chunks - 1 - (passed - warm_up) // stages % chunks] -= 1
+    return frozenset(
+        counts
+        for counts in found
+        if not any(
+            other != counts and all(more >= own for more, own in zip(other, counts, strict=True))
+            for other in found
+        )
+    )
 
 
 def memory(workload: Workload) -> Memory:
@@ -93,11 +149,11 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
     error = tested + assumed
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
-        verdict = Fit.FITS
+        verdict = MemoryFit.FITS
     elif need * (1 - error) > room:
-        verdict = Fit.DOES_NOT_FIT
+        verdict = MemoryFit.DOES_NOT_FIT
     else:
-        verdict = Fit.RISKY
+        verdict = MemoryFit.RISKY
     return Memory(stages, fullest, verdict, room - need, error, untested, assumed)
 
 
@@ -105,7 +161,7 @@ def borrowed(workload: Workload) -> tuple[str, ...]:
     """For what of a workload constants stand in that were fitted to something else, in words.
 
     No figure of FSDP or of fp32 was ever fitted. The error bar is then that of one stack's figures
-    by the constants of another (`scripts/backtest/memory_borrowed.py`).
+    by the constants of another (`backtest/memory_backtest.py`).
     """
     found = []
     if not is_known(workload.stack):
@@ -136,7 +192,6 @@ def _stage(
     outside: int,
     index: int,
 ) -> StageMemory:
-    """The memory of one stage."""
     layout = workload.layout
     chunks = chunk_layers(workload, index)
     layers = total_layers(chunks)

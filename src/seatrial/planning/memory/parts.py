@@ -26,7 +26,7 @@ class MemoryPart(StrEnum):
     """What torch's allocator holds reserved beyond what is allocated at the peak."""
 
 
-class Fit(StrEnum):
+class MemoryFit(StrEnum):
     """Whether a layout fits the GPU."""
 
     FITS = "fits"
@@ -82,7 +82,7 @@ class Memory:
     """The stages that can be the fullest: the first, the second, the last, in order."""
     fullest: StageMemory
     """The stage that needs most."""
-    verdict: Fit
+    verdict: MemoryFit
     """Whether the fullest stage fits."""
     headroom: int
     """Device memory minus the need of the fullest stage, in bytes; negative when it lacks."""

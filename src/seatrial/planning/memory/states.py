@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.formats import element_bytes, layer_weight_bytes
-from seatrial.planning.parameters import Sharding as Shares
-from seatrial.planning.parameters import input_parameters, layer_parameters
+from seatrial.planning.parameters import ParameterSharding, input_parameters, layer_parameters
 from seatrial.planning.workload import Workload
-from seatrial.spec.architecture import Norm
+from seatrial.spec.model import Norm
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
@@ -48,7 +47,6 @@ class Layers(NamedTuple):
     dense: int
     """Without experts."""
     expert: int
-    """With experts."""
 
 
 class States(NamedTuple):
@@ -57,7 +55,6 @@ class States(NamedTuple):
     weights: int
     """Parameters in the format of the matrix products."""
     gradients: int
-    """Accumulated gradients."""
     optimizer: int
     """Master weights and moments."""
 
@@ -66,7 +63,7 @@ def model_counts(workload: Workload) -> ModelCounts:
     """The counts that every stage is made of."""
     model, layout = workload.model, workload.layout
     tp = layout.tp_size
-    shares = Shares(tp, layout.ep_size, layout.etp_size)
+    shares = ParameterSharding(tp, layout.ep_size, layout.etp_size)
     dense = expert = layer_parameters(model, 0, shares)
     routed = 0
     if model.moe is not None:
@@ -92,9 +89,9 @@ def _routed_parameters(workload: Workload, expert_layer: int) -> int:
     if moe is None:
         return 0
     held = moe.experts // layout.ep_size
-    one = Shares(layout.tp_size, moe.experts, layout.etp_size)
+    one = ParameterSharding(layout.tp_size, moe.experts, layout.etp_size)
     if held == 1:
-        all_held = Shares(layout.tp_size, 1, layout.etp_size)
+        all_held = ParameterSharding(layout.tp_size, 1, layout.etp_size)
         more = layer_parameters(model, moe.dense_layers, all_held) - expert_layer
         return more // max(1, moe.experts - 1)
     fewer = layer_parameters(model, moe.dense_layers, one)

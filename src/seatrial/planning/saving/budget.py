@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.saving.interval import Losses, best_interval, losses, steps_between_saves
-from seatrial.planning.saving.retention import (
+from seatrial.planning.saving.size import (
     Kept,
+    checkpoint_bytes,
+    file_system_bandwidth,
     kept_checkpoints,
     too_large,
     usd_per_month,
     volume_bytes,
-)
-from seatrial.planning.saving.writing import (
-    checkpoint_bytes,
-    file_system_bandwidth,
     write_seconds,
 )
 from seatrial.spec.checkpoints import CheckpointsSpec
@@ -39,7 +37,6 @@ class SavedRun:
     precision: Precision
     """Number format of the matrix products."""
     nodes: int
-    """Nodes that write."""
     node_bandwidth: float | None
     """What one node sends at most, bytes/s."""
     steps: int

@@ -3,12 +3,41 @@
 """What a planned run takes: time, node-hours, money, checkpoints."""
 
 from dataclasses import dataclass
+from datetime import date
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.cost import HOUR, Cost, cost_of
+from seatrial.catalog.node_types import NodeType
 from seatrial.planning.saving.interval import Losses
 from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.saves import Saves, saves_of
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The price of a run."""
+
+    usd: float
+    """US dollars for all nodes over the whole time."""
+    usd_per_hour: float
+    """List price of one node and hour."""
+    as_of: date
+    """The day on which the source stated the price."""
+    region: str
+    """The region it holds for."""
+    source: str
+    """Where the price was read."""
+
+
+def cost_of(node: NodeType, nodes: int, seconds: float) -> Cost | None:
+    """What the nodes cost for that time; nothing where no price is known."""
+    price = node.price
+    if price is None:
+        return None
+    usd = price.usd_per_hour * nodes * seconds / HOUR
+    return Cost(usd, price.usd_per_hour, price.as_of, price.region, price.source)
+
 
 MOST_LOST = 0.99
 """Share of lost time beyond which a run is said to get nowhere, instead of how long it takes."""
@@ -27,12 +56,11 @@ class Duration:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return self.training + self.saving + self.failures
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RunBudget:
     """Time and cost of a whole run."""
 
     duration: Duration | None
@@ -47,20 +75,20 @@ class Budget:
     """What its checkpoints take; nothing on a host without GPUs."""
 
 
-def budget_of(run: PlannedRun, catalog: Catalog) -> Budget:
+def budget_of(run: PlannedRun, catalog: Catalog) -> RunBudget:
     """Time and cost of a planned run, with the time that saves, failures and restarts take."""
     if run.chosen is None:
-        return Budget(None, 0.0, 0.0, None)
+        return RunBudget(None, 0.0, 0.0, None)
     machines, known = run.plan.machines, run.time_error
     error = known.nine_of_ten if known else 0.0
     saves = saves_of(run.plan, run.chosen, catalog)
     training = run.chosen.time.total * run.plan.length.steps
     duration = duration_of(training, saves.budget.lost or Losses(0.0, 0.0))
     if duration is None:
-        return Budget(None, error, 0.0, None, saves)
+        return RunBudget(None, error, 0.0, None, saves)
     cost = cost_of(catalog.node_type(machines.node_type), machines.nodes, duration.total)
     node_hours = duration.total / HOUR * machines.nodes
-    return Budget(duration, error, node_hours, cost, saves)
+    return RunBudget(duration, error, node_hours, cost, saves)
 
 
 def duration_of(training: float, lost: Losses) -> Duration | None:

@@ -2,16 +2,110 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a layout won, in words: what the next ones lose and to what, and what others lack."""
 
-from seatrial.planning.degrees import Degrees
+from enum import Enum
+
+from seatrial.planning.layout import Degrees
 from seatrial.planning.layout_rules import check_tensor_parallel, check_world
-from seatrial.planning.memory.parts import Fit, Memory
-from seatrial.planning.search.candidate import Candidate
-from seatrial.planning.search.causes import causes
-from seatrial.planning.search.outcome import Lacking, Outcome, Priced
-from seatrial.planning.search.probe import Probe
-from seatrial.planning.search.problem import Problem
-from seatrial.spec.engine import EngineName
-from seatrial.spec.parallelism import Sharding
+from seatrial.planning.memory.parts import Memory, MemoryFit
+from seatrial.planning.search.candidates import Candidate, Lacking, Priced, SearchOutcome
+from seatrial.planning.search.problem import SearchProblem
+from seatrial.planning.search.space import Probe
+from seatrial.planning.timing.parts import TimePart
+from seatrial.spec.parallelism import Recompute, Sharding
+
+ALSO = 0.5
+"""A second cause is named where it costs at least this share of the first."""
+_WEIGHT = {Recompute.NONE: 0, Recompute.SELECTIVE: 1, Recompute.FULL: 2}
+
+
+class SlowdownCause(Enum):
+    """What costs one layout more time than another: how it is lost, and how it is saved."""
+
+    COMPUTE = ("compute", "less compute")
+    MATRICES = ("smaller matrices", "larger matrices")
+    RECOMPUTE = ("recomputing", "less recomputing")
+    UNEVEN = ("uneven stages", "more even stages")
+    ATTENTION = ("attention", "less time in attention")
+    TENSOR_PARALLEL = ("tp traffic", "less tp traffic")
+    CONTEXT_PARALLEL = ("cp traffic", "less cp traffic")
+    EXPERT_PARALLEL = ("ep traffic", "less ep traffic")
+    PIPELINE_TRANSFER = ("transfers between stages", "fewer transfers between stages")
+    BUBBLE = ("the bubble", "a smaller bubble")
+    DATA_PARALLEL = ("dp traffic", "less dp traffic")
+    OPTIMIZER = ("the optimizer", "a shorter optimizer step")
+    OTHER = ("overhead of the step", "less overhead of the step")
+
+    @property
+    def lost(self) -> str:
+        """As in `loses 9 % to ...`."""
+        return self.value[0]
+
+    @property
+    def saved(self) -> str:
+        """As in `gains 9 % by ...`."""
+        return self.value[1]
+
+
+_OF_A_STAGE = {
+    TimePart.COMPUTE: SlowdownCause.COMPUTE,
+    TimePart.ATTENTION: SlowdownCause.ATTENTION,
+    TimePart.TENSOR_PARALLEL: SlowdownCause.TENSOR_PARALLEL,
+    TimePart.CONTEXT_PARALLEL: SlowdownCause.CONTEXT_PARALLEL,
+    TimePart.EXPERT_PARALLEL: SlowdownCause.EXPERT_PARALLEL,
+}
+_OF_THE_STEP = {
+    TimePart.PIPELINE_TRANSFER: SlowdownCause.PIPELINE_TRANSFER,
+    TimePart.BUBBLE: SlowdownCause.BUBBLE,
+    TimePart.DATA_PARALLEL: SlowdownCause.DATA_PARALLEL,
+    TimePart.OPTIMIZER: SlowdownCause.OPTIMIZER,
+    TimePart.OTHER: SlowdownCause.OTHER,
+}
+
+
+def causes(slower: Priced, faster: Priced) -> list[SlowdownCause]:
+    """What costs the slower layout most beside the faster, per token; one cause, or two."""
+    one, other = _spent(slower), _spent(faster)
+    more = {cause: seconds - other[cause] for cause, seconds in one.items()}
+    first, second = sorted(more, key=lambda cause: -more[cause])[:2]
+    named = [first, second] if more[second] >= ALSO * more[first] > 0 else [first]
+    return list(dict.fromkeys(_exactly(cause, slower, faster) for cause in named))
+
+
+def _spent(priced: Priced) -> dict[SlowdownCause, float]:
+    """Seconds per token by cause.
+
+    The parts of a step are those of its slowest stage. What that stage takes longer than the mean
+    is lost to the unevenness of stages, whatever the part, and is taken out of its parts.
+    """
+    parts, stages = priced.time.parts, priced.time.stages
+    inside = sum(parts.get(part, 0.0) for part in _OF_A_STAGE)
+    uneven = priced.workload.micro_batches * (max(stages) - sum(stages) / len(stages))
+    share = 1 - min(1.0, uneven / inside) if inside else 1.0
+    spent = {cause: share * parts.get(part, 0.0) for part, cause in _OF_A_STAGE.items()}
+    spent |= {cause: parts.get(part, 0.0) for part, cause in _OF_THE_STEP.items()}
+    spent[SlowdownCause.UNEVEN] = min(uneven, inside)
+    tokens = priced.workload.tokens_per_step
+    return {cause: seconds / tokens for cause, seconds in spent.items()}
+
+
+def _exactly(cause: SlowdownCause, slower: Priced, faster: Priced) -> SlowdownCause:
+    """Of compute and attention, whether they are done again, or done on smaller matrices."""
+    heavier = _WEIGHT[slower.candidate.recompute] > _WEIGHT[faster.candidate.recompute]
+    if cause in (SlowdownCause.COMPUTE, SlowdownCause.ATTENTION) and heavier:
+        return SlowdownCause.RECOMPUTE
+    if cause is SlowdownCause.COMPUTE and _matrix(slower) < _matrix(faster):
+        return SlowdownCause.MATRICES
+    return cause
+
+
+def _matrix(priced: Priced) -> float:
+    """How large the matrices of a product are, up to a factor that all layouts share."""
+    layout = priced.candidate.shape.layout
+    cut = layout.tp_size * layout.cp_size
+    # The tokens of more ranks meet at an expert where more ranks share the experts out.
+    gathered = layout.ep_size if priced.workload.model.moe is not None else 1
+    return priced.candidate.micro_batch_size * gathered / cut
+
 
 GIB = 1 << 30
 RUNNERS_UP = 2
@@ -37,7 +131,7 @@ def named(candidate: Candidate) -> str:
     return " · ".join(parts)
 
 
-def why(chosen: Priced, outcome: Outcome, problem: Problem) -> list[str]:
+def why(chosen: Priced, outcome: SearchOutcome, problem: SearchProblem) -> list[str]:
     """What each of the next layouts loses, what a less divided one lacks, what no layout may do."""
     own = chosen.candidate.shape.degrees
     others = [found for found in outcome.ranked if found.candidate.shape.degrees != own]
@@ -53,7 +147,7 @@ def why(chosen: Priced, outcome: Outcome, problem: Problem) -> list[str]:
     return said
 
 
-def sharing(chosen: Priced, outcome: Outcome) -> str:
+def sharing(chosen: Priced, outcome: SearchOutcome) -> str:
     """Why this is shared out and nothing else, where memory decided it; else nothing."""
     instead, own = outcome.instead, chosen.candidate.shape.sharding
     if instead is None or instead.candidate.shape.sharding is own:
@@ -61,7 +155,7 @@ def sharing(chosen: Priced, outcome: Outcome) -> str:
     other = f"{named(instead.candidate)} with {SHARED[instead.candidate.shape.sharding]}"
     if isinstance(instead, Lacking):
         return f"{SHARED[own]} because nothing else fits: {other} needs {room(instead.memory)}"
-    fit = "fits for certain" if instead.memory.verdict is Fit.FITS else "might fit"
+    fit = "fits for certain" if instead.memory.verdict is MemoryFit.FITS else "might fit"
     return f"{other} {fit} ({room(instead.memory)}) and {times(instead.rate / chosen.rate)}"
 
 
@@ -83,11 +177,10 @@ def room(need: Memory) -> str:
     return f"{total / GIB:,.1f} ± {bar} of {(need.headroom + total) / GIB:,.1f} GiB"
 
 
-def broken_neighbours(chosen: Priced, problem: Problem) -> list[str]:
+def broken_neighbours(chosen: Priced, problem: SearchProblem) -> list[str]:
     """The rules that the layouts break which divide once more, by tp or by pp."""
     layout, found = chosen.candidate.shape.layout, []
-    if problem.engine is EngineName.LLM_FOUNDRY:
-        # It has neither.
+    if not problem.limits.splits_model:
         return []
     for tp, pp in ((2 * layout.tp_size, layout.pp_size), (layout.tp_size, 2 * layout.pp_size)):
         degrees = Degrees(tp, pp, layout.cp_size, layout.ep_size, 1, layout.etp_size)
@@ -128,7 +221,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def nearest_lacking(chosen: Priced, outcome: Outcome) -> Lacking | None:
+def nearest_lacking(chosen: Priced, outcome: SearchOutcome) -> Lacking | None:
     """The layout that lacks least memory among those that are divided less than the chosen one."""
     layout = chosen.candidate.shape.layout
     divided = layout.tp_size * layout.pp_size * layout.cp_size

@@ -6,33 +6,59 @@ from dataclasses import dataclass, replace
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.calibration import Calibration, calibrated
-from seatrial.planning.memory.estimate import every_stage
-from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import basis, resolve
-from seatrial.planning.search.candidate import Candidate, Shape
-from seatrial.planning.search.fill import (
+from seatrial.planning.choices import (
+    BATCH,
     LAYOUT_FIELDS,
     SAVES,
+    STAGE_ENDS,
+    Choice,
     Choices,
-    choices_of,
-    filled,
-    open_fields,
-    origins_of,
+    value_at,
 )
-from seatrial.planning.search.find import search
-from seatrial.planning.search.least import least_divided
-from seatrial.planning.search.outcome import Outcome, Priced
-from seatrial.planning.search.pose import problem_of, published_tokens
-from seatrial.planning.search.problem import STACKS, Problem
-from seatrial.planning.search.refuse import refuse_illegal, refuse_too_large
+from seatrial.planning.memory.estimate import every_stage
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import Basis, basis, plan_on
+from seatrial.planning.search.candidates import Candidate, Priced, SearchOutcome, Shape
+from seatrial.planning.search.no_layout import refuse_illegal, refuse_too_large
+from seatrial.planning.search.problem import SearchProblem, problem_of
 from seatrial.planning.search.saves import save_interval
-from seatrial.planning.search.trust import time_error
-from seatrial.planning.timing.constants import Constants, constants_for
-from seatrial.planning.timing.error import StepTimeError
+from seatrial.planning.search.search import ANY_BATCH, BATCH_TOLERANCE, off_target, search
+from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.timing.constants import TimingConstants, constants_for
+from seatrial.planning.timing.error_bars import StepTimeError, time_error
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.loader import LoadedSpec
-from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.parallelism import ParallelismSpec, Recompute, Sharding
 from seatrial.spec.scalars import AUTO
+
+
+def least_divided(problem: SearchProblem) -> Candidate | None:
+    """The legal layout with the fewest ranks to a model copy; nothing when none is legal.
+
+    Memory and time of a host without GPUs are not modelled, so nothing else could decide.
+    """
+    sharding, recompute = problem.given.sharding, problem.given.recompute
+    if sharding is Sharding.AUTO:
+        sharding = problem.limits.shardings[0][-1]
+    if recompute is Recompute.AUTO:
+        recompute = Recompute.NONE
+    found = [
+        Candidate(shape, micro, total, recompute)
+        for shape in shapes(problem, sharding)
+        for micro, total in batches(problem, shape.layout, ANY_BATCH)
+    ]
+    off = [off_target(problem, candidate.global_batch_size) for candidate in found]
+    # Near the target nothing but the division counts; else the batch that is nearest to it.
+    allowed = max(BATCH_TOLERANCE, min(off, default=0.0))
+    near = (candidate for candidate, far in zip(found, off, strict=True) if far <= allowed)
+    return min(near, key=_divided, default=None)
+
+
+def _divided(candidate: Candidate) -> tuple[int, ...]:
+    """How much a layout divides; what comes later decides between equals."""
+    layout = candidate.shape.layout
+    copies = layout.tp_size * layout.pp_size * layout.cp_size
+    return copies, layout.pp_size, layout.cp_size, layout.vp_size, candidate.micro_batch_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +69,13 @@ class PlannedRun:
     """Everything about the run."""
     choices: Choices
     """The fields that the planner filled, with their values."""
-    problem: Problem
+    problem: SearchProblem
     """The question that the search was asked."""
     chosen: Priced | None
     """Memory and time of the plan; nothing on a host without GPUs."""
-    constants: Constants | None
+    constants: TimingConstants | None
     """The constants of the time; nothing on a host without GPUs."""
-    outcome: Outcome | None
+    outcome: SearchOutcome | None
     """The search: the one that chose, or what it would choose where the layout was given."""
     searched: bool
     """Whether the layout was chosen, at least in part, by the search."""
@@ -68,39 +94,86 @@ def plan_run(
     *,
     calibration: Calibration | None = None,
     kept: Choices | None = None,
+    alternatives: bool = False,
 ) -> PlannedRun:
     """Plan a run; raises with every finding when there can be no plan.
 
-    `calibration` comes from the user's own steps. `kept` are the choices of an earlier plan of
-    the same spec, which are used again.
+    Args:
+        loaded: The spec.
+        catalog: The facts.
+        calibration: The user's own steps.
+        kept: The choices of an earlier plan of the same spec, which are used again.
+        alternatives: Whether to search also where nothing is left to choose, for what else there
+            would be.
     """
-    found = basis(loaded, catalog)
-    problem = problem_of(loaded.spec, found, catalog)
+    return plan_basis(
+        basis(loaded, catalog), calibration=calibration, kept=kept, alternatives=alternatives
+    )
+
+
+def plan_basis(
+    known: Basis,
+    *,
+    calibration: Calibration | None = None,
+    kept: Choices | None = None,
+    alternatives: bool = False,
+) -> PlannedRun:
+    """The same for a spec whose model and machines are resolved."""
+    problem = problem_of(known)
     constants = constants_of(problem, calibration)
-    wanted = open_fields(loaded.spec, found.architecture)
+    wanted = known.open_fields
     searched = any(field in LAYOUT_FIELDS for field in wanted)
-    outcome = _searched(problem, constants, free=not searched)
+    is_chosen = searched and kept is None
+    outcome = None
+    if is_chosen or alternatives:
+        outcome = _searched(problem, constants, free=not searched)
     choices = dict(kept) if kept is not None else {}
-    if searched and kept is None:
-        candidate = _chosen(loaded, catalog, problem, outcome)
-        choices = choices_of(candidate, loaded.spec, found.architecture)
+    if is_chosen:
+        choices = choices_of(_chosen(known, problem, outcome), known)
     if SAVES in wanted and SAVES not in choices:
-        choices[SAVES] = _saves(filled(loaded, choices), catalog, problem, constants)
-    plan = plan_with(loaded, catalog, choices)
+        choices[SAVES] = _saves(known, choices, problem, constants)
+    plan = plan_on(known, choices)
     chosen = priced(plan, problem, constants)
     return PlannedRun(plan, choices, problem, chosen, constants, outcome, searched)
 
 
-def constants_of(problem: Problem, calibration: Calibration | None = None) -> Constants | None:
+def choices_of(candidate: Candidate, known: Basis) -> dict[str, Choice]:
+    """What a candidate says of the fields that are still open."""
+    shape, layout = candidate.shape, candidate.shape.layout
+    values: dict[str, Choice | None] = {
+        "parallelism.tp_size": layout.tp_size,
+        "parallelism.pp_size": layout.pp_size,
+        "parallelism.vp_size": layout.vp_size,
+        "parallelism.cp_size": layout.cp_size,
+        "parallelism.ep_size": layout.ep_size,
+        "parallelism.sequence_parallel": shape.sequence_parallel,
+        "parallelism.sharding": str(shape.sharding),
+        "parallelism.recompute": str(candidate.recompute),
+        "training.micro_batch_size": candidate.micro_batch_size,
+        BATCH: candidate.global_batch_size,
+    }
+    chosen = {field: values[field] for field in known.open_fields if field in values}
+    ends = dict(zip(STAGE_ENDS, (shape.first_stage_layers, shape.last_stage_layers), strict=True))
+    chosen |= {
+        field: size for field, size in ends.items() if value_at(known.loaded.spec, field) is None
+    }
+    return {field: value for field, value in chosen.items() if value is not None}
+
+
+def constants_of(
+    problem: SearchProblem, calibration: Calibration | None = None
+) -> TimingConstants | None:
     """The constants of the problem's GPUs, calibrated; nothing where there are none."""
     if problem.hardware is None:
         return None
-    stack = STACKS[problem.engine]
-    known = constants_for(problem.hardware.accelerator, problem.precision, stack)
+    accelerator = problem.hardware.accelerator
+    known = constants_for(accelerator, problem.precision, problem.limits.stack)
     return calibrated(known, calibration) if calibration is not None else known
 
 
-def _searched(problem: Problem, constants: Constants | None, *, free: bool) -> Outcome | None:
+def _searched(
+    problem: SearchProblem, constants: TimingConstants | None, *, free: bool
+) -> SearchOutcome | None:
     """The search; with every field `auto` where the spec leaves none to it."""
     hardware = problem.hardware
     if hardware is None or constants is None:
@@ -111,40 +184,30 @@ def _searched(problem: Problem, constants: Constants | None, *, free: bool) -> O
     return search(problem, hardware, constants)
 
 
-def _chosen(
-    loaded: LoadedSpec, catalog: Catalog, problem: Problem, outcome: Outcome | None
-) -> Candidate:
+def _chosen(known: Basis, problem: SearchProblem, outcome: SearchOutcome | None) -> Candidate:
     """The layout that the search chose; raises where there is none."""
     if outcome is None:
         candidate = least_divided(problem)
         if candidate is None:
-            refuse_illegal(loaded, catalog, problem)
+            refuse_illegal(known, problem)
         return candidate
     if outcome.best is None:
         if outcome.lacking:
-            refuse_too_large(loaded, problem, outcome.lacking[0])
-        refuse_illegal(loaded, catalog, problem)
+            refuse_too_large(known.loaded, problem, outcome.lacking[0])
+        refuse_illegal(known, problem)
     return outcome.best.candidate
 
 
 def _saves(
-    loaded: LoadedSpec, catalog: Catalog, problem: Problem, constants: Constants | None
+    known: Basis, choices: Choices, problem: SearchProblem, constants: TimingConstants | None
 ) -> int:
     """Steps between saves, for a spec whose layout is decided."""
     # The plan needs some interval before the best one is known; 1 is always legal.
-    provisional = resolve(filled(loaded, {SAVES: 1}), catalog)
-    return save_interval(provisional, priced(provisional, problem, constants), catalog)
+    provisional = plan_on(known, {**choices, SAVES: 1})
+    return save_interval(provisional, priced(provisional, problem, constants), known.catalog)
 
 
-def plan_with(loaded: LoadedSpec, catalog: Catalog, choices: Choices) -> Plan:
-    """The plan of a spec with choices for its open fields; raises where they break a rule."""
-    found = basis(loaded, catalog)
-    tokens = published_tokens(found.preset[1] if found.preset else None)
-    origins = origins_of(choices, tokens // found.sequence_length)
-    return resolve(filled(loaded, choices), catalog, origins)
-
-
-def priced(plan: Plan, problem: Problem, constants: Constants | None) -> Priced | None:
+def priced(plan: Plan, problem: SearchProblem, constants: TimingConstants | None) -> Priced | None:
     """Memory of every stage and time of a plan; nothing on a host without GPUs."""
     if problem.hardware is None or constants is None:
         return None

@@ -1,25 +1,27 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the search is asked: a model, machines, and the fields that a spec has fixed."""
+"""From a spec and the catalog to the question that the search answers."""
 
 from dataclasses import dataclass
 
-from seatrial.planning.parameters import VOCAB_MULTIPLE, active_parameters, padded_vocab_size
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.search.candidate import Candidate
+from seatrial.catalog.accelerators import Accelerator
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.node_types import NodeType
+from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.layout import RankLayout
+from seatrial.planning.parameters import active_parameters, padded_vocab_size
+from seatrial.planning.plan import Machines
+from seatrial.planning.resolve import Basis
+from seatrial.planning.search.candidates import Candidate
 from seatrial.planning.workload import Hardware, Workload
-from seatrial.spec.architecture import Architecture
-from seatrial.spec.engine import EngineName
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import ParallelismSpec
-from seatrial.spec.scalars import Auto
+from seatrial.spec.scalars import AUTO, Auto
 from seatrial.spec.training import Precision
-
-STACKS = {EngineName.MEGATRON: "megatron-core", EngineName.LLM_FOUNDRY: "llm-foundry"}
-"""The software under which the constants of an engine are filed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SearchProblem:
     """One question to the search; fields that are not `auto` are kept as they are."""
 
     model: Architecture
@@ -40,16 +42,12 @@ class Problem:
     """The global batch that an `auto` should come near to."""
     precision: Precision
     """Number format of the matrix products."""
-    engine: EngineName
-    """The training engine."""
+    limits: EngineLimits
+    """What the training engine can do."""
     hardware: Hardware | None
     """The GPUs and what joins them; nothing on a host without any."""
     hidden_dropout: bool = False
     """Whether there is dropout on the residual stream."""
-    gradient_bytes: int = 4
-    """Bytes of a gradient while it is accumulated."""
-    narrow_weights: bool = False
-    """Whether weights are kept only in the products' own 8 or 4 bits."""
 
     @property
     def output_layers(self) -> float:
@@ -60,9 +58,8 @@ class Problem:
         return model.hidden_size * model.vocab_size / (layer + attention)
 
     def padded_vocab(self, tp_size: int) -> int:
-        """The vocabulary as the engine pads it; LLM Foundry takes it as it is."""
-        multiple = VOCAB_MULTIPLE if self.engine is EngineName.MEGATRON else 1
-        return padded_vocab_size(self.model.vocab_size, tp_size, multiple)
+        """The vocabulary as the engine pads it."""
+        return padded_vocab_size(self.model.vocab_size, tp_size, self.limits.vocab_multiple)
 
     def workload(self, candidate: Candidate, hardware: Hardware) -> Workload:
         """A candidate as the models of memory and time take it."""
@@ -80,11 +77,11 @@ class Problem:
             micro_batches=_micro_batches(candidate, layout),
             precision=self.precision,
             hardware=hardware,
-            stack=STACKS[self.engine],
+            stack=self.limits.stack,
             hidden_dropout=self.hidden_dropout,
-            gradient_bytes=self.gradient_bytes,
+            gradient_bytes=self.limits.gradient_bytes,
             recompute_modules=frozenset(self.given.recompute_modules),
-            narrow_weights=self.narrow_weights,
+            narrow_weights=self.limits.narrow_weights,
             # Fused attention kernels take half formats only.
             flash_attention=self.precision is not Precision.FP32,
         )
@@ -93,3 +90,90 @@ class Problem:
 def _micro_batches(candidate: Candidate, layout: RankLayout) -> int:
     """Micro batches that each data-parallel rank processes per step."""
     return candidate.global_batch_size // (candidate.micro_batch_size * layout.dp_size)
+
+
+USUAL_TOKENS = 4 << 20
+"""Tokens of a step for a model whose authors published no batch: those of Llama 2
+(arXiv 2307.09288, table 1: 4M)."""
+GIB = 1 << 30
+SLOWEST_GBIT_S = 1.0
+"""The network of nodes for which the catalog states none: any Ethernet."""
+
+
+def problem_of(basis: Basis) -> SearchProblem:
+    """The search for the fields that a spec leaves to the planner."""
+    spec = basis.loaded.spec
+    machines, training = basis.machines, spec.training
+    batch = training.global_batch_size
+    return SearchProblem(
+        model=basis.architecture,
+        sequence_length=basis.sequence_length,
+        world_size=machines.world_size,
+        per_node=machines.processes_per_node,
+        given=spec.parallelism,
+        micro_batch_size=training.micro_batch_size,
+        global_batch_size=batch,
+        target_batch=target_batch(basis) if batch == AUTO else int(batch),
+        precision=training.precision,
+        limits=basis.limits,
+        hardware=hardware_of(machines, training.precision, basis.catalog),
+        hidden_dropout=training.hidden_dropout > 0,
+    )
+
+
+def measured_on(basis: Basis) -> dict[str, str]:
+    """What a measured step time depends on beside the layout: for what a calibration holds."""
+    machines, spec = basis.machines, basis.loaded.spec
+    return {
+        "accelerator": machines.accelerator,
+        "node_type": machines.node_type,
+        "fabric": machines.fabric,
+        "engine": str(spec.engine.name),
+        "precision": str(spec.training.precision),
+    }
+
+
+def target_batch(basis: Basis) -> int:
+    """The global batch to come near to: as many tokens as published, or as is usual."""
+    tokens = basis.published_tokens or USUAL_TOKENS
+    return max(1, round(tokens / basis.sequence_length))
+
+
+def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> Hardware | None:
+    """The GPUs of a run and what joins them; nothing on a host without any."""
+    if not machines.accelerator:
+        return None
+    node = catalog.node_type(machines.node_type)
+    return hardware(
+        machines.accelerator, catalog.accelerator(machines.accelerator), node, precision
+    )
+
+
+def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) -> Hardware:
+    """The facts of the catalog in the units of the models."""
+    return Hardware(
+        accelerator=name,
+        memory_bytes=int(gpu.usable_memory_gib * GIB),
+        peak_flops=peak_tflops(gpu, precision) * 1e12,
+        peak_flops_bf16=gpu.peak_tflops.bf16 * 1e12,
+        memory_bandwidth=gpu.memory_bandwidth_gb_s * 1e9,
+        # The catalog adds both directions.
+        link_bandwidth=gpu.link_bandwidth_gb_s * 1e9 / 2,
+        link_domain_gpus=node.link_domain_gpus,
+        gpus_per_node=node.gpus,
+        network_bandwidth=max(node.network_gbit_s, SLOWEST_GBIT_S) * 1e9 / 8 / node.gpus,
+    )
+
+
+def peak_tflops(gpu: Accelerator, precision: Precision) -> float:
+    """The peak rate of matrix products in a precision; that it exists was checked before."""
+    rates = gpu.peak_tflops
+    by_precision = {
+        Precision.FP32: rates.fp32,
+        Precision.FP16: rates.fp16,
+        Precision.BF16: rates.bf16,
+        Precision.FP8: rates.fp8,
+        Precision.MXFP8: rates.fp8,
+        Precision.NVFP4: rates.fp4,
+    }
+    return by_precision[precision] or rates.bf16

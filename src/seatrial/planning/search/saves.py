@@ -8,10 +8,9 @@ from math import isqrt
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.budget import RESTART_SECONDS, SaveBudget, SavedRun, save_budget
-from seatrial.planning.saving.failures import FailureRate, rate_of
-from seatrial.planning.saving.interval import losses
-from seatrial.planning.saving.writing import node_bandwidth
-from seatrial.planning.search.outcome import Priced
+from seatrial.planning.saving.interval import FailureRate, losses, rate_of
+from seatrial.planning.saving.size import node_bandwidth
+from seatrial.planning.search.candidates import Priced
 
 MOST_STEPS = 1000
 """Steps between saves at most, where the time of a step or of a save is not known."""

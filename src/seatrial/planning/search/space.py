@@ -5,20 +5,44 @@
 What a rule says of two or three degrees is asked once for those, not for every layout.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
+from seatrial.codes.planning import PlanCode
+from seatrial.findings import Finding, Severity, Where
 from seatrial.planning import layout_rules
-from seatrial.planning.degrees import Degrees
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.search.candidate import Shape
-from seatrial.planning.search.probe import Probe, holds
-from seatrial.planning.search.problem import Problem
+from seatrial.planning.layout import Degrees, RankLayout
+from seatrial.planning.layout_rules import Reporter
+from seatrial.planning.search.candidates import Shape
+from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.stages import Stage
-from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
 from seatrial.spec.scalars import AUTO
+
+
+@dataclass(slots=True)
+class Probe:
+    """Stands in for a report: remembers what broke a rule, and passes over warnings."""
+
+    findings: list[Finding] = field(default_factory=list)
+    """The rules that were broken."""
+
+    def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Remember a broken rule."""
+        where = Where(field=field_name)
+        self.findings.append(Finding(code, Severity.ERROR, where, rule, str(value), fix))
+
+    def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Pass over what works at a cost: the price of the layout says it."""
+
+
+def holds(rule: Callable[[Reporter], object]) -> bool:
+    """Whether a rule of `layout_rules` is kept."""
+    probe = Probe()
+    rule(probe)
+    return not probe.findings
+
 
 LARGEST_MICRO_BATCH = 128
 """Sequences; no published run of the back-test has a larger micro batch."""
@@ -37,7 +61,7 @@ def _chosen(given: int | str, possible: list[int]) -> list[int]:
     return possible if given == AUTO else [int(given)]
 
 
-def shapes(problem: Problem, sharding: Sharding) -> Iterator[Shape]:
+def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
     """Every legal shape with that sharding, chunks innermost, from the fewest to the most."""
     # It goes through all layers of the model, of which a scaled one has thousands.
     output = problem.output_layers
@@ -54,7 +78,7 @@ def shapes(problem: Problem, sharding: Sharding) -> Iterator[Shape]:
                         yield Shape(chunked, stages, *own, split, sharding)
 
 
-def tensor_parallel_sizes(problem: Problem) -> list[int]:
+def tensor_parallel_sizes(problem: SearchProblem) -> list[int]:
     """The legal tp: within NVLink, and so that no group is cut by the end of a node."""
     domain = problem.hardware.link_domain_gpus if problem.hardware else problem.per_node
     inside = [
@@ -62,8 +86,7 @@ def tensor_parallel_sizes(problem: Problem) -> list[int]:
         for n in range(1, max(domain, problem.per_node) + 1)
         if problem.per_node % n == 0 or (n % problem.per_node == 0 and n <= domain)
     ]
-    # LLM Foundry has no tensor parallelism: every rank is a data-parallel one.
-    possible = inside if problem.engine is EngineName.MEGATRON else [1]
+    possible = inside if problem.limits.splits_model else [1]
     found = []
     for tp in _chosen(problem.given.tp_size, possible):
         degrees = Degrees(tp, 1, 1, 1, 1, problem.given.etp_size)
@@ -74,17 +97,16 @@ def tensor_parallel_sizes(problem: Problem) -> list[int]:
     return found
 
 
-def _context_parallel_sizes(problem: Problem, tp: int) -> list[int]:
+def _context_parallel_sizes(problem: SearchProblem, tp: int) -> list[int]:
     """The cp to try: powers of two, because a sequence is cut into twice as many chunks."""
     ranks = problem.world_size // tp
-    whole = problem.engine is not EngineName.MEGATRON
     powers = [1 << n for n in range(problem.sequence_length.bit_length())]
     fine = [n for n in powers if n == 1 or problem.sequence_length // n >= LEAST_CONTEXT]
-    possible = [1] if whole else fine
+    possible = fine if problem.limits.splits_model else [1]
     return [cp for cp in _chosen(problem.given.cp_size, possible) if ranks % cp == 0]
 
 
-def _sequence_parallel(problem: Problem, tp: int, cp: int) -> bool | None:
+def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
     """Whether the sequence is split over tp; nothing when neither way is legal.
 
     Splitting costs no time and saves memory, so it is left out only where it is illegal.
@@ -105,11 +127,11 @@ def _sequence_parallel(problem: Problem, tp: int, cp: int) -> bool | None:
     return None
 
 
-def _pipeline_sizes(problem: Problem, tp: int, cp: int, sharding: Sharding) -> list[int]:
+def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding) -> list[int]:
     """The pp that share out the ranks; whether the layers go with it is asked per stage size."""
     ranks = problem.world_size // (tp * cp)
     # Of FSDP with pipeline stages there are no published measurements to price it by.
-    alone = problem.engine is not EngineName.MEGATRON or sharding is Sharding.FSDP
+    alone = not problem.limits.splits_model or sharding is Sharding.FSDP
     possible = [1] if alone else divisors(ranks, problem.model.layers)
     found = []
     for pp in _chosen(problem.given.pp_size, possible):
@@ -124,7 +146,7 @@ def _pipeline_sizes(problem: Problem, tp: int, cp: int, sharding: Sharding) -> l
     return found
 
 
-def _expert_parallel_sizes(problem: Problem, tp: int, cp: int, pp: int) -> list[int]:
+def _expert_parallel_sizes(problem: SearchProblem, tp: int, cp: int, pp: int) -> list[int]:
     """The ep that share out the experts and the ranks of a stage."""
     experts = problem.model.moe.experts if problem.model.moe else 1
     possible = divisors(experts, problem.world_size // pp)
@@ -142,7 +164,7 @@ def _expert_parallel_sizes(problem: Problem, tp: int, cp: int, pp: int) -> list[
 
 
 def _staged(
-    problem: Problem, layout: RankLayout, output_layers: float
+    problem: SearchProblem, layout: RankLayout, output_layers: float
 ) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
     """Each way to share out the layers of a layout, with its first and last stage."""
     given = problem.given
@@ -201,7 +223,9 @@ def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
     return [*even, best] if best else even
 
 
-def batches(problem: Problem, layout: RankLayout, tolerance: float) -> Iterator[tuple[int, int]]:
+def batches(
+    problem: SearchProblem, layout: RankLayout, tolerance: float
+) -> Iterator[tuple[int, int]]:
     """The legal micro and global batches of a layout, the smallest micro batch first."""
     powers = [1 << n for n in range(LARGEST_MICRO_BATCH.bit_length())]
     for micro in _chosen(problem.micro_batch_size, powers):
@@ -219,7 +243,7 @@ def batches(problem: Problem, layout: RankLayout, tolerance: float) -> Iterator[
             yield micro, total
 
 
-def _global_batch(problem: Problem, layout: RankLayout, micro: int) -> int:
+def _global_batch(problem: SearchProblem, layout: RankLayout, micro: int) -> int:
     """The given global batch, or the one nearest to the target that divides evenly."""
     if problem.global_batch_size != AUTO:
         return int(problem.global_batch_size)
@@ -227,7 +251,7 @@ def _global_batch(problem: Problem, layout: RankLayout, micro: int) -> int:
     return max(1, round(problem.target_batch / unit)) * unit
 
 
-def _layout(problem: Problem, degrees: Degrees) -> RankLayout:
+def _layout(problem: SearchProblem, degrees: Degrees) -> RankLayout:
     """The grid, with the data-parallel size that is left."""
     return RankLayout(
         tp_size=degrees.tp,

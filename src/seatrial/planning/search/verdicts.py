@@ -4,18 +4,21 @@
 
 from dataclasses import replace
 
+from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding, Severity
-from seatrial.planning.codes import PlanCode
-from seatrial.planning.memory.parts import Fit, Memory
+from seatrial.planning.choices import SAVES
+from seatrial.planning.memory.parts import Memory, MemoryFit
 from seatrial.planning.plan import Origin
 from seatrial.planning.saving.budget import RESTART_SECONDS
+from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import GIB, named, percent, room, times
-from seatrial.planning.search.fill import SAVES
-from seatrial.planning.search.inverse import fewest_nodes, fits
-from seatrial.planning.search.outcome import Priced
+from seatrial.planning.search.no_layout import remedy
 from seatrial.planning.search.planner import PlannedRun
-from seatrial.planning.search.refuse import remedy
+from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.saves import Saves, least_losing
+from seatrial.planning.search.search import BATCH_TOLERANCE, off_target, shardings
+from seatrial.planning.search.sizing import fewest_nodes, fits
+from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.constants import table
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
@@ -128,12 +131,12 @@ def _family(accelerator: str) -> str:
 
 def _too_full(loaded: LoadedSpec, run: PlannedRun, need: Memory) -> list[Finding]:
     """A finding about a layout that does not fit, or might not."""
-    if need.verdict is Fit.FITS:
+    if need.verdict is MemoryFit.FITS:
         return []
     value = f"{need.fullest.total / GIB:,.1f} GiB"
     stage = f"stage {need.fullest.index} needs {room(need)}"
     where = loaded.where("parallelism")
-    if need.verdict is Fit.DOES_NOT_FIT:
+    if need.verdict is MemoryFit.DOES_NOT_FIT:
         rule, fix = f"the layout does not fit: {stage}.", remedy(run.problem)
         return [Finding(PlanCode.NO_FIT, Severity.ERROR, where, rule, value, fix)]
     rule = f"the layout might not fit: {stage}."
@@ -198,3 +201,52 @@ def _enough(run: PlannedRun) -> str:
     if fewest is None:
         return "GPUs with more memory"
     return f"{fewest.nodes:,} nodes, which fit for certain"
+
+
+FEWER = 8
+"""How many fewer nodes are tried for a batch near the target."""
+
+
+def far_batch(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
+    """A finding about an `auto` global batch that no layout brings near its target."""
+    problem, batch = run.problem, run.plan.batch.global_batch_size
+    if problem.global_batch_size != AUTO or off_target(problem, batch) <= BATCH_TOLERANCE:
+        return []
+    return [
+        Finding(
+            PlanCode.FAR_BATCH,
+            Severity.WARNING,
+            loaded.where("training.global_batch_size"),
+            f"no layout that fits {problem.world_size:,} ranks has a global batch near "
+            f"{problem.target_batch:,} sequences; the nearest is {batch:,}, which may train "
+            "differently.",
+            f"{batch:,}",
+            f"{_nearer(problem)} Or accept it: training.global_batch_size={batch}.",
+        )
+    ]
+
+
+def _nearer(problem: SearchProblem) -> str:
+    """What would bring the batch near its target."""
+    free = replace(
+        problem, given=ParallelismSpec(etp_size=problem.given.etp_size), micro_batch_size=AUTO
+    )
+    if _near(free):
+        return "Leave parallelism and micro_batch_size to the planner (auto): then it comes near."
+    nodes = problem.world_size // problem.per_node
+    for fewer in range(nodes - 1, max(0, nodes - 1 - FEWER), -1):
+        smaller = replace(problem, world_size=fewer * problem.per_node)
+        if _near(smaller):
+            return f"Use {fewer:,} nodes, on which it comes near."
+    return "Use fewer nodes, or a number of them with more divisors."
+
+
+def _near(problem: SearchProblem) -> bool:
+    """Whether a legal layout with a batch near the target fits."""
+    if problem.hardware is not None:
+        return fits(problem, problem.hardware, BATCH_TOLERANCE) is not None
+    return any(
+        next(batches(problem, shape.layout, BATCH_TOLERANCE), None) is not None
+        for sharding in shardings(problem)[0]
+        for shape in shapes(problem, sharding)
+    )

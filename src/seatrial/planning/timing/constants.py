@@ -6,18 +6,86 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import log2
 from pathlib import Path
 from typing import Any
 
 from seatrial.hashing import digest
 from seatrial.planning.timing.rates import Rates
-from seatrial.planning.timing.reach import Reach
-from seatrial.planning.timing.shapes import shape_of
 from seatrial.planning.workload import Workload
 from seatrial.spec.training import Precision
 
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """One way in which a workload goes beyond the fitted rows."""
+
+    words: str
+    """What was asked for and what was fitted, such as `16,384 GPUs, fitted up to 8,192`."""
+    doublings: float
+    """How often the largest fitted value is doubled to reach the one asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The largest values among the fitted rows."""
+
+    gpus: int
+    """GPUs of a run."""
+    tp_size: int
+    """Ranks that share a layer."""
+    pp_size: int
+    """Pipeline stages."""
+    cp_size: int
+    """Ranks that share a sequence."""
+    ep_size: int
+    """Ranks that share the experts of a layer."""
+    sequence_length: int
+    """Tokens of a sequence."""
+
+    def excess(self, workload: Workload) -> tuple[Excess, ...]:
+        """Where a workload goes beyond; nothing where it is within."""
+        layout = workload.layout
+        asked = (
+            (f"{layout.world_size:,} GPUs", layout.world_size, self.gpus),
+            (f"tp {layout.tp_size}", layout.tp_size, self.tp_size),
+            (f"pp {layout.pp_size}", layout.pp_size, self.pp_size),
+            (f"cp {layout.cp_size}", layout.cp_size, self.cp_size),
+            (f"ep {layout.ep_size}", layout.ep_size, self.ep_size),
+            (
+                f"sequences of {workload.sequence_length:,} tokens",
+                workload.sequence_length,
+                self.sequence_length,
+            ),
+        )
+        return tuple(
+            Excess(f"{words}, fitted up to {largest:,}", log2(value / largest))
+            for words, value, largest in asked
+            if value > largest
+        )
+
+
+def reach_of(workloads: list[Workload]) -> Reach:
+    """The largest values among some workloads."""
+    return Reach(
+        gpus=max(work.layout.world_size for work in workloads),
+        tp_size=max(work.layout.tp_size for work in workloads),
+        pp_size=max(work.layout.pp_size for work in workloads),
+        cp_size=max(work.layout.cp_size for work in workloads),
+        ep_size=max(work.layout.ep_size for work in workloads),
+        sequence_length=max(work.sequence_length for work in workloads),
+    )
+
+
+def shape_of(workload: Workload) -> str:
+    """The shape of a layer: width, inner width, tokens of a micro batch, ranks that share it."""
+    model, layout = workload.model, workload.layout
+    tokens = workload.micro_batch_size * workload.sequence_length // layout.cp_size
+    return f"{model.hidden_size} x {model.ffn_hidden_size} x {tokens} / {layout.tp_size}"
+
+
 DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
-"""The constants; `scripts/backtest/fit_step_time.py` writes it."""
+"""The constants; `backtest/fit_step_time.py` writes it."""
 
 GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
@@ -52,7 +120,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class TimingConstants:
     """Rates for one accelerator, precision and stack, and how far to trust them."""
 
     rates: Rates
@@ -104,7 +172,7 @@ class Constants:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class TimingFit:
     """One entry of the data file."""
 
     accelerator: str
@@ -112,7 +180,6 @@ class Fit:
     precision: Precision
     """Number format of the matrix products."""
     stack: str
-    """The software."""
     rows: int
     """Published rows of just this accelerator, precision and stack."""
     sources: str
@@ -124,7 +191,6 @@ class Fit:
     reach: Reach
     """The largest values among the fitted rows."""
     rates: Rates
-    """The fitted rates."""
     experts: bool
     """Whether it is of models with experts."""
     shapes: Mapping[str, float]
@@ -147,8 +213,7 @@ class Table:
     """Relative error that nine of ten of its other rows stay below then."""
     widening: float
     """Factor on an error for every doubling beyond the largest fitted value."""
-    fits: tuple[Fit, ...]
-    """All entries."""
+    fits: tuple[TimingFit, ...]
 
 
 @cache
@@ -160,7 +225,7 @@ def table() -> Table:
 def read_table(content: Mapping[str, Any]) -> Table:
     """The table in a parsed data file."""
     fits = tuple(
-        Fit(
+        TimingFit(
             accelerator=entry["accelerator"],
             precision=Precision(entry["precision"]),
             stack=entry["stack"],
@@ -187,7 +252,7 @@ def read_table(content: Mapping[str, Any]) -> Table:
 
 
 @cache
-def constants_for(accelerator: str, precision: Precision, stack: str) -> Constants:
+def constants_for(accelerator: str, precision: Precision, stack: str) -> TimingConstants:
     """The constants for an accelerator of the catalog, a precision and a stack.
 
     Where nothing was fitted for them, the nearest is taken: the same stack first, then the
@@ -196,7 +261,7 @@ def constants_for(accelerator: str, precision: Precision, stack: str) -> Constan
     """
     dense = _nearest(accelerator, precision, stack, experts=False)
     trust = _trust(dense, accelerator, precision, stack)
-    found = Constants(
+    found = TimingConstants(
         rates=dense.rates,
         error=trust.error,
         provenance=_provenance(dense, accelerator, precision, stack),
@@ -220,13 +285,13 @@ def constants_for(accelerator: str, precision: Precision, stack: str) -> Constan
     )
 
 
-def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: bool) -> Fit:
+def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: bool) -> TimingFit:
     """The fit that is nearest to what is asked for."""
     fits = [fit for fit in table().fits if fit.experts is experts]
     return min(fits, key=lambda fit: _distance(fit, accelerator, precision, stack))
 
 
-def _is_exact(fit: Fit, accelerator: str, precision: Precision, stack: str) -> bool:
+def _is_exact(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> bool:
     """Whether a fit is for what is asked for; 16-bit formats are one, and so are memory sizes."""
     return (
         fit.stack == stack
@@ -235,7 +300,7 @@ def _is_exact(fit: Fit, accelerator: str, precision: Precision, stack: str) -> b
     )
 
 
-def _trust(fit: Fit, accelerator: str, precision: Precision, stack: str) -> Trust:
+def _trust(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> Trust:
     """How far to trust a fit that may be borrowed."""
     if _is_exact(fit, accelerator, precision, stack):
         return Trust(fit.error, fit.error_nine_of_ten, fit.reach)
@@ -247,7 +312,7 @@ def _trust(fit: Fit, accelerator: str, precision: Precision, stack: str) -> Trus
     )
 
 
-def _provenance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> str:
+def _provenance(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> str:
     """Where a fit comes from, and that it is borrowed if it is."""
     text = f"{fit.rows} rows of {fit.sources}"
     if _is_exact(fit, accelerator, precision, stack):
@@ -258,7 +323,9 @@ def _provenance(fit: Fit, accelerator: str, precision: Precision, stack: str) ->
     )
 
 
-def _distance(fit: Fit, accelerator: str, precision: Precision, stack: str) -> tuple[int, ...]:
+def _distance(
+    fit: TimingFit, accelerator: str, precision: Precision, stack: str
+) -> tuple[int, ...]:
     """How far a fit is from what is asked for; the first difference counts most."""
     return (
         fit.stack != stack,

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Over what the traffic of each parallel axis runs: the link inside a domain, or the network.
 
-Ranks are numbered tp, cp, dp, pp, the first fastest (`planning/rank_layout.py`), so an axis stays
+Ranks are numbered tp, cp, dp, pp, the first fastest (`planning/layout.py`), so an axis stays
 inside a domain as long as the axes up to it fit into one.
 """
 
 from dataclasses import dataclass
 
-from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.workload import Hardware
 
 

@@ -9,9 +9,8 @@ arXiv 2104.04473 and 2205.05198: four all-reduces a layer, six with full recompu
 from dataclasses import dataclass
 
 from seatrial.planning.memory.formats import element_bytes
+from seatrial.planning.timing.matrix_products import Products, layer_products
 from seatrial.planning.timing.placement import Placement, Route
-from seatrial.planning.timing.products import Products, layer_products
-from seatrial.planning.timing.recomputed import Recomputed, recomputed
 from seatrial.planning.timing.traffic import (
     StageCount,
     StageCounts,
@@ -22,9 +21,48 @@ from seatrial.planning.timing.traffic import (
     updated_parameters,
 )
 from seatrial.planning.workload import Workload
-from seatrial.spec.architecture import Activation
-from seatrial.spec.parallelism import Recompute
+from seatrial.spec.model import Activation
+from seatrial.spec.parallelism import Recompute, RecomputeModule
 from seatrial.spec.training import Precision
+
+LATENT_UP = 0.29
+"""Share of latent attention's projections that are up projections: 54.5 of 187 million weights of a
+DeepSeek V3 layer (arXiv 2412.19437, section 4.2)."""
+
+
+@dataclass(slots=True)
+class Recomputed:
+    """What a layer computes once more, over what its forward pass does: 0 nothing, 1 all of it."""
+
+    attention: float
+    """The attention's inner part."""
+    exchange: float
+    """The way of tokens to experts and back."""
+    projections: float
+    """The projections around attention; beside the pass that full recomputing adds for all."""
+    feed: float
+    """The feed-forward part of a layer without experts, likewise."""
+    shared: float
+    """What every token goes through beside the experts of a layer, likewise."""
+    experts: float
+
+
+def recomputed(workload: Workload) -> Recomputed:
+    """What the layers of a workload compute once more."""
+    if workload.recompute is not Recompute.SELECTIVE:
+        full = float(workload.recompute is Recompute.FULL)
+        return Recomputed(full, full, 0.0, 0.0, 0.0, 0.0)
+    modules = workload.recompute_modules or {RecomputeModule.CORE_ATTENTION}
+    experts = RecomputeModule.MOE in modules
+    return Recomputed(
+        attention=float(RecomputeModule.CORE_ATTENTION in modules),
+        exchange=float(experts),
+        projections=LATENT_UP * (RecomputeModule.MLA_UP_PROJ in modules),
+        feed=float(RecomputeModule.MLP in modules),
+        shared=float(experts or RecomputeModule.SHARED_EXPERTS in modules),
+        experts=float(experts),
+    )
+
 
 OPTIMIZER_BYTES = 34
 """Adam, per parameter: reads gradient, master, two moments; writes these three and the weight."""
@@ -72,7 +110,6 @@ class LayerTraffic:
     exchange: Route
     """Tokens on their way to experts and back."""
     exchange_count: float
-    """How many exchanges they are."""
 
 
 @dataclass(slots=True)
@@ -96,7 +133,6 @@ class Pipeline:
     transfer: Route
     """Activations to the next stage and gradients to the previous, all chunks of a stage."""
     transfer_count: float
-    """How many they are."""
     interleaved: float
     """1 where stages have several chunks, so that transfers go on behind compute; else 0."""
 
@@ -142,7 +178,6 @@ class LayerQuantities:
     local_experts: float
     """Experts of a layer that a rank holds."""
     traffic: LayerTraffic
-    """What layers exchange."""
     model_flops: StageCount
     """Products of a dense layer, of one with experts and of the logits that the model needs: one
     forward pass, attention causal."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Rates:
     """The constants, mostly as shares of a data sheet's figure; the defaults are starting points.
 
-    Only `scripts/backtest/fit_step_time.py` uses the defaults: they are where the fit begins, and
+    Only `backtest/fit_step_time.py` uses the defaults: they are where the fit begins, and
     what a constant keeps on which the fitted rows say nothing.
     """
 

@@ -1,16 +1,261 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long an optimizer step takes, part by part."""
+"""From quantities and rates to seconds.
 
-from seatrial.planning.timing.constants import Constants
-from seatrial.planning.timing.formula import part_times, transfer_time
-from seatrial.planning.timing.layer_times import known_counts, layer_times
-from seatrial.planning.timing.parts import StepTime
-from seatrial.planning.timing.quantities import step_quantities
+Only arithmetic that works on numbers and on arrays alike: the planner calls it with one workload,
+the fit with thousands of rows at once, so that what was fitted is what predicts.
+"""
+
+from dataclasses import dataclass
+
+from seatrial.planning.timing.constants import TimingConstants
+from seatrial.planning.timing.parts import StepTime, TimePart
+from seatrial.planning.timing.quantities import (
+    LayerQuantities,
+    Pipeline,
+    Quantities,
+    Work,
+    layer_quantities,
+    step_quantities,
+)
+from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.traffic import StageCount, StageCounts, stage_counts
 from seatrial.planning.workload import Workload
 
+SHARPNESS = 4
+"""How sharply the longer of two overlapping times wins; 1 would add them."""
+NEVER_ZERO = 1e-12
+"""Seconds below which a time is of no account; keeps a division defined."""
 
-def step_time(workload: Workload, constants: Constants) -> StepTime:
+
+@dataclass(slots=True)
+class LayerTime:
+    """Seconds that one micro batch takes in a layer, forward and backward."""
+
+    compute: float
+    """Products outside attention, norms, activations; and waiting for the host."""
+    attention: float
+    tensor: float
+    context: float
+    """Keys and values on their way."""
+    expert: float
+    """Tokens on their way to experts."""
+    total: float
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Seconds that a micro batch takes in each piece of a stage."""
+
+    dense: LayerTime
+    moe: LayerTime
+    """A layer with experts."""
+    head: float
+    """Logits and loss."""
+
+    def stage(self, count: StageCount) -> float:
+        """A whole stage, without transfers to and from its neighbours."""
+        dense, moe, heads = count
+        return dense * self.dense.total + moe * self.moe.total + heads * self.head
+
+
+def longer(one: float, other: float) -> float:
+    """The longer of two times that overlap, and a little more where they are alike."""
+    total: float = (one**SHARPNESS + other**SHARPNESS) ** (1 / SHARPNESS)
+    return total
+
+
+def products(q: LayerQuantities, work: Work, peak: float, rates: Rates) -> float:
+    """Seconds of the forward pass of products: arithmetic, and reading and writing matrices."""
+    flops = work.flops + rates.waves * (work.rounded - work.flops)
+    moved = work.elements / rates.matrix_memory + work.weights / rates.weight_memory
+    return flops / (peak * rates.matrix) + q.element_bytes * moved / q.bandwidth
+
+
+def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
+    """What a micro batch takes in each piece of a stage."""
+    stream = q.bandwidth * rates.elementwise
+    attention = q.attention_flops / (q.peak_attention * rates.attention) + q.score_bytes / stream
+    tensor = (
+        q.traffic.tensor.link / rates.tensor_link + q.traffic.tensor.network / rates.tensor_network
+    )
+    context = (q.traffic.context.link + q.traffic.context.network) / rates.context
+    dense = q.passes * (products(q, q.dense, q.peak, rates) + q.elementwise_bytes / stream)
+    latency = q.traffic.tensor_count * rates.tensor_latency
+    host = q.passes * rates.launch
+    moe_host = host * rates.moe_launch + q.passes * q.local_experts * rates.expert_launch
+    experts = products(q, q.experts, q.peak, rates) / rates.expert_matrix
+    moe = q.passes * (
+        products(q, q.moe, q.peak, rates)
+        + experts
+        + q.moe_bytes / stream
+        + q.routed_bytes / (q.bandwidth * rates.routing)
+    )
+    exchange = (
+        q.traffic.exchange.link / rates.expert_link
+        + q.traffic.exchange.network / rates.expert_network
+    )
+    exchange = exchange + q.traffic.exchange_count * rates.expert_latency
+    return Pieces(
+        dense=_layer(rates.layer, dense, attention, tensor, context, 0.0, host, latency),
+        moe=_layer(
+            rates.layer,
+            moe,
+            attention,
+            q.traffic.moe_tensor * tensor,
+            context,
+            exchange,
+            moe_host,
+            q.traffic.moe_tensor * latency,
+        ),
+        head=3 * products(q, q.head, q.peak_attention, rates)
+        + q.head_bytes / (q.bandwidth * rates.loss),
+    )
+
+
+def transfer_time(q: Pipeline, rates: Rates) -> float:
+    """Seconds of a micro batch's transfers to and from the neighbours of a stage."""
+    moved = (q.transfer.link + q.transfer.network) / rates.transfer
+    shown = 1 - rates.transfer_overlap * q.interleaved
+    return (moved + q.transfer_count * rates.transfer_latency) * shown
+
+
+def _layer(
+    factor: float,
+    compute: float,
+    attention: float,
+    tensor: float,
+    context: float,
+    expert: float,
+    host: float,
+    latency: float,
+) -> LayerTime:
+    """A layer, which takes no less than the host needs to start its kernels.
+
+    Ranks wait for each other at every collective, whichever of the two holds them up.
+    """
+    work = compute + attention + tensor + context + expert
+    slower = longer(work, host)
+    return LayerTime(
+        factor * (compute + slower - work),
+        factor * attention,
+        factor * (tensor + latency),
+        factor * context,
+        factor * expert,
+        factor * (slower + latency),
+    )
+
+
+def slowest(q: Quantities, each: Pieces) -> StageCount:
+    """What the slowest stage holds."""
+    found, time = q.pipeline.first, each.stage(q.pipeline.first)
+    for count in (q.pipeline.middle, q.pipeline.last):
+        other = each.stage(count)
+        # Arithmetic instead of a branch: both may be arrays.
+        wins = (other > time) * 1.0
+        found = (
+            found[0] + wins * (count[0] - found[0]),
+            found[1] + wins * (count[1] - found[1]),
+            found[2] + wins * (count[2] - found[2]),
+        )
+        time = time + wins * (other - time)
+    return found
+
+
+def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, float]:
+    """Seconds of every part of a step."""
+    dense, moe, heads = count = slowest(q, each)
+    transfer = transfer_time(q.pipeline, rates)
+    stage = each.stage(count) + transfer
+    batches = q.pipeline.micro_batches
+    whole = each.stage(q.pipeline.whole) + q.pipeline.pp_size * transfer
+    network = rates.data_network / (1 + q.nodes / rates.data_nodes)
+    gathered = q.gathered.link / rates.data_link + q.gathered.network / network
+    reduced = q.gradients.link / rates.data_link + q.gradients.network / network
+    returned = q.weights.link / rates.data_link + q.weights.network / network
+    hidden = reduced * stage / (longer(reduced, stage) + NEVER_ZERO)
+    exposed = reduced - rates.data_overlap * hidden + (1 - rates.gather_overlap) * returned
+    return {
+        TimePart.COMPUTE: batches
+        * (dense * each.dense.compute + moe * each.moe.compute + heads * each.head),
+        TimePart.ATTENTION: batches * (dense * each.dense.attention + moe * each.moe.attention),
+        TimePart.TENSOR_PARALLEL: batches * (dense * each.dense.tensor + moe * each.moe.tensor),
+        TimePart.CONTEXT_PARALLEL: batches * (dense * each.dense.context + moe * each.moe.context),
+        TimePart.EXPERT_PARALLEL: batches * (moe * each.moe.expert),
+        TimePart.PIPELINE_TRANSFER: batches * transfer,
+        TimePart.BUBBLE: (whole - stage) / q.pipeline.vp_size,
+        TimePart.DATA_PARALLEL: batches * (longer(stage, gathered) - stage) + exposed,
+        TimePart.OPTIMIZER: q.optimizer_bytes / (q.layer.bandwidth * rates.optimizer),
+        TimePart.OTHER: rates.step,
+    }
+
+
+MOST = 4096
+"""Layers, and sets of stages, that are kept; a search at 100,000 GPUs has some hundreds."""
+
+
+@dataclass(slots=True)
+class LayerTimes:
+    """What a layer has to do, and how long it takes."""
+
+    layer: LayerQuantities
+    """What it has to compute and to move."""
+    times: Pieces
+    """How long it takes."""
+    kept: tuple[object, object, object]
+    """Model, machines and rates: while they are kept here, nothing else gets their identities."""
+
+
+_KNOWN: dict[tuple[object, ...], LayerTimes] = {}
+_COUNTS: dict[tuple[int, int, int], tuple[StageCounts, object, object]] = {}
+
+
+def known_counts(workload: Workload) -> StageCounts:
+    """What each stage of a workload holds, counted once for all layouts that share the stages."""
+    key = (id(workload.stages), id(workload.model), workload.moe_every)
+    found = _COUNTS.get(key)
+    if found is None:
+        if len(_COUNTS) >= MOST:
+            _COUNTS.clear()
+        found = _COUNTS[key] = (stage_counts(workload), workload.stages, workload.model)
+    return found[0]
+
+
+def layer_times(workload: Workload, rates: Rates) -> LayerTimes:
+    """What the layers of a workload do and take, computed once for all layouts that share it."""
+    layout = workload.layout
+    # By identity: comparing models and rates field by field takes longer than computing anew.
+    key = (
+        id(workload.model),
+        id(workload.hardware),
+        id(rates),
+        id(workload.precision),
+        id(workload.recompute),
+        workload.recompute_modules,
+        workload.micro_batch_size,
+        workload.sequence_length,
+        workload.padded_vocab_size,
+        layout.tp_size,
+        layout.cp_size,
+        layout.ep_size,
+        layout.etp_size,
+        workload.sequence_parallel,
+        workload.flash_attention,
+        workload.attention_weights,
+        workload.attention_share,
+        workload.moe_every,
+    )
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) >= MOST:
+            _KNOWN.clear()
+        layer = layer_quantities(workload)
+        kept = (workload.model, workload.hardware, rates)
+        found = _KNOWN[key] = LayerTimes(layer, pieces(layer, rates), kept)
+    return found
+
+
+def step_time(workload: Workload, constants: TimingConstants) -> StepTime:
     """The predicted time of one optimizer step of the workload."""
     rates, scale = constants.rates_for(workload), constants.scale
     known = layer_times(workload, rates)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seatrial.planning.memory.formats import element_bytes
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.workload import Workload
-from seatrial.spec.architecture import Activation
+from seatrial.spec.model import Activation
 from seatrial.spec.parallelism import Sharding
 
 StageCount = tuple[float, float, float]
@@ -21,7 +21,6 @@ class RankParameters:
     dense: float
     """Of everything but experts."""
     expert: float
-    """Of experts."""
 
 
 @dataclass(slots=True)
@@ -35,7 +34,6 @@ class StageCounts:
     fullest: StageCount
     """The fullest of those; the first stage where there are none."""
     whole: StageCount
-    """All stages together."""
 
 
 def stage_counts(workload: Workload) -> StageCounts:

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two checkpoints of Composer hold the same bits, sharded ones and whole ones.
+"""Compare two checkpoints of Composer bit by bit, sharded or whole.
 
-`python -m seatrial.worker.llm_foundry.compare ONE OTHER`. Meant for checkpoints that this host
-has just written: reading one unpickles it.
+`python -m seatrial.worker.llm_foundry.compare ONE OTHER`.
 """
 
 import json
@@ -14,7 +13,8 @@ from typing import Any
 
 import torch
 
-from seatrial.worker import compare
+from seatrial.checkpoints.naming import COMPOSER_FILE
+from seatrial.worker.checkpointing import compare, safe_load
 
 PASSING = ("timestamp", "wct", "callbacks", "run_name")
 """Parts of a state that tell of clocks, not of the training."""
@@ -24,8 +24,7 @@ def contents(directory: Path) -> dict[str, Any]:
     """Every tensor of a checkpoint by its name, whole."""
     if (directory / ".metadata").exists():
         return compare.contents(directory)
-    state = torch.load(directory / "rank0.pt", map_location="cpu", weights_only=False)
-    return dict(_flat(state, ""))
+    return dict(_flat(safe_load.load_archive(directory / COMPOSER_FILE), ""))
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -41,6 +40,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def main() -> None:
     """Print how many tensors there are, and the names of those that differ."""
+    safe_load.install()
     one, other = (contents(Path(word)) for word in sys.argv[1:3])
     tensors = [
         name

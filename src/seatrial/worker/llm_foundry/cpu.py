@@ -10,8 +10,8 @@ import os
 
 import torch
 
-from seatrial.worker.cpu.redirection import ANSWERED
-from seatrial.worker.ending import end_with_parent
+from seatrial.worker.megatron.cpu.redirection import ANSWERED
+from seatrial.worker.process import end_with_parent
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
 """What must be set before torch computes: one thread a process, no compilation."""

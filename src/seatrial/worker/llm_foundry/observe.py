@@ -19,20 +19,20 @@ from composer.utils import dist
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.worker.llm_foundry.keeping import Keeper
-from seatrial.worker.process_times import process_began
+from seatrial.worker.llm_foundry.commit import ComposerCommitter
+from seatrial.worker.process import process_began
 from seatrial.worker.settings import Device, Settings
-from seatrial.worker.supervisor.beats import BeatWriter, Phase
+from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
 
 LOSS = "loss/train/total"
 """Where Composer keeps the mean loss of a step, over all ranks."""
 
 
-class Observer(Callback):
+class ComposerObserver(Callback):
     """Writes the event log, ends the run when asked to, kills itself where a drill says so."""
 
     def __init__(
-        self, chosen: Settings, configured: Any, heart: BeatWriter, keeper: Keeper
+        self, chosen: Settings, configured: Any, heart: BeatWriter, keeper: ComposerCommitter
     ) -> None:
         """Take the settings of both sides, the process's heartbeat, and who makes saves count."""
         self._log: EventLog | None = None
@@ -128,7 +128,7 @@ class Observer(Callback):
     def eval_start(self, state: Any, logger: Any) -> None:
         """An evaluation begins."""
         self._evaluation = time.perf_counter()
-        self._pausing.enter_context(self._heart.pause(Phase.EVALUATING))
+        self._pausing.enter_context(self._heart.pause(RankPhase.EVALUATING))
 
     def eval_end(self, state: Any, logger: Any) -> None:
         """An evaluation is done."""
@@ -148,7 +148,7 @@ class Observer(Callback):
     def _watch_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save(saver: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter()
-            with self._heart.pause(Phase.SAVING), self._keeper.committing(state):
+            with self._heart.pause(RankPhase.SAVING), self._keeper.committing(state):
                 result = original(saver, state, *args, **kwargs)
             taken = time.perf_counter() - began
             self._last += taken

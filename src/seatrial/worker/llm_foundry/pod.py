@@ -4,8 +4,8 @@
 
 import sys
 
-from seatrial.worker.ending import UNFINISHED, spared_teardown
-from seatrial.worker.supervisor.ends import telling_end
+from seatrial.worker.process import UNFINISHED, spared_teardown
+from seatrial.worker.supervisor.exit_records import telling_end
 
 
 def main() -> None:

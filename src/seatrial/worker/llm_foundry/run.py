@@ -5,7 +5,7 @@
 import os
 import sys
 
-from seatrial.worker.metrics import serving
+from seatrial.worker.node.exporters import serving
 from seatrial.worker.settings import Device, settings
 from seatrial.worker.supervisor.rank import begin_beating
 

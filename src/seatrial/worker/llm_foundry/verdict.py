@@ -32,7 +32,7 @@ def _answer(words: list[str]) -> dict[str, Any]:
         make_dataclass_and_log_config,
     )
 
-    from seatrial.worker.llm_foundry import given  # noqa: PLC0415
+    from seatrial.worker.llm_foundry import settings  # noqa: PLC0415
 
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
@@ -41,7 +41,7 @@ def _answer(words: list[str]) -> dict[str, Any]:
         words = words[2:]
     ranks = int(os.environ["WORLD_SIZE"])
     try:
-        configured, _ = given.read(words)
+        configured, _ = settings.read(words)
         # Not initialised, it goes by the environment.
         if dist.get_world_size() != ranks:
             return {"accepted": None, "reason": "the number of ranks cannot be told here"}

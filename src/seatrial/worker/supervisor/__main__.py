@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.worker.settings import EVENTS
-from seatrial.worker.supervisor.agent import Meeting
-from seatrial.worker.supervisor.budget import RestartsInARow
-from seatrial.worker.supervisor.supervise import Supervisor, Task
+from seatrial.worker.supervisor.agent import Rendezvous
+from seatrial.worker.supervisor.restart_budget import RestartsInARow
+from seatrial.worker.supervisor.supervise import NodeTask, Supervisor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return supervisor.work()
 
 
-def parsed(arguments: Sequence[str]) -> Task:
+def parsed(arguments: Sequence[str]) -> NodeTask:
     """The task of a command line."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.worker.supervisor")
     for name in ("--nodes", "--processes", "--node-rank", "--port", "--restarts"):
@@ -39,8 +39,8 @@ def parsed(arguments: Sequence[str]) -> Task:
     parser.add_argument("words", nargs="+")
     given = parser.parse_args(arguments)
     events = os.environ.get(EVENTS)
-    return Task(
-        Meeting(
+    return NodeTask(
+        Rendezvous(
             *(given.nodes, given.processes, given.node_rank),
             *(given.address, given.port, given.name),
         ),

@@ -36,19 +36,15 @@ _CLOSING = re.compile(rb"Sending process (\d+) closing signal SIG")
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Rendezvous:
     """How the agents of a run's nodes find each other."""
 
     nodes: int
-    """All nodes."""
     processes: int
-    """Processes on each."""
     node_rank: int
-    """This node's number."""
     address: str
     """The host on which node 0 listens."""
     port: int
-    """At which port."""
     name: str
     """What tells this attempt from others that might listen there."""
 
@@ -87,7 +83,6 @@ class Failure:
     local_rank: int
     """Its number on the node."""
     process: int
-    """Its process number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,6 @@ class Closing:
     """A process that the agent has asked to end."""
 
     process: int
-    """Its process number."""
 
 
 Sign = Failure | Closing
@@ -117,7 +111,7 @@ class Agent:
 
     def __init__(self, words: list[str], environment: Mapping[str, str], out: BinaryIO) -> None:
         """Start it, so that it ends with this process."""
-        tether = [sys.executable, "-m", "seatrial.worker.supervisor.tether", str(os.getpid())]
+        tether = [sys.executable, "-m", "seatrial.worker.supervisor.parent_death", str(os.getpid())]
         self._process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
             [*tether, *words],
             env=dict(environment),
@@ -133,7 +127,6 @@ class Agent:
 
     @property
     def process(self) -> int:
-        """Its process number."""
         return self._process.pid
 
     def code(self) -> int | None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seatrial.monitoring.processes import STOPPED, end
-from seatrial.worker.supervisor.beats import Beat
-from seatrial.worker.supervisor.last_words import collect
+from seatrial.worker.supervisor.crash_report import collect
+from seatrial.worker.supervisor.heartbeats import Beat
 from seatrial.worker.supervisor.reports import Reports
-from seatrial.worker.supervisor.watch import MARGIN, Silence, Watch
+from seatrial.worker.supervisor.timeouts import MARGIN, HeartbeatWatch, Silence
 
 CERTAIN = 2.0
 """Times the limit after which processes are ended that only seem to hang."""
@@ -25,7 +25,9 @@ CERTAIN_FLOOR = 60.0
 class Hangs:
     """One silence after the other."""
 
-    def __init__(self, watch: Watch, reports: Reports, heartbeats: Path, python: str) -> None:
+    def __init__(
+        self, watch: HeartbeatWatch, reports: Reports, heartbeats: Path, python: str
+    ) -> None:
         """Take who judges, who is told, where processes leave what they tell, and what they run."""
         self._watch = watch
         self._reports = reports

@@ -12,7 +12,7 @@ import time
 from enum import StrEnum
 from pathlib import Path
 
-from seatrial.worker.supervisor.status import Status, read_status
+from seatrial.worker.supervisor.status import SupervisorStatus, read_status
 
 FRESH_SECONDS = 60.0
 """A supervisor writes every second; a node under memory pressure is slower."""
@@ -20,7 +20,7 @@ TOLERANCE = 4.0
 """Times the limit after which silent processes should long have been ended."""
 
 
-class Kind(StrEnum):
+class ProbeKind(StrEnum):
     """What the kubelet wants to know."""
 
     STARTUP = "startup"
@@ -29,20 +29,20 @@ class Kind(StrEnum):
     """Whether it is to be left running."""
 
 
-def trouble(kind: Kind, status: Status | None, now: float) -> str:
+def trouble(kind: ProbeKind, status: SupervisorStatus | None, now: float) -> str:
     """Why the answer is no; empty when it is yes."""
     if status is None:
         return "the supervisor has told nothing yet"
     if now - status.time > FRESH_SECONDS:
         return f"the supervisor has told nothing for {now - status.time:.0f} s"
-    if kind is Kind.LIVENESS and status.silent > TOLERANCE * status.limit > 0:
+    if kind is ProbeKind.LIVENESS and status.silent > TOLERANCE * status.limit > 0:
         return f"processes have been silent for {status.silent:.0f} s and were not ended"
     return ""
 
 
 def main(kind: str, directory: str) -> int:
     """Answer by the exit code, and say why."""
-    found = trouble(Kind(kind), read_status(Path(directory)), time.monotonic())
+    found = trouble(ProbeKind(kind), read_status(Path(directory)), time.monotonic())
     if found:
         sys.stderr.write(f"seatrial: {found}\n")
     return 1 if found else 0

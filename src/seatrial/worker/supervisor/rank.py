@@ -5,9 +5,9 @@
 import os
 from pathlib import Path
 
-from seatrial.worker.ending import end_with_parent, let_look
+from seatrial.worker.process import end_with_parent, let_look
 from seatrial.worker.supervisor.agent import MASTER
-from seatrial.worker.supervisor.beats import DIRECTORY, BeatWriter, beat_file
+from seatrial.worker.supervisor.heartbeats import DIRECTORY, BeatWriter, beat_file
 
 SUPERVISOR = "SEATRIAL_SUPERVISOR"
 """The variable that tells processes who supervises them."""

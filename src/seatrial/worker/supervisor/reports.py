@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seatrial.codes.supervisor import SupervisorCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.monitoring.event_log import EventKind, EventLog
-from seatrial.worker.ending import UNFINISHED
+from seatrial.worker.process import UNFINISHED
 from seatrial.worker.supervisor.agent import Failure
-from seatrial.worker.supervisor.beats import Beat
-from seatrial.worker.supervisor.codes import SupervisorCode
-from seatrial.worker.supervisor.last_words import LAST_WORDS, Told
-from seatrial.worker.supervisor.watch import MARGIN, Silence
+from seatrial.worker.supervisor.crash_report import LAST_WORDS, Told
+from seatrial.worker.supervisor.heartbeats import Beat
+from seatrial.worker.supervisor.timeouts import MARGIN, Silence
 
 
 class Reports:

@@ -3,16 +3,17 @@
 """What the supervisor tells of itself and its processes, in one file that probes read."""
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from seatrial.storage.state_files import DamagedError, decode, read_json, write_state
 
 FILE = "status.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class SupervisorStatus:
     """How a node's processes are."""
 
     time: float
@@ -31,21 +32,16 @@ class Status:
     """Why it is over; empty while it is not."""
 
 
-def write_status(directory: Path, status: Status) -> None:
+def write_status(directory: Path, status: SupervisorStatus) -> None:
     """Put the status in place of the one before; a reader never sees half."""
-    beside = directory / f".{FILE}.{os.getpid()}"
-    try:
-        beside.write_text(json.dumps(asdict(status)), encoding="utf-8")
-        beside.replace(directory / FILE)
-    except OSError:
-        # A full disk has room for its name, and the next try for one more.
-        with suppress(OSError):
-            beside.unlink()
+    # A full disk may have room for the next one. After a restart of the host nobody needs it.
+    with suppress(OSError):
+        write_state(directory / FILE, json.dumps(asdict(status)), durable=False)
 
 
-def read_status(directory: Path) -> Status | None:
+def read_status(directory: Path) -> SupervisorStatus | None:
     """The status; none where there is none yet."""
     try:
-        return Status(**json.loads((directory / FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return decode(SupervisorStatus, read_json(directory / FILE))
+    except (OSError, DamagedError):
         return None

@@ -6,28 +6,89 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
 from seatrial.checkpoints.stopping import StopCode
-from seatrial.monitoring.processes import MARK, end, end_marked, new_mark, state
-from seatrial.worker.ending import UNFINISHED, adopt_orphans
+from seatrial.monitoring.processes import (
+    MARK,
+    begun,
+    children,
+    end,
+    end_marked,
+    new_mark,
+    state,
+    variables,
+)
+from seatrial.worker.process import UNFINISHED, adopt_orphans
 from seatrial.worker.settings import ATTEMPT, FRUITLESS
-from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Meeting
-from seatrial.worker.supervisor.beats import DIRECTORY, Beat, Phase, forget_beats, read_beats
-from seatrial.worker.supervisor.budget import Budget
-from seatrial.worker.supervisor.ends import forget_ends, read_ends
-from seatrial.worker.supervisor.final import Final, remember, remembered
+from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Rendezvous
+from seatrial.worker.supervisor.crash_report import recorder_variables
+from seatrial.worker.supervisor.exit_records import (
+    Final,
+    forget_ends,
+    read_ends,
+    remember,
+    remembered,
+)
 from seatrial.worker.supervisor.hangs import Hangs
-from seatrial.worker.supervisor.last_words import recorder_variables
-from seatrial.worker.supervisor.orphans import Orphans
+from seatrial.worker.supervisor.heartbeats import (
+    DIRECTORY,
+    Beat,
+    RankPhase,
+    forget_beats,
+    read_beats,
+)
 from seatrial.worker.supervisor.rank import SUPERVISOR
 from seatrial.worker.supervisor.reports import Reports
-from seatrial.worker.supervisor.status import Status, write_status
-from seatrial.worker.supervisor.watch import Watch
+from seatrial.worker.supervisor.restart_budget import RestartBudget
+from seatrial.worker.supervisor.status import SupervisorStatus, write_status
+from seatrial.worker.supervisor.timeouts import HeartbeatWatch
+
+RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
+"""What torchrun tells its ranks, and nobody else."""
+
+
+class Orphans:
+    """Finds them among this process's children."""
+
+    def __init__(self, agent: int) -> None:
+        """Know the one child that was started here."""
+        self._agent = agent
+
+    def end_those_without(self, beats: list[Beat], alive: Collection[int]) -> None:
+        """End every process whose rank is gone, and take note of those that have ended.
+
+        The number of restarts tells starts apart only on the node where a rank died: on the others
+        torchrun does not count. So what began before the present process of its rank goes.
+        """
+        ranks = {b.rank: begun(b.process) for b in beats if b.process in alive}
+        for process in children(os.getpid()):
+            if process == self._agent:
+                continue
+            if not state(process):
+                with suppress(ChildProcessError):
+                    os.waitpid(process, os.WNOHANG)
+                continue
+            told = variables(process)
+            if RESTART_COUNT not in told:
+                # Started by the supervisor itself; an operator may call a node's number RANK.
+                continue
+            with suppress(KeyError, ValueError):
+                rank = int(told["RANK"])
+                if rank not in ranks or begun(process) < ranks[rank]:
+                    end(process)
+
+    def reap(self) -> None:
+        """Take note of all that have ended."""
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
 
 LOOK_SECONDS = 0.25
 """How often processes are looked at."""
@@ -48,10 +109,10 @@ FINAL_CODES = frozenset(StopCode)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class NodeTask:
     """What is to be supervised."""
 
-    meeting: Meeting
+    meeting: Rendezvous
     """How the nodes meet."""
     words: tuple[str, ...]
     """The rest of torchrun's command: logs, module, the engine's arguments."""
@@ -79,8 +140,8 @@ class Supervisor:
 
     def __init__(
         self,
-        task: Task,
-        budget: Budget,
+        task: NodeTask,
+        budget: RestartBudget,
         out: BinaryIO,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,7 +151,7 @@ class Supervisor:
         self._out = out
         self._clock = clock
         self._reports = Reports(task.events, task.meeting.node_rank)
-        self._watch = Watch()
+        self._watch = HeartbeatWatch()
         self._hangs = Hangs(self._watch, self._reports, task.directory, task.python)
         self._mark = os.environ.get(MARK) or new_mark()
         self._asked = 0.0
@@ -208,7 +269,7 @@ class Supervisor:
         alive = {b.process: letter for b in beats if (letter := state(b.process))}
         self._begin(life, beats, alive)
         self._take_signs(life)
-        leaving = {beat.process for beat in beats if beat.phase is Phase.ENDING}
+        leaving = {beat.process for beat in beats if beat.phase is RankPhase.ENDING}
         for process in life.overdue(now):
             if process not in leaving:
                 end(process)
@@ -275,15 +336,15 @@ class Supervisor:
 
     def _tell(self, beats: list[Beat], now: float) -> None:
         newest = max(beats, key=lambda beat: beat.since, default=None)
-        phase = newest.phase if newest else Phase.STARTING
+        phase = newest.phase if newest else RankPhase.STARTING
         silent = now - newest.since if newest else 0.0
         limit = self._watch.patience.limit(phase)
         step = newest.step if newest else 0
-        status = Status(now, phase, step, silent, limit, self._restarts)
+        status = SupervisorStatus(now, phase, step, silent, limit, self._restarts)
         write_status(self._task.directory, status)
 
     def _over(self, code: int, why: str) -> int:
-        status = Status(self._clock(), Phase.ENDING, 0, 0.0, 0.0, self._restarts, why)
+        status = SupervisorStatus(self._clock(), RankPhase.ENDING, 0, 0.0, 0.0, self._restarts, why)
         write_status(self._task.directory, status)
         if code:
             sys.stderr.write(f"seatrial: {why} after {self._restarts} restarts.\n")
@@ -295,13 +356,11 @@ class _Life:
     """What is known of one agent's processes."""
 
     agent: Agent
-    """The agent."""
     began: float
     """When it was started."""
     told: float
     """When the status was last written."""
     step: int = 0
-    """The newest step."""
     code: int = 0
     """The agent's exit code, once it has ended."""
     failures: list[Failure] = field(default_factory=list)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 import transformers
 
-from seatrial.worker.weights.telling import answer
+from seatrial.worker.checkpointing.safe_load import load_archive
+from seatrial.worker.weights.progress import answer
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
 
 def compare(weights: str, logits: Path) -> dict[str, Any]:
     """How far the logits of the two are apart."""
-    held = torch.load(logits, weights_only=True)
+    held = load_archive(logits)
     tokens, engine = held["tokens"], held["logits"]
     # LLM Foundry brings the fourth transformers, which has another name for it.
     named = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"

@@ -6,26 +6,26 @@ from collections.abc import Mapping
 
 import torch
 
-from seatrial.checkpoints.exchange.key_map import Entry, Part
+from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
 from seatrial.checkpoints.exchange.model import HubModel
 
-_ROWS = (Part.QUERY_ROWS, Part.KEY_ROWS, Part.VALUE_ROWS)
+_ROWS = (KeyMapPart.QUERY_ROWS, KeyMapPart.KEY_ROWS, KeyMapPart.VALUE_ROWS)
 
 
-def cut(slab: torch.Tensor, entry: Entry, model: HubModel) -> torch.Tensor:
+def cut(slab: torch.Tensor, entry: KeyMapEntry, model: HubModel) -> torch.Tensor:
     """The part of an engine's tensor that an entry names."""
     found = _part(slab, entry.part, model)
     return found.t() if entry.transposed else found
 
 
-def _part(slab: torch.Tensor, part: Part, model: HubModel) -> torch.Tensor:
-    if part is Part.WHOLE:
+def _part(slab: torch.Tensor, part: KeyMapPart, model: HubModel) -> torch.Tensor:
+    if part is KeyMapPart.WHOLE:
         return slab
-    if part is Part.VOCABULARY:
+    if part is KeyMapPart.VOCABULARY:
         return slab[: model.vocab_size]
-    if part in (Part.GATE, Part.UP):
+    if part in (KeyMapPart.GATE, KeyMapPart.UP):
         half = slab.shape[0] // 2
-        return slab[:half] if part is Part.GATE else slab[half:]
+        return slab[:half] if part is KeyMapPart.GATE else slab[half:]
     if part in _ROWS:
         keys = model.kv_heads * model.head_dim
         return slab.split((model.heads * model.head_dim, keys, keys))[_ROWS.index(part)]
@@ -33,26 +33,28 @@ def _part(slab: torch.Tensor, part: Part, model: HubModel) -> torch.Tensor:
     rest = slab.shape[1:]
     groups = slab.reshape(model.kv_heads, model.group + 2, model.head_dim, *rest)
     query, key, value = groups.split((model.group, 1, 1), dim=1)
-    chosen = {Part.QUERY: (query,), Part.KEY: (key,), Part.VALUE: (value,)}
+    chosen = {KeyMapPart.QUERY: (query,), KeyMapPart.KEY: (key,), KeyMapPart.VALUE: (value,)}
     parts = chosen.get(part, (query, key, value))
     return torch.cat([one.reshape(-1, *rest) for one in parts])
 
 
-def joined(parts: Mapping[Entry, torch.Tensor], model: HubModel) -> torch.Tensor:
+def joined(parts: Mapping[KeyMapEntry, torch.Tensor], model: HubModel) -> torch.Tensor:
     """The engine's tensor, from every part of it."""
     found = {
         entry.part: tensor.t() if entry.transposed else tensor for entry, tensor in parts.items()
     }
-    if len(found) == 1 and Part.ALL_HEADS not in found:
+    if len(found) == 1 and KeyMapPart.ALL_HEADS not in found:
         return next(iter(found.values()))
-    if Part.GATE in found:
-        return torch.cat([found[Part.GATE], found[Part.UP]])
-    if Part.ALL_HEADS in found:
-        both, rest = found[Part.ALL_HEADS], found[Part.ALL_HEADS].shape[1:]
+    if KeyMapPart.GATE in found:
+        return torch.cat([found[KeyMapPart.GATE], found[KeyMapPart.UP]])
+    if KeyMapPart.ALL_HEADS in found:
+        both, rest = found[KeyMapPart.ALL_HEADS], found[KeyMapPart.ALL_HEADS].shape[1:]
         kv = model.kv_heads * model.head_dim
         query, key, value = both.split((model.heads * model.head_dim, kv, kv))
     else:
-        query, key, value = (found[part] for part in (Part.QUERY, Part.KEY, Part.VALUE))
+        query, key, value = (
+            found[part] for part in (KeyMapPart.QUERY, KeyMapPart.KEY, KeyMapPart.VALUE)
+        )
         rest = query.shape[1:]
     groups = [one.reshape(model.kv_heads, -1, model.head_dim, *rest) for one in (query, key, value)]
     return torch.cat(groups, dim=1).reshape(-1, *rest)

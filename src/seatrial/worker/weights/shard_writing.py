@@ -28,7 +28,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 
 from seatrial.checkpoints.naming import FORMAT_FILE, METADATA
-from seatrial.checkpoints.shard_list import ShardFile
+from seatrial.checkpoints.record import ShardFile
+from seatrial.storage.state_files import write_whole
 
 LARGEST_SHARD = 2_000_000_000
 """Bytes after which the next item goes into a file of its own."""
@@ -72,8 +73,11 @@ class ShardWriter:
         self._close()
         with (self._directory / METADATA).open("xb") as stream:
             pickle.dump(self._metadata, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
         note = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
-        (self._directory / FORMAT_FILE).write_text(json.dumps(note))
+        # This has the names of the files before it on the disk, too.
+        write_whole(self._directory / FORMAT_FILE, json.dumps(note))
         return self._files
 
     def _item(self, index: MetadataIndex, value: Any) -> None:

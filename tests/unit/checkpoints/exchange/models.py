@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One small model of each class."""
 
-from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
+from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 
 LLAMA = HubModel(
     kind=HubClass.LLAMA,
@@ -15,7 +15,7 @@ LLAMA = HubModel(
     vocab_size=127,
     max_positions=128,
     norm_epsilon=1e-6,
-    activation=Activation.SILU,
+    activation=HubActivation.SILU,
     biases=False,
     tied_embeddings=False,
     rope_theta=500000.0,
@@ -32,7 +32,7 @@ GPT2 = HubModel(
     vocab_size=127,
     max_positions=64,
     norm_epsilon=1e-5,
-    activation=Activation.GELU_TANH,
+    activation=HubActivation.GELU_TANH,
     biases=True,
     tied_embeddings=True,
 )
@@ -47,7 +47,7 @@ MIXTRAL = HubModel(
     vocab_size=127,
     max_positions=128,
     norm_epsilon=1e-5,
-    activation=Activation.SILU,
+    activation=HubActivation.SILU,
     biases=False,
     tied_embeddings=False,
     rope_theta=1000000.0,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.exchange.engine_side import model_of_arguments
-from seatrial.checkpoints.exchange.fitting import misfits
 from seatrial.checkpoints.exchange.hub_side import model_of_config
-from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
+from seatrial.checkpoints.exchange.import_plan import misfits
+from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.megatron.hub_model import model_of_arguments
 from seatrial.findings import Severity
 from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
@@ -20,7 +20,9 @@ from seatrial.spec.loader import load
 from tests.unit.checkpoints.exchange.models import LLAMA as SMALL
 
 LLAMA = replace(SMALL, max_positions=64, norm_epsilon=1e-5, rope_theta=10000.0, rope_scaling=None)
-GPT2 = replace(LLAMA, kind=HubClass.GPT2, kv_heads=4, biases=True, activation=Activation.GELU_TANH)
+GPT2 = replace(
+    LLAMA, kind=HubClass.GPT2, kv_heads=4, biases=True, activation=HubActivation.GELU_TANH
+)
 
 
 def found(weights: HubModel, run: HubModel, padded: int = 128) -> list[tuple[str, str]]:
@@ -70,7 +72,7 @@ def test_a_table_of_positions_has_a_length() -> None:
 
 
 def test_the_gelu_of_the_device_is_a_warning() -> None:
-    ((severity, _),) = found(GPT2, replace(GPT2, activation=Activation.GELU))
+    ((severity, _),) = found(GPT2, replace(GPT2, activation=HubActivation.GELU))
     assert severity is Severity.WARNING
 
 

@@ -7,26 +7,25 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
+from seatrial.catalog.entry import Kind
 from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.exchange.export_plan import plan_export
-from seatrial.checkpoints.exchange.foundry_side import entries_of_saved, model_of_saved
 from seatrial.checkpoints.exchange.hub_side import config_of_model
-from seatrial.checkpoints.exchange.model import Activation, HubClass
+from seatrial.checkpoints.exchange.model import HubActivation, HubClass
 from seatrial.checkpoints.exchange.shapes import engine_shape, hub_tensors
-from seatrial.checkpoints.exchange.sides import SIDES, engine_of, side_of
+from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
-from seatrial.client import load_plan
+from seatrial.engine_process.weights import why_not_exported
+from seatrial.engines.llm_foundry.hub_model import entries_of_saved, model_of_saved
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.planning.parameters import total_parameters
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
-from seatrial.rehearsal.weights_process import why_not_exported
-from seatrial.spec.engine import EngineName
+from seatrial.sdk.plan import load_plan
 
-FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
-SIDE = SIDES[EngineName.LLM_FOUNDRY]
+FOUNDRY = ENGINES["llm-foundry"]
+SIDE = FOUNDRY.checkpoints.exchange
 Values = dict[str, Any]
 
 DEFAULTS: Values = {
@@ -203,8 +202,8 @@ def test_what_no_tensor_shows_goes_to_the_configuration() -> None:
     config = config_of_model(model_of_saved(clipped, ""), "bfloat16", {})
     assert (config["attn_config"]["clip_qkv"], config["attn_config"]["softmax_scale"]) == (6, 0.5)
     tanh = model_of_saved(DEFAULTS | {"ffn_config.ffn_act_fn.approximate": "tanh"}, "")
-    assert tanh.activation is Activation.GELU_TANH
-    assert model_of_saved(DEFAULTS, "").activation is Activation.GELU
+    assert tanh.activation is HubActivation.GELU_TANH
+    assert model_of_saved(DEFAULTS, "").activation is HubActivation.GELU
 
 
 def planned(*overrides: str) -> Plan:
@@ -215,7 +214,7 @@ def presets() -> list[str]:
     return [
         name
         for name in Catalog().names(Kind.MODELS)
-        if Catalog().model(name).engine == EngineName.LLM_FOUNDRY
+        if Catalog().model(name).engine == "llm-foundry"
     ]
 
 
@@ -242,4 +241,4 @@ def test_a_plan_and_its_record_are_refused_alike() -> None:
     )
     setup = setup_of(planned())
     side_of(setup).refuse_shape(setup.model, "here")
-    assert engine_of(setup) is EngineName.LLM_FOUNDRY
+    assert engine_of(setup) == "llm-foundry"

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checkpoints.exchange.engine_side import arguments_of_model
 from seatrial.checkpoints.exchange.export_plan import plan_export, refuse_occupied
 from seatrial.checkpoints.exchange.hub_side import config_of_model, model_of_config
 from seatrial.checkpoints.exchange.import_plan import plan_import, spec_of_model
-from seatrial.checkpoints.exchange.key_map import entries
 from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (
     INDEX,
@@ -24,11 +22,12 @@ from seatrial.checkpoints.exchange.safetensors_file import (
     placed_tensors,
 )
 from seatrial.checkpoints.exchange.shapes import hub_tensors, stacked_shape
-from seatrial.checkpoints.exchange.sides import SIDES
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
+from seatrial.engines.megatron.hub_model import arguments_of_model
+from seatrial.engines.megatron.weight_map import entries
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
-from seatrial.spec.architecture import Architecture
-from seatrial.spec.engine import EngineName
+from seatrial.spec.model import Architecture
 from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
 
 
@@ -50,7 +49,7 @@ def write(directory: Path, model: HubModel, **changed: Any) -> Path:
 
 @pytest.mark.parametrize("model", EVERY, ids=str)
 def test_an_import_finds_every_tensor(tmp_path: Path, model: HubModel) -> None:
-    plan = plan_import(write(tmp_path / "hub", model))
+    plan = plan_import(write(tmp_path / "hub", model), entries)
     assert plan.model == model
     assert plan.dtype == "bfloat16"
     assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(model, entries(model)))
@@ -87,7 +86,9 @@ def test_base_models_of_gpt2_are_read_without_their_prefix(tmp_path: Path) -> No
         bare = {name.removeprefix("transformer."): value for name, value in told.items()}
         text = json.dumps(bare).encode()
         file.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
-    assert len(plan_import(directory).places) == len(list(hub_tensors(GPT2, entries(GPT2))))
+    assert len(plan_import(directory, entries).places) == len(
+        list(hub_tensors(GPT2, entries(GPT2)))
+    )
 
 
 CONFIGS: list[tuple[HubModel, dict[str, Any], str]] = [
@@ -144,7 +145,7 @@ def test_damaged_directories_are_refused(tmp_path: Path, damage: Any, said: str)
     directory = write(tmp_path / "hub", LLAMA)
     damage(directory)
     with pytest.raises(FindingsError) as refused:
-        plan_import(directory)
+        plan_import(directory, entries)
     (finding,) = refused.value.findings
     assert finding.code == "ST-EXCHANGE-004"
     assert said in finding.rule
@@ -157,18 +158,18 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
         file.unlink(missing_ok=True)
     (directory / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(FindingsError, match="is a pickle, which could run code"):
-        plan_import(directory)
+        plan_import(directory, entries)
     with pytest.raises(FindingsError, match="hf download"):
-        plan_import(Path("hf://meta-llama/Llama-2-7b-hf"))
+        plan_import(Path("hf://meta-llama/Llama-2-7b-hf"), entries)
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FindingsError, match="has the shape"):
-        plan_import(write(tmp_path / "a", LLAMA, intermediate_size=128))
+        plan_import(write(tmp_path / "a", LLAMA, intermediate_size=128), entries)
     with pytest.raises(FindingsError, match=r"holds? no model\.layers\.2"):
-        plan_import(write(tmp_path / "b", LLAMA, num_hidden_layers=3))
+        plan_import(write(tmp_path / "b", LLAMA, num_hidden_layers=3), entries)
     with pytest.raises(FindingsError, match=r"has no place for"):
-        plan_import(write(tmp_path / "c", LLAMA, num_hidden_layers=1))
+        plan_import(write(tmp_path / "c", LLAMA, num_hidden_layers=1), entries)
 
 
 @pytest.mark.parametrize("model", EVERY, ids=str)
@@ -192,13 +193,13 @@ def stored(model: HubModel, dtype: str = "bfloat16") -> dict[str, StoredTensor]:
 
 def test_an_export_is_planned_whole() -> None:
     there = Contents(stored(MIXTRAL), arguments_of_model(MIXTRAL))
-    plan = plan_export(there, SIDES[EngineName.MEGATRON], "here", 100_000)
+    plan = plan_export(there, ENGINES["megatron"].checkpoints.exchange, "here", 100_000)
     assert len(plan.files) > 1
     every = hub_tensors(MIXTRAL, entries(MIXTRAL))
     assert plan.size == 2 * sum(tensor.elements for tensor in every)
     wrong = Contents(stored(LLAMA, "float8_e4m3fn"), arguments_of_model(LLAMA))
     with pytest.raises(FindingsError, match="float8_e4m3fn"):
-        plan_export(wrong, SIDES[EngineName.MEGATRON], "here")
+        plan_export(wrong, ENGINES["megatron"].checkpoints.exchange, "here")
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

@@ -8,21 +8,22 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
-from seatrial.checkpoints.exchange.engine_side import arguments_of_model, model_of_arguments
+from seatrial.catalog.entry import Kind
 from seatrial.checkpoints.exchange.hub_side import config_of_model, model_of_config
-from seatrial.checkpoints.exchange.key_map import Part, entries
-from seatrial.checkpoints.exchange.model import Activation, HubClass, HubModel
+from seatrial.checkpoints.exchange.key_map import KeyMapPart
+from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.checkpoints.exchange.shapes import (
     hub_tensors,
     refuse_other_tensors,
     stacked_shape,
 )
+from seatrial.engine_process.process import DEFAULT
+from seatrial.engine_process.weights import why_not_exported
+from seatrial.engines.megatron.hub_model import arguments_of_model, model_of_arguments
+from seatrial.engines.megatron.weight_map import entries
 from seatrial.errors import FindingsError
 from seatrial.planning.parameters import total_parameters
-from seatrial.rehearsal.weights_process import why_not_exported
-from seatrial.rehearsal.worker_process import MEGATRON
-from seatrial.spec.architecture import Architecture
+from seatrial.spec.model import Architecture
 from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
 
 LAYER_OF = {
@@ -103,7 +104,7 @@ def test_experts_have_a_place_for_the_layer_and_one_for_the_expert() -> None:
         for t in hub_tensors(MIXTRAL, entries(MIXTRAL))
         if t.name.endswith("1.block_sparse_moe.experts.3.w3.weight")
     ]
-    assert (third.at, third.shape, third.entry.part) == ((1, 3), (96, 64), Part.UP)
+    assert (third.at, third.shape, third.entry.part) == ((1, 3), (96, 64), KeyMapPart.UP)
 
 
 @pytest.mark.parametrize("model", EVERY, ids=str)
@@ -144,7 +145,7 @@ def arguments(model: Architecture) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "model"), architectures().items(), ids=list(architectures()))
 def test_models_of_the_catalog(name: str, model: Architecture) -> None:
     """An export holds exactly the parameters that the plan counts, without padding."""
-    why = why_not_exported(MEGATRON, {k.replace("_", "-"): v for k, v in arguments(model).items()})
+    why = why_not_exported(DEFAULT, {k.replace("_", "-"): v for k, v in arguments(model).items()})
     if name.startswith("qwen3"):
         assert "normalised queries and keys" in why
         return
@@ -192,10 +193,10 @@ def test_what_no_class_expresses_is_refused(
 def test_gelu_is_the_one_that_the_engine_computed() -> None:
     values = arguments_of_model(GPT2)
     plain = model_of_arguments(values | {"bias_gelu_fusion": False}, "")
-    assert plain.activation is Activation.GELU
+    assert plain.activation is HubActivation.GELU
     assert config_of_model(plain, "float32", {})["activation_function"] == "gelu"
     del values["bias_gelu_fusion"]
-    assert model_of_arguments(values, "").activation is Activation.GELU_TANH
+    assert model_of_arguments(values, "").activation is HubActivation.GELU_TANH
 
 
 def shapes(model: HubModel) -> dict[str, tuple[int, ...]]:

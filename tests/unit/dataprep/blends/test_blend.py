@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.dataprep.blends.blend import MOST_DATA_SETS, Blend, Needs, blend
-from seatrial.dataprep.blends.blending import run_blend
+from seatrial.codes.datasets import DatasetCode as Code
+from seatrial.dataprep.blends.blend import MOST_DATA_SETS, Blend, Needs, blend, run_blend
 from seatrial.dataprep.blends.splits import Shares, Split, SplitFile, cuts, split_counts
 from seatrial.dataprep.output.assemble import assemble
-from seatrial.dataprep.output.codes import DatasetCode as Code
 from seatrial.dataprep.output.dataset import DatasetRecord, summarize
 from seatrial.dataprep.output.index_file import map_index
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.findings import Severity
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import resolve
 from seatrial.spec.loader import loads
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.made_parts import task_list, write_part
 
 NEEDS = Needs(sequence_length=10, samples=(80, 10, 0), shares=(90.0, 10.0, 0.0))

@@ -15,11 +15,11 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.documents import json_lines, reading
-from seatrial.dataprep.documents.batches import Batch
+from seatrial.dataprep.documents.batches import DocumentBatch
 from seatrial.dataprep.documents.decompression import content_of
 from seatrial.dataprep.documents.reading import read_documents
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings
 from tests.unit.dataprep.kernel_runs import packed
 
@@ -45,17 +45,19 @@ LINES = [
 ]
 
 
-def read(stored: bytes, name: str = "a.jsonl", source: SourceSettings = PLAIN) -> list[Batch]:
+def read(
+    stored: bytes, name: str = "a.jsonl", source: SourceSettings = PLAIN
+) -> list[DocumentBatch]:
     kind = FORMATS.get(name.removesuffix(".zst").rpartition(".")[2], InputFormat.JSONL)
     file = InputFile(name, len(stored), "", kind)
     return list(read_documents(file, source, lambda _: io.BytesIO(stored)))
 
 
-def texts(batches: Sequence[Batch]) -> list[str]:
+def texts(batches: Sequence[DocumentBatch]) -> list[str]:
     return [text for batch in batches for text in batch.texts]
 
 
-def bad(batches: Sequence[Batch]) -> list[tuple[int, str]]:
+def bad(batches: Sequence[DocumentBatch]) -> list[tuple[int, str]]:
     return [(line.place.line, str(line.reason)) for batch in batches for line in batch.bad]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seatrial.dataprep.documents.parquet_sizes import rows_at_once
+from seatrial.dataprep.documents.parquet import rows_at_once
 from seatrial.dataprep.documents.reading import read_documents
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings
 

@@ -17,10 +17,10 @@ from seatrial.dataprep.drivers.local import LocalDriver
 from seatrial.dataprep.tasks.task_list import (
     InputFile,
     InputFormat,
-    Settings,
     SourceSettings,
     Task,
     TaskList,
+    TaskSettings,
     Tokenizer,
     TokenizerKind,
     freeze,
@@ -58,7 +58,7 @@ WORKER = dedent(
         print(json.dumps(answer | {"memory": memory}), flush=True)
     """
 )
-SETTINGS = Settings(
+SETTINGS = TaskSettings(
     Tokenizer(TokenizerKind.HUGGING_FACE, "t", "0", 50257, 50256), (SourceSettings("s"),)
 )
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import plan
 from seatrial.dataprep.drivers import single, work
 from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.single import TRY_AGAIN, main
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.prepare import prepare
-from seatrial.dataprep.stores.patience import gave_up
-from seatrial.dataprep.stores.store import BusyStoreError, StoreError
 from seatrial.dataprep.tasks.records import record_file
 from seatrial.dataprep.tasks.task_list import TaskList, thaw
 from seatrial.errors import ExitCode
+from seatrial.sdk.plan import plan
+from seatrial.storage.retries import gave_up
+from seatrial.storage.store import BusyStoreError, StoreError
 from tests.unit.dataprep.little_corpus import InlineDriver, write_corpus
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import plan
 from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.kernel import run
 from seatrial.dataprep.prepare import list_tasks
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.tasks.frozen import freeze_into
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.dataprep.tokenizers import backends
+from seatrial.sdk.plan import plan
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.little_corpus import write_corpus
 
 pytest.importorskip("gigatoken")

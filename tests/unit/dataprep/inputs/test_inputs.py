@@ -157,6 +157,80 @@ def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
         list_inputs(_source(tmp_path / "corpus"))
 
 
+@pytest.mark.parametrize("target", ["private/key.txt", "private", "corpus-2/a.txt"])
+def test_a_link_out_of_the_corpus_is_refused(tmp_path: Path, target: str) -> None:
+    _write(tmp_path, "corpus/a.txt", "private/key.txt", "corpus-2/a.txt")
+    (tmp_path / "corpus/b.txt").symlink_to(tmp_path / target)
+    with pytest.raises(InputError) as caught:
+        list_inputs(_source(tmp_path / "corpus"))
+    said = str(caught.value)
+    assert f"b.txt: is a link to {tmp_path / target}, outside of the corpus" in said
+    assert "Name" in said
+    assert list_inputs(_source(tmp_path / "corpus/b.txt" if target != "private" else tmp_path))
+
+
+def test_a_link_to_a_link_out_of_the_corpus_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path, "corpus/sub/a.txt", "private/key.txt")
+    (tmp_path / "corpus/sub/up").symlink_to("..")
+    (tmp_path / "corpus/b.txt").symlink_to("sub/up/../private/key.txt")
+    with pytest.raises(InputError, match=r"b.txt: is a link to .*private/key.txt, outside"):
+        list_inputs(_source(tmp_path / "corpus"))
+
+
+@pytest.mark.parametrize("was_link", [False, True])
+def test_a_file_that_becomes_another_link_is_not_read(tmp_path: Path, was_link: bool) -> None:
+    """Size and time can be forged; where a name leads to cannot."""
+    _write(tmp_path, "corpus/sub/a.txt", "private/key.txt")
+    place = tmp_path / "corpus/a.txt"
+    if was_link:
+        place.symlink_to("sub/a.txt")
+    else:
+        _write(tmp_path, "corpus/a.txt")
+    (listed,) = [
+        file for file in list_inputs(_source(tmp_path / "corpus")) if file.address == str(place)
+    ]
+    with open_input(listed) as stream:
+        assert stream.read()
+    status = place.stat()
+    place.unlink()
+    place.symlink_to(tmp_path / "private/key.txt")
+    os.truncate(place, status.st_size)
+    os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(InputError):
+        open_input(listed)
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_block(tmp_path: Path) -> None:
+    _write(tmp_path, "corpus/a.txt")
+    (listed,) = list_inputs(_source(tmp_path / "corpus"))
+    (tmp_path / "corpus/a.txt").unlink()
+    os.mkfifo(tmp_path / "corpus/a.txt")
+    with pytest.raises(InputError):
+        open_input(listed)
+
+
+def test_a_snapshot_in_the_cache_of_the_hub_is_read(tmp_path: Path) -> None:
+    _write(tmp_path, "datasets--o--n/blobs/0a1b", "private/key.txt")
+    snapshot = tmp_path / "datasets--o--n/snapshots/main"
+    snapshot.mkdir(parents=True)
+    (snapshot / "a.jsonl").symlink_to("../../blobs/0a1b")
+    assert _paths(snapshot) == ["a.jsonl"]
+    (snapshot / "b.jsonl").symlink_to("../../../private/key.txt")
+    with pytest.raises(InputError, match=r"b.jsonl: is a link to"):
+        list_inputs(_source(snapshot))
+
+
+@pytest.mark.parametrize("place", ["home/snapshots/corpus", "datasets--o--n/old/snapshots/main"])
+def test_blobs_beside_other_snapshots_are_outside_of_the_corpus(tmp_path: Path, place: str) -> None:
+    corpus = tmp_path / place
+    blobs = corpus.parents[1] / "blobs"
+    corpus.mkdir(parents=True)
+    _write(blobs, "0a1b")
+    (corpus / "a.jsonl").symlink_to(blobs / "0a1b")
+    with pytest.raises(InputError, match=r"a.jsonl: is a link to"):
+        list_inputs(_source(corpus))
+
+
 def test_samples_are_spread_evenly(tmp_path: Path) -> None:
     files = [InputFile(f"/{n}", n, "", InputFormat.JSONL) for n in range(10)]
     assert [file.size for file in spread(files, 5)] == [1, 3, 5, 7, 9]

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.kernel import run as kernel
-from seatrial.dataprep.kernel.audit import ONE_IN, chosen
 from seatrial.dataprep.kernel.parts import MOST_DOMAINS
-from seatrial.dataprep.stores.local import LocalStore
+from seatrial.dataprep.kernel.run import ONE_IN, chosen
 from seatrial.dataprep.tasks.records import record_file
 from seatrial.dataprep.tasks.task_list import InputFile
 from seatrial.dataprep.tokenizers.backends import Encoded
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.spec.data import EmptyDocuments, EndTokenInText
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.kernel_runs import (
     END,
     GPT2,

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seatrial.dataprep.documents import parquet_rows, reading
-from seatrial.dataprep.documents.batches import Batch
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.codes.data import BadInputError, InputCode
+from seatrial.dataprep.documents import parquet, reading
+from seatrial.dataprep.documents.batches import DocumentBatch
 from tests.unit.dataprep.kernel_runs import counts_add_up, jsonl, listed, packed, run, written
 
 TEXTS = [f"text {number}" for number in range(10)]
@@ -28,10 +28,12 @@ def stored(name: str, folder: Path) -> bytes:
     return packed(b"\n" + lines + b" \r\n\n" if "blank" in name else lines, name)
 
 
-def losing(reader: Callable[..., Iterator[Batch]], whole: bool) -> Callable[..., Iterator[Batch]]:
+def losing(
+    reader: Callable[..., Iterator[DocumentBatch]], whole: bool
+) -> Callable[..., Iterator[DocumentBatch]]:
     """A reader that drops every third document, or every batch."""
 
-    def read(*arguments: Any) -> Iterator[Batch]:
+    def read(*arguments: Any) -> Iterator[DocumentBatch]:
         for batch in reader(*arguments):
             if not whole:
                 yield replace(batch, texts=[t for i, t in enumerate(batch.texts) if i % 3 != 2])
@@ -49,7 +51,7 @@ def test_a_reader_that_loses_documents_is_found(
     counts_add_up(ran)
     assert ran.record.counts.lines == len(TEXTS)
     module, reader = (
-        (parquet_rows, "read_parquet") if name == "a.parquet" else (reading, "read_json_lines")
+        (parquet, "read_parquet") if name == "a.parquet" else (reading, "read_json_lines")
     )
     monkeypatch.setattr(module, reader, losing(getattr(module, reader), whole))
     with pytest.raises(BadInputError) as caught:
@@ -64,7 +66,7 @@ def test_a_reader_that_loses_documents_is_found(
 def test_a_text_that_is_lost_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = listed([written(tmp_path, "a.txt", b"text")])
     assert run(tasks, tmp_path / "good").record.counts.lines == 1
-    empty = Batch([], None, (), lambda _: pytest.fail("no place is asked for"))
+    empty = DocumentBatch([], None, (), lambda _: pytest.fail("no place is asked for"))
     monkeypatch.setattr(reading, "_read_text", lambda *_: empty)
     with pytest.raises(BadInputError):
         run(tasks, tmp_path / "bad")

@@ -19,18 +19,19 @@ from seatrial.dataprep.output.assemble import (
     DamagedPartsError,
     assemble,
     damaged_parts,
+    file_stems,
     forget_assembled,
     planned_files,
+    slug,
 )
 from seatrial.dataprep.output.dataset import DatasetRecord, summarize
-from seatrial.dataprep.output.file_names import file_stems, slug
 from seatrial.dataprep.output.index_file import map_index
-from seatrial.dataprep.stores.local import LocalStore
-from seatrial.dataprep.stores.store import Store, StoredFile, StoreError
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList, Tokenizer
 from seatrial.dataprep.verification.tokens import check_tokens
 from seatrial.errors import FindingsError
+from seatrial.storage.directory import LocalStore
+from seatrial.storage.store import Store, StoredFile, StoreError
 from tests.unit.dataprep.made_parts import END, task_list, tokenizer, write_part
 
 

@@ -17,8 +17,8 @@ from seatrial.dataprep.output import mds_shard
 from seatrial.dataprep.output.dataset import DataFile, DatasetRecord, Segment
 from seatrial.dataprep.output.mds_shard import MdsShape, encoded_index, encoded_shard
 from seatrial.dataprep.output.mds_splits import Cut, check_cut, cut, cuts_at, require_samples
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.errors import FindingsError
+from seatrial.storage.directory import LocalStore
 
 CUT = Cut("mds-8", "corpus", 8, (80.0, 20.0, 0.0))
 

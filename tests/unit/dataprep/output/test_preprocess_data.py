@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.assemble import assemble
-from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import DatasetRecord, summarize
 from seatrial.dataprep.tokenizers.encoder import open_encoder
 from seatrial.dataprep.verification.verify import verify

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import plan
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.drivers.driver import Event, PendingJob
 from seatrial.dataprep.inspection import verify_at
-from seatrial.dataprep.output.codes import DatasetCode
-from seatrial.dataprep.prepare import Outcome, prepare
+from seatrial.dataprep.prepare import PreparationOutcome, prepare
 from seatrial.dataprep.tasks.task_list import Task, TaskList
+from seatrial.sdk.plan import plan
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
 
 ALLOWED = "data.preparation.largest_bad_share=0.5"
@@ -27,7 +27,7 @@ def spec(tmp_path: Path) -> Path:
     return made
 
 
-def run(spec: Path, driver: InlineDriver | None = None) -> Outcome:
+def run(spec: Path, driver: InlineDriver | None = None) -> PreparationOutcome:
     return prepare(plan(spec, [ALLOWED]), driver or InlineDriver())
 
 

@@ -11,10 +11,10 @@ from threading import Barrier
 
 import pytest
 
-from seatrial.client import plan
 from seatrial.dataprep.prepare import prepare
-from seatrial.dataprep.stores.local import LocalStore
-from seatrial.dataprep.stores.store import StoredFile, StoreError
+from seatrial.sdk.plan import plan
+from seatrial.storage.directory import LocalStore
+from seatrial.storage.store import StoredFile, StoreError
 from tests.unit.dataprep.little_corpus import InlineDriver, write_corpus
 
 

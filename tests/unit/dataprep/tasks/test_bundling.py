@@ -5,8 +5,14 @@ from itertools import chain, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.dataprep.tasks.bundling import LARGEST, SMALLEST, TASKS, bundle
-from seatrial.dataprep.tasks.task_list import InputFile, InputFormat
+from seatrial.dataprep.tasks.task_list import (
+    LARGEST,
+    SMALLEST,
+    TASKS,
+    InputFile,
+    InputFormat,
+    bundle,
+)
 
 MIB = 1 << 20
 

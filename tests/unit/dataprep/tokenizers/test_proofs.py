@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.client import freeze_data
 from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import TaskList, thaw
-from seatrial.dataprep.tokenizers import backends, choice, encoder
+from seatrial.dataprep.tokenizers import backends, encoder, selection
+from seatrial.sdk.data import freeze_data
 from tests.unit.dataprep.little_corpus import write_corpus
 
 
@@ -57,7 +57,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
             raise PackageNotFoundError(name)
         return backends.version_of(name)
 
-    for module in (choice, encoder):
+    for module in (selection, encoder):
         monkeypatch.setattr(module, "version_of", version)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 import seatrial.dataprep.tokenizers.selection
-from seatrial.dataprep.inputs.codes import BadInputError, InputCode
+from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import Tokenizer, TokenizerKind
 from seatrial.dataprep.tokenizers import backends, locations
 from seatrial.dataprep.tokenizers.edge_cases import edge_cases

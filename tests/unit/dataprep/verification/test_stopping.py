@@ -9,16 +9,16 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
-from seatrial.client import plan
+from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.inspection import verify_at
 from seatrial.dataprep.output.assemble import assemble
-from seatrial.dataprep.output.codes import DatasetCode
 from seatrial.dataprep.output.dataset import DatasetRecord, summarize
 from seatrial.dataprep.prepare import prepare
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.verification import tokens, verify
 from seatrial.dataprep.verification.stopping import Stoppable, StoppedError
 from seatrial.findings import Severity
+from seatrial.sdk.plan import plan
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.little_corpus import InlineDriver, write_corpus
 from tests.unit.dataprep.made_parts import task_list, write_part
 

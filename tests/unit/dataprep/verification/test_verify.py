@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seatrial.codes.datasets import DatasetCode as Code
 from seatrial.dataprep.output import index_file
-from seatrial.dataprep.output.assemble import assemble
-from seatrial.dataprep.output.codes import DatasetCode as Code
-from seatrial.dataprep.output.conservation import check_conserved
+from seatrial.dataprep.output.assemble import assemble, check_conserved
 from seatrial.dataprep.output.dataset import DatasetRecord, summarize
-from seatrial.dataprep.stores.local import LocalStore
 from seatrial.dataprep.verification import tokens as token_checks
 from seatrial.dataprep.verification.verify import verify
 from seatrial.findings import Finding
 from seatrial.spec.data import EndTokenInText
+from seatrial.storage.directory import LocalStore
 from tests.unit.dataprep.made_parts import END, digest, task_list, tokenizer, write_part
 
 PARTS = (

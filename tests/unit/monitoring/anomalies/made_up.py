@@ -6,13 +6,11 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.detector import Notice, Phase
-from seatrial.monitoring.anomalies.expectations import Expectations
-from seatrial.monitoring.anomalies.lag import lags
-from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.codes.anomalies import AnomalyCode
+from seatrial.monitoring.anomalies.detector import AnomalyPhase, Expectations, Notice
+from seatrial.monitoring.anomalies.monitor import Watchkeeper
 from seatrial.monitoring.event_log import Event, EventKind
-from seatrial.monitoring.rank_times import sum_up
+from seatrial.monitoring.rank_times import lags, sum_up
 
 STEP = 1.0
 RANKS = 8
@@ -57,9 +55,9 @@ def notices(events: Iterable[Event], expected: Expectations | None = None) -> li
 
 def began(found: list[Notice]) -> list[tuple[AnomalyCode, int]]:
     """Code and step of what began."""
-    return [(AnomalyCode(n.finding.code), n.step) for n in found if n.phase is Phase.BEGAN]
+    return [(AnomalyCode(n.finding.code), n.step) for n in found if n.phase is AnomalyPhase.BEGAN]
 
 
 def ended(found: list[Notice]) -> list[tuple[AnomalyCode, int]]:
     """Code and step of what ended."""
-    return [(AnomalyCode(n.finding.code), n.step) for n in found if n.phase is Phase.ENDED]
+    return [(AnomalyCode(n.finding.code), n.step) for n in found if n.phase is AnomalyPhase.ENDED]

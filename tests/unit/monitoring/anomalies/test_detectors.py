@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.expectations import Expectations, Transport
-from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.codes.anomalies import AnomalyCode
+from seatrial.monitoring.anomalies.detector import Expectations, NetworkTransport
+from seatrial.monitoring.anomalies.monitor import Watchkeeper
 from seatrial.monitoring.event_log import Event, EventKind
 from tests.unit.monitoring.anomalies.made_up import Change, began, ended, notices, run
 
@@ -270,7 +270,7 @@ SOCKET = "node-1:77:142 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via 
 
 @pytest.mark.parametrize("line", [SOCKET, "h:1:2 [0] NCCL INFO Using network Socket"])
 def test_sockets_where_efa_was_planned_are_told_once(line: str) -> None:
-    keeper = Watchkeeper(Expectations(transport=Transport.OFI))
+    keeper = Watchkeeper(Expectations(transport=NetworkTransport.OFI))
     (notice,) = keeper.observe_line(line)
     assert notice.finding.code == AnomalyCode.NETWORK_FALLBACK
     assert keeper.observe_line(line) == ()
@@ -279,11 +279,14 @@ def test_sockets_where_efa_was_planned_are_told_once(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "planned"),
     [
-        (SOCKET, Transport.SOCKET),
+        (SOCKET, NetworkTransport.SOCKET),
         (SOCKET, None),
-        ("h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via NET/OFI/0/GDRDMA", Transport.OFI),
-        ("h:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0> Socket", Transport.OFI),
+        (
+            "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via NET/OFI/0/GDRDMA",
+            NetworkTransport.OFI,
+        ),
+        ("h:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0> Socket", NetworkTransport.OFI),
     ],
 )
-def test_what_was_planned_is_no_fallback(line: str, planned: Transport | None) -> None:
+def test_what_was_planned_is_no_fallback(line: str, planned: NetworkTransport | None) -> None:
     assert Watchkeeper(Expectations(transport=planned)).observe_line(line) == ()

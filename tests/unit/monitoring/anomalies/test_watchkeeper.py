@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
+from seatrial.catalog.entry import Kind
+from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
-from seatrial.monitoring.anomalies.codes import AnomalyCode
-from seatrial.monitoring.anomalies.expectations import FABRIC_TRANSPORTS, Expectations
-from seatrial.monitoring.anomalies.lag import lags
-from seatrial.monitoring.anomalies.registry import RULES, detectors
-from seatrial.monitoring.anomalies.watchkeeper import Watchkeeper
+from seatrial.monitoring.anomalies.detector import FABRIC_TRANSPORTS, Expectations
+from seatrial.monitoring.anomalies.monitor import RULES, Watchkeeper, detectors
 from seatrial.monitoring.event_log import Event, EventKind, decoded, encoded
+from seatrial.monitoring.rank_times import lags
 from tests.unit.monitoring.anomalies.made_up import began, notices, run
 
 NO_PAUSES = Expectations(save_every_steps=0, evaluate_every_steps=0)

@@ -5,7 +5,7 @@
 import random
 
 from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, diagnose
-from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, Planned, text_file
+from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, PlannedValues, text_file
 from seatrial.monitoring.diagnosis.excerpt import MOST_ALIKE, WHOLE_LINES, read_excerpt
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN, Certainty
 
@@ -22,7 +22,7 @@ TIMEOUT = (
 STEP = " [2026-11-15 05:29:57] iteration {0:8}/    5000 | lm loss: 6.5E+00 | grad norm: 1.3 |"
 
 
-def of(*lines: str, planned: Planned | None = None) -> Diagnosis:
+def of(*lines: str, planned: PlannedValues | None = None) -> Diagnosis:
     """What lines of one log tell."""
     return diagnose(Evidence((text_file("run.log", "\n".join(lines)),), planned))
 
@@ -40,7 +40,7 @@ def test_time_limits_of_other_ranks_are_consequences() -> None:
 
 def test_the_plan_stands_beside_the_memory() -> None:
     """Planned, allocated, and what lies unused between."""
-    planned = Planned(memory_bytes=28.2 * 2**30, memory_error=0.05)
+    planned = PlannedValues(memory_bytes=28.2 * 2**30, memory_error=0.05)
     (cause,) = of(OUT_OF_MEMORY, planned=planned).causes
     assert "The plan said 28.2 GiB ± 1.4; 32.4 GiB was allocated" in cause.planned
     assert "6.4 GiB reserved but unused: fragmentation" in cause.planned
@@ -128,7 +128,7 @@ def test_sockets_are_a_cause_where_a_fabric_was_planned() -> None:
     """Without a plan nobody knows that sockets are wrong."""
     line = "node:1:1 [0] NCCL INFO Using network Socket; NET/IB : No device found"
     assert of(line).first == UNKNOWN
-    assert of(line, planned=Planned(fabric="efa")).first == "fabric-fallback-to-tcp"
+    assert of(line, planned=PlannedValues(fabric="efa")).first == "fabric-fallback-to-tcp"
 
 
 def test_the_unknown_says_what_was_said() -> None:

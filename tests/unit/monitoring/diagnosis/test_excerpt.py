@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.monitoring.diagnosis import excerpt
 from seatrial.monitoring.diagnosis.evidence import EvidenceFile, EvidenceKind
-from seatrial.monitoring.diagnosis.excerpt import MOST_ALIKE, Excerpt, read_excerpt
+from seatrial.monitoring.diagnosis.excerpt import LONGEST, MOST_ALIKE, Excerpt, read_excerpt
 
 
 def read(*lines: str) -> Excerpt:
@@ -39,3 +39,13 @@ def test_few_outlines_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(excerpt, "_MOST_OUTLINES", 3)
     words = [chr(ord("g") + n) * 5 for n in range(12)]
     assert [line.text for line in read(*words, *words).lines] == [*words, *words]
+
+
+@pytest.mark.parametrize("before", range(LONGEST - 40, LONGEST + 2, 7))
+def test_a_line_is_redacted_before_it_is_cut(before: int) -> None:
+    long = "password='" + "p" * 2 * LONGEST + "' "
+    for head in ("x" * before + " ", long + "x" * before + " "):
+        for tail in ("", "y " * 50_000):
+            (kept,) = read(f"{head}hf_{'aB3' * 11} {tail}").lines
+            assert "aB" not in kept.text
+            assert len(kept.text) <= LONGEST

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.score_diagnosis import Score, frozen, scores
+from backtest.diagnosis import Score, frozen, scores
 from seatrial.monitoring.diagnosis.diagnosis import diagnose
 from seatrial.monitoring.diagnosis.evidence import Evidence, EvidenceKind, text_file
 

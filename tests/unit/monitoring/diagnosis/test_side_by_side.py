@@ -115,3 +115,10 @@ def test_a_dump_that_is_none_is_left_out() -> None:
     assert read_dump("nccl_trace_rank_0", pickle.dumps(print)) is None
     assert read_dump("nccl_trace_rank_0", dump(0, entry(1))[1][:20]) is None
     assert read_dump("nccl_trace_rank_0", b"{}") is None
+    endless: list[object] = []
+    for _ in range(200):
+        endless = [endless, endless]
+    crafted = {"entries": [{"collective_seq_id": 1, "input_sizes": endless}]}
+    assert read_dump("nccl_trace_rank_0", pickle.dumps(crafted, protocol=2)) is None
+    crafted = {"entries": [], "rank": []}
+    assert read_dump("nccl_trace_rank_0", pickle.dumps(crafted)) is None

@@ -10,18 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.memory.activations import layer_activations
 from seatrial.planning.memory.constants import borrowed_error, constants
-from seatrial.planning.memory.estimate import deciding_stages, every_stage, memory
-from seatrial.planning.memory.in_flight import in_flight, most_kept
-from seatrial.planning.memory.parts import Fit, MemoryPart
+from seatrial.planning.memory.estimate import (
+    deciding_stages,
+    every_stage,
+    in_flight,
+    memory,
+    most_kept,
+)
+from seatrial.planning.memory.parts import MemoryFit, MemoryPart
 from seatrial.planning.memory.states import model_counts, stage_layers, stage_parameters
 from seatrial.planning.parameters import padded_vocab_size, rank_parameters
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.search.schedule import schedule
+from seatrial.planning.search.pipeline_schedule import schedule
 from seatrial.planning.stages import stages_of
 from seatrial.planning.workload import Hardware, Workload
-from seatrial.spec.architecture import Architecture
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 
@@ -294,13 +299,13 @@ def test_verdicts_follow_the_error_bar() -> None:
     result = memory(load)
     need, error = result.fullest.total, result.error
 
-    def verdict(room: float) -> Fit:
+    def verdict(room: float) -> MemoryFit:
         return memory(replace(load, hardware=replace(A100, memory_bytes=int(room)))).verdict
 
-    assert verdict(need * (1 + error) + 1) is Fit.FITS
-    assert verdict(need * 1.001) is Fit.RISKY
-    assert verdict(need * 0.999) is Fit.RISKY
-    assert verdict(need * (1 - error) - 1) is Fit.DOES_NOT_FIT
+    assert verdict(need * (1 + error) + 1) is MemoryFit.FITS
+    assert verdict(need * 1.001) is MemoryFit.RISKY
+    assert verdict(need * 0.999) is MemoryFit.RISKY
+    assert verdict(need * (1 - error) - 1) is MemoryFit.DOES_NOT_FIT
     assert result.headroom == A100.memory_bytes - need
     assert 0 < error < 0.2
 

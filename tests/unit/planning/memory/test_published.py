@@ -11,20 +11,16 @@ from statistics import median
 
 import pytest
 
-from scripts.backtest import (
-    memory_bloom,
-    memory_bridge,
+from backtest import (
     memory_ci,
-    memory_gpt2,
-    memory_layouts,
-    memory_nanotron,
     memory_ran,
+    memory_sources,
 )
-from scripts.backtest.memory_fit import predicted
-from scripts.backtest.memory_rows import MeasuredRow
+from backtest.memory_fit import predicted
+from backtest.memory_rows import MeasuredRow
 from seatrial.planning.memory.constants import StackConstants, constants
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import Fit
+from seatrial.planning.memory.parts import MemoryFit
 
 
 def errors(rows: Sequence[MeasuredRow]) -> list[float]:
@@ -33,12 +29,12 @@ def errors(rows: Sequence[MeasuredRow]) -> list[float]:
 
 
 SOURCES = {
-    "bloom": (memory_bloom.rows, 94),
-    "nanotron": (memory_nanotron.rows, 26),
+    "bloom": (memory_sources.bloom_rows, 94),
+    "nanotron": (memory_sources.nanotron_rows, 26),
     "megatron-ci": (memory_ci.rows, 303),
     "megatron-ci-experts": (memory_ci.expert_rows, 74),
-    "gpt2-large": (memory_gpt2.rows, 6),
-    "bridge-fp8": (memory_bridge.rows, 4),
+    "gpt2-large": (memory_sources.gpt2_rows, 6),
+    "bridge-fp8": (memory_sources.bridge_rows, 4),
 }
 
 
@@ -59,11 +55,11 @@ def test_embedding_and_loss_as_layers_are_where_the_engine_has_them() -> None:
 def test_runs_that_ran_are_seldom_said_not_to_fit() -> None:
     runs = memory_ran.runs()
     assert len(runs) == 496
-    refused = [run for run in runs if run.verdict is Fit.DOES_NOT_FIT]
+    refused = [run for run in runs if run.verdict is MemoryFit.DOES_NOT_FIT]
     # Those that are refused do not state what they computed again.
     assert not any(run.stated for run in refused)
     assert len(refused) / len(runs) <= 0.10
-    experts = [run.verdict is Fit.DOES_NOT_FIT for run in runs if run.row.moe]
+    experts = [run.verdict is MemoryFit.DOES_NOT_FIT for run in runs if run.row.moe]
     assert sum(experts) / len(experts) <= 0.05
 
 
@@ -72,7 +68,7 @@ def test_no_published_row_disappears() -> None:
 
 
 def test_the_last_stage_of_the_pipeline_run_is_the_fuller_one() -> None:
-    pipeline = next(row for row in memory_gpt2.rows() if row.workload.layout.pp_size == 2)
+    pipeline = next(row for row in memory_sources.gpt2_rows() if row.workload.layout.pp_size == 2)
     result = memory(pipeline.workload)
     # The notes: 61,240 MiB on the first stage, 88,290 on the last, which has the logits.
     first, last = result.stages
@@ -81,22 +77,29 @@ def test_the_last_stage_of_the_pipeline_run_is_the_fuller_one() -> None:
 
 
 def test_verdicts_on_the_layouts_that_ran_and_that_did_not() -> None:
-    rows = memory_layouts.rows()
+    rows = memory_sources.layout_rows()
     assert (len(rows), sum(row.fitted for row in rows)) == (815, 352)
     verdicts = [(memory(row.workload).verdict, row.fitted) for row in rows]
-    sure = [(verdict is Fit.FITS, ran) for verdict, ran in verdicts if verdict is not Fit.RISKY]
+    sure = [
+        (verdict is MemoryFit.FITS, ran)
+        for verdict, ran in verdicts
+        if verdict is not MemoryFit.RISKY
+    ]
     assert 1 - len(sure) / len(rows) <= 0.10
     assert sum(said != ran for said, ran in sure) / len(sure) <= 0.05
 
 
 def test_most_runs_of_bloom_that_did_not_fit_are_said_not_to() -> None:
-    verdicts = [memory(row.workload).verdict for row in memory_bloom.outcomes()]
+    verdicts = [memory(row.workload).verdict for row in memory_sources.bloom_outcomes()]
     # The one that is missed has one layer a stage more than runs that took 60 GB.
-    assert [verdicts.count(verdict) for verdict in (Fit.DOES_NOT_FIT, Fit.FITS)] == [5, 1]
+    assert [verdicts.count(verdict) for verdict in (MemoryFit.DOES_NOT_FIT, MemoryFit.FITS)] == [
+        5,
+        1,
+    ]
 
 
 def test_every_stack_has_every_constant() -> None:
-    names = {row.workload.stack for row in memory_layouts.rows()} | {
+    names = {row.workload.stack for row in memory_sources.layout_rows()} | {
         "megatron-core",
         "nanotron",
         "megatron-deepspeed-fp16",

@@ -9,7 +9,7 @@ import pytest
 from seatrial.planning.memory.activations import LayerActivations, layer_activations
 from seatrial.planning.memory.states import model_counts, stage_layers
 from seatrial.planning.workload import Workload
-from seatrial.spec.architecture import Architecture
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, RecomputeModule
 from tests.unit.planning.memory.test_estimate import EXPERTS, GPT, KORTHIKANTI, workload
 

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.planning.saving.failures import DEFAULT_RATE, failure_rates, rate_of
 from seatrial.planning.saving.interval import (
+    DEFAULT_RATE,
     best_interval,
     daly_interval,
+    failure_rates,
     losses,
+    rate_of,
     steps_between_saves,
     young_interval,
 )

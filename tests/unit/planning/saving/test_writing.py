@@ -5,7 +5,7 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.saving.writing import (
+from seatrial.planning.saving.size import (
     checkpoint_bytes,
     file_system_bandwidth,
     node_bandwidth,

@@ -4,8 +4,7 @@
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.resolve import basis
-from seatrial.planning.search.pose import problem_of
-from seatrial.planning.search.problem import Problem
+from seatrial.planning.search.problem import SearchProblem, problem_of
 from seatrial.spec.loader import LoadedSpec, loads
 
 OPEN = """\
@@ -34,7 +33,7 @@ def opened(*overrides: str) -> LoadedSpec:
     return loads(OPEN, "run.yaml", overrides)
 
 
-def asked(catalog: Catalog, *overrides: str) -> Problem:
+def asked(catalog: Catalog, *overrides: str) -> SearchProblem:
     """The problem of the open spec with overrides."""
     loaded = opened(*overrides)
-    return problem_of(loaded.spec, basis(loaded, catalog), catalog)
+    return problem_of(basis(loaded, catalog))

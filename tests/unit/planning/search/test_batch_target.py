@@ -7,8 +7,8 @@ import re
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.search.batch_verdict import far_batch
 from seatrial.planning.search.planner import plan_run
+from seatrial.planning.search.verdicts import far_batch
 from tests.unit.planning.search.asked import opened
 
 PRIME = ("model.preset=mixtral-8x7b", "cluster.node_type=p5.48xlarge", "cluster.nodes=509")

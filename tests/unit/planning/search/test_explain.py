@@ -7,12 +7,18 @@ from dataclasses import replace
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.search.causes import Cause, causes
-from seatrial.planning.search.explain import broken_neighbours, loss, named, times, why
-from seatrial.planning.search.outcome import Priced
+from seatrial.planning.search.candidates import Priced
+from seatrial.planning.search.explain import (
+    SlowdownCause,
+    broken_neighbours,
+    causes,
+    loss,
+    named,
+    times,
+    why,
+)
 from seatrial.planning.search.planner import plan_run
 from seatrial.planning.timing.parts import TimePart
-from seatrial.spec.engine import EngineName
 from seatrial.spec.parallelism import Recompute
 from tests.unit.planning.search.asked import opened
 
@@ -51,7 +57,7 @@ def test_recomputing_is_named_as_such(catalog: Catalog) -> None:
             | {TimePart.COMPUTE: 1.3 * run.chosen.time.parts[TimePart.COMPUTE]},
         ),
     )
-    assert causes(heavier, run.chosen) == [Cause.RECOMPUTE]
+    assert causes(heavier, run.chosen) == [SlowdownCause.RECOMPUTE]
 
 
 def changed(chosen: Priced, stages: tuple[float, ...], **parts: float) -> Priced:
@@ -70,10 +76,10 @@ def test_a_slow_last_stage_is_no_slower_product(catalog: Catalog) -> None:
     # The last stage takes longer by the logits; the slowest stage sets the pace of the step.
     excess = 0.3 * chosen.workload.micro_batches
     uneven = changed(level, (1.0, 1.3), compute=excess / 2, bubble=0.1)
-    assert causes(uneven, level) == [Cause.UNEVEN]
+    assert causes(uneven, level) == [SlowdownCause.UNEVEN]
     assert "uneven stages" in loss(level, uneven)
     products = changed(level, (1.3, 1.3), compute=excess)
-    assert causes(products, level) == [Cause.COMPUTE]
+    assert causes(products, level) == [SlowdownCause.COMPUTE]
 
 
 def test_two_parts_that_cost_alike_are_both_named(catalog: Catalog) -> None:
@@ -90,9 +96,9 @@ def test_products_are_slower_only_where_matrices_are_smaller(catalog: Catalog) -
     chosen = plan_run(opened("training.micro_batch_size=2"), catalog).chosen
     assert chosen is not None
     slow = changed(chosen, chosen.time.stages, compute=2.0)
-    assert causes(slow, chosen) == [Cause.COMPUTE]
+    assert causes(slow, chosen) == [SlowdownCause.COMPUTE]
     small = replace(slow, candidate=replace(slow.candidate, micro_batch_size=1))
-    assert causes(small, chosen) == [Cause.MATRICES]
+    assert causes(small, chosen) == [SlowdownCause.MATRICES]
 
 
 def test_the_next_two_and_what_lacks_memory_are_named(catalog: Catalog) -> None:
@@ -129,7 +135,7 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
         "tp 2 cannot be: 25 attention heads cannot be shared out over tp 2"
     )
     # An engine without tp and pp is not told what they could not do.
-    without = replace(run.problem, engine=EngineName.LLM_FOUNDRY)
+    without = replace(run.problem, limits=replace(run.problem.limits, splits_model=False))
     assert broken_neighbours(run.chosen, without) == []
     wide = plan_run(opened("parallelism.tp_size=8", "cluster.nodes=4"), catalog)
     assert wide.chosen is not None

@@ -10,15 +10,15 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
+from seatrial.planning.choices import Choice, filled
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import Fit
+from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
-from seatrial.planning.search.fill import Choice, choices_of, filled
-from seatrial.planning.search.find import AS_FAST, search
-from seatrial.planning.search.outcome import Outcome, Priced
-from seatrial.planning.search.planner import candidate_of, constants_of, plan_run
-from seatrial.planning.search.problem import Problem
+from seatrial.planning.resolve import basis, resolve
+from seatrial.planning.search.candidates import Priced, SearchOutcome
+from seatrial.planning.search.planner import candidate_of, choices_of, constants_of, plan_run
+from seatrial.planning.search.problem import SearchProblem
+from seatrial.planning.search.search import AS_FAST, search
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.parallelism import Recompute, Sharding
 from tests.unit.planning.search.asked import ODD_LAYERS, SMALL_MOE, asked, opened
@@ -26,7 +26,7 @@ from tests.unit.planning.search.asked import ODD_LAYERS, SMALL_MOE, asked, opene
 Sizes = tuple[int, ...]
 
 
-def found(problem: Problem) -> Outcome:
+def found(problem: SearchProblem) -> SearchOutcome:
     """The answer of the search."""
     constants = constants_of(problem)
     assert problem.hardware is not None
@@ -61,7 +61,7 @@ def legal_plans(catalog: Catalog, overrides: tuple[str, ...], eps: Sizes) -> Ite
 
 
 def best_of_all(
-    catalog: Catalog, problem: Problem, overrides: tuple[str, ...], eps: Sizes
+    catalog: Catalog, problem: SearchProblem, overrides: tuple[str, ...], eps: Sizes
 ) -> Priced:
     """The fastest of all legal plans that fit, with every way to shard and to recompute."""
     constants = constants_of(problem)
@@ -77,7 +77,7 @@ def best_of_all(
             candidate = replace(candidate, shape=shape, recompute=recompute)
             workload = problem.workload(candidate, problem.hardware)
             need = memory(workload)
-            if need.verdict is not Fit.FITS:
+            if need.verdict is not MemoryFit.FITS:
                 continue
             priced = Priced(candidate, workload, need, step_time(workload, constants))
             if best is None or priced.rate > best.rate:
@@ -176,7 +176,7 @@ def test_every_emitted_layout_keeps_the_rules(catalog: Catalog, overrides: tuple
     assert outcome.ranked
     for priced in outcome.ranked:
         loaded = opened(*overrides)
-        choices = choices_of(priced.candidate, loaded.spec, problem.model) | {
+        choices = choices_of(priced.candidate, basis(loaded, catalog)) | {
             "checkpoints.every_steps": 1
         }
         plan = resolve(filled(loaded, choices), catalog)
@@ -221,7 +221,7 @@ def test_the_ranking_is_by_tokens_per_second(catalog: Catalog) -> None:
     rates = [priced.rate for priced in outcome.ranked]
     assert rates == sorted(rates, reverse=True)
     assert len({p.candidate.shape.degrees for p in outcome.ranked}) == len(rates)
-    assert all(priced.memory.verdict is Fit.FITS for priced in outcome.ranked)
+    assert all(priced.memory.verdict is MemoryFit.FITS for priced in outcome.ranked)
     assert outcome.priced < outcome.legal
 
 
@@ -234,9 +234,9 @@ def test_what_might_fit_is_taken_only_where_nothing_fits(catalog: Catalog) -> No
         tight = replace(hardware, memory_bytes=hardware.memory_bytes * share // 20)
         outcome = found(replace(problem, hardware=tight))
         if outcome.best:
-            assert outcome.risky == (outcome.best.memory.verdict is Fit.RISKY)
+            assert outcome.risky == (outcome.best.memory.verdict is MemoryFit.RISKY)
             verdicts.add(outcome.best.memory.verdict)
         else:
             assert outcome.lacking
-            verdicts.add(Fit.DOES_NOT_FIT)
-    assert verdicts == set(Fit)
+            verdicts.add(MemoryFit.DOES_NOT_FIT)
+    assert verdicts == set(MemoryFit)

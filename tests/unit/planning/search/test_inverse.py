@@ -8,9 +8,10 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.planning.parameters import active_parameters, total_parameters
-from seatrial.planning.search import inverse
 from seatrial.planning.search import problem as problem_module
-from seatrial.planning.search.inverse import (
+from seatrial.planning.search import sizing
+from seatrial.planning.search.problem import SearchProblem
+from seatrial.planning.search.sizing import (
     FINEST,
     Fewest,
     fewest_nodes,
@@ -18,7 +19,6 @@ from seatrial.planning.search.inverse import (
     largest_model,
     scaled,
 )
-from seatrial.planning.search.problem import Problem
 from seatrial.planning.search.space import shapes
 from seatrial.planning.workload import Hardware
 from seatrial.spec.parallelism import Sharding
@@ -54,10 +54,10 @@ def test_what_was_tried_is_told(
     problem = asked(catalog)
     assert problem.hardware is not None
 
-    def fit(problem: Problem, hardware: Hardware) -> Sharding | None:
+    def fit(problem: SearchProblem, hardware: Hardware) -> Sharding | None:
         return Sharding.OPTIMIZER if problem.world_size // 8 in fitting else None
 
-    monkeypatch.setattr(inverse, "fits", fit)
+    monkeypatch.setattr(sizing, "fits", fit)
     assert fewest_nodes(problem, problem.hardware) == found
     after = fewest_nodes(problem, problem.hardware, above=256)
     assert after == (Fewest(257, True) if 257 in fitting else None)

@@ -9,13 +9,13 @@ import pytest
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.errors import FindingsError
-from seatrial.planning.memory.parts import Fit
+from seatrial.planning.choices import LAYOUT_FIELDS, SAVES
+from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.plan import Origin
-from seatrial.planning.resolve import resolve
+from seatrial.planning.resolve import basis, plan_on, resolve
 from seatrial.planning.saving.interval import Losses
 from seatrial.planning.search.budget import budget_of, duration_of
-from seatrial.planning.search.fill import LAYOUT_FIELDS, SAVES
-from seatrial.planning.search.planner import plan_run, plan_with
+from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.recipes.shipped import recipe, recipe_names
 from seatrial.rehearsal.twin import TwinData, twins
@@ -43,7 +43,7 @@ def test_every_open_field_is_filled_and_says_by_whom(catalog: Catalog) -> None:
     assert origins["training.global_batch_size"] is Origin.CATALOG
     assert run.plan.batch.global_batch_size == 512
     assert run.chosen is not None
-    assert run.chosen.memory.verdict is Fit.FITS
+    assert run.chosen.memory.verdict is MemoryFit.FITS
 
 
 def test_a_filled_plan_is_the_plan_of_the_numbers_written_out(catalog: Catalog) -> None:
@@ -53,7 +53,7 @@ def test_a_filled_plan_is_the_plan_of_the_numbers_written_out(catalog: Catalog) 
 
 
 def test_a_spec_without_auto_resolves_as_before(catalog: Catalog) -> None:
-    run = plan_run(written(), catalog)
+    run = plan_run(written(), catalog, alternatives=True)
     assert run.choices == {}
     assert run.plan == resolve(written(), catalog)
     assert not run.searched
@@ -73,7 +73,7 @@ def test_recipes_can_be_left_to_the_planner(catalog: Catalog, name: str) -> None
     loaded = load(recipe(name).path, ("parallelism={}", "training.micro_batch_size=auto"))
     run = plan_run(loaded, catalog)
     if run.chosen is not None:
-        assert run.chosen.memory.verdict is not Fit.DOES_NOT_FIT
+        assert run.chosen.memory.verdict is not MemoryFit.DOES_NOT_FIT
 
 
 def test_azures_defaults_are_refused_with_the_reason(catalog: Catalog) -> None:
@@ -101,7 +101,7 @@ def test_what_does_not_fit_says_what_is_nearest_and_what_would(catalog: Catalog)
     nodes = int(line.split("Use at least ")[1].split()[0])
     fitting = plan_run(opened("model.preset=gpt3-175b", f"cluster.nodes={nodes}"), catalog)
     assert fitting.chosen is not None
-    assert fitting.chosen.memory.verdict is Fit.FITS
+    assert fitting.chosen.memory.verdict is MemoryFit.FITS
     # One fewer is refused, or is said to be a risk.
     fewer = opened("model.preset=gpt3-175b", f"cluster.nodes={nodes - 1}")
     try:
@@ -194,7 +194,7 @@ def test_a_choice_of_the_planner_is_not_told_to_be_left_to_it(catalog: Catalog) 
 
 def test_choices_of_another_spec_are_not_taken(catalog: Catalog) -> None:
     with pytest.raises(FindingsError):
-        plan_with(opened(), catalog, plan_run(opened("cluster.nodes=3"), catalog).choices)
+        plan_on(basis(opened(), catalog), plan_run(opened("cluster.nodes=3"), catalog).choices)
 
 
 @pytest.mark.parametrize("name", Catalog().names(Kind.MODELS))
@@ -203,7 +203,7 @@ def test_every_model_fits_somewhere(catalog: Catalog, name: str) -> None:
     overrides = (f"model.preset={name}", engine, "cluster.node_type=p5.48xlarge")
     run = plan_run(opened(*overrides, "cluster.nodes=64"), catalog)
     assert run.chosen is not None
-    assert run.chosen.memory.verdict is not Fit.DOES_NOT_FIT
+    assert run.chosen.memory.verdict is not MemoryFit.DOES_NOT_FIT
 
 
 def test_a_gpu_that_nobody_measured_is_said(catalog: Catalog, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_planned_run_can_be_rehearsed(catalog: Catalog) -> None:
 def test_gradients_are_as_wide_as_the_engine_keeps_them(
     catalog: Catalog, overrides: tuple[str, ...], size: int
 ) -> None:
-    assert asked(catalog, *overrides).gradient_bytes == size
+    assert asked(catalog, *overrides).limits.gradient_bytes == size
 
 
 def test_much_lost_time_is_said_with_what_would_save_it(catalog: Catalog) -> None:

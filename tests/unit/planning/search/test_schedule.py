@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from seatrial.planning.search.schedule import Slot, schedule
+from seatrial.planning.search.pipeline_schedule import Slot, schedule
 
 
 def length(slots: list[Slot]) -> float:

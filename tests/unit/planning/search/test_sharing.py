@@ -5,15 +5,15 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
-from seatrial.planning.codes import PlanCode
-from seatrial.planning.memory.parts import Fit
+from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.search import planner
+from seatrial.planning.search.candidates import Lacking, Priced
 from seatrial.planning.search.explain import why
-from seatrial.planning.search.outcome import Lacking, Priced
 from seatrial.planning.search.planner import PlannedRun, plan_run
 from seatrial.planning.search.verdicts import verdicts
-from seatrial.planning.timing.constants import Constants, table
+from seatrial.planning.timing.constants import TimingConstants, table
 from seatrial.planning.timing.rates import Rates
 from seatrial.spec.parallelism import Sharding
 from tests.unit.planning.search.asked import opened
@@ -34,7 +34,7 @@ def planned(
 ) -> tuple[PlannedRun, list[Finding]]:
     """A plan with made-up rates, so that no fit changes what is tested, and its findings."""
     rates = Rates(data_network=network, data_link=network)
-    made_up = Constants(rates, 0.05, "made up", "1", error_nine_of_ten=0.1)
+    made_up = TimingConstants(rates, 0.05, "made up", "1", error_nine_of_ten=0.1)
     monkeypatch.setattr(planner, "constants_for", lambda *_: made_up)
     loaded = opened(*overrides)
     run = plan_run(loaded, catalog)
@@ -49,11 +49,11 @@ def test_a_far_faster_layout_that_might_fit_is_preferred_and_the_sure_one_named(
     assert run.chosen is not None
     assert run.outcome is not None
     assert run.plan.sharding is Sharding.OPTIMIZER
-    assert run.chosen.memory.verdict is Fit.RISKY
+    assert run.chosen.memory.verdict is MemoryFit.RISKY
     assert run.chosen.memory.headroom >= 0
     sure = run.outcome.instead
     assert isinstance(sure, Priced)
-    assert sure.memory.verdict is Fit.FITS
+    assert sure.memory.verdict is MemoryFit.FITS
     assert run.chosen.rate > 2 * sure.rate
     (finding,) = findings
     assert finding.code == "ST-PLAN-012"
@@ -92,7 +92,7 @@ def test_fsdp_is_taken_where_it_fits_and_is_about_as_fast(
     assert run.plan.sharding is Sharding.FSDP
     other = run.outcome.instead
     assert isinstance(other, Priced)
-    assert other.memory.verdict is Fit.RISKY
+    assert other.memory.verdict is MemoryFit.RISKY
     assert other.rate < run.chosen.rate * (1 + table().unseen_error)
     (finding,) = findings
     assert finding.code == "ST-PLAN-015"

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.cli.calibrate import app
-from seatrial.client import load_plan
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.planning.plan import Plan
 from seatrial.planning.search.planner import plan_run
+from seatrial.runs.history.steps import difference, further, logged_steps, signature
 from seatrial.runs.kept_plan import find
-from seatrial.runs.logged_steps import difference, further, logged_steps, signature
+from seatrial.sdk.plan import load_plan
 from seatrial.spec.loader import load
 from tests.unit.planning.search.asked import OPEN
 
@@ -223,5 +223,5 @@ def test_a_place_that_cannot_hold_a_calibration_is_said(spec: Path) -> None:
 
 def test_a_directory_in_place_of_a_calibration_is_said(spec: Path) -> None:
     (spec.parent / ".seatrial/open/calibration.json").mkdir(parents=True)
-    with pytest.raises(UsageError, match="not a calibration that Seatrial wrote"):
+    with pytest.raises(UsageError, match=r"calibration\.json cannot be written: Is a directory"):
         run(spec, "--seconds", "30,30,30")

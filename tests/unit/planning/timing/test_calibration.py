@@ -16,6 +16,7 @@ from seatrial.planning.calibration import (
     read_calibration,
     write_calibration,
 )
+from seatrial.storage.state_files import DamagedError
 from tests.unit.planning.timing.workloads import CONSTANTS
 
 MACHINES = {"accelerator": "a100-80gb", "engine": "megatron", "precision": "bf16"}
@@ -62,10 +63,10 @@ def test_it_is_read_back_only_for_the_machines_that_it_was_measured_on(tmp_path:
     assert read_calibration(tmp_path, MACHINES) is None
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"scale": 1}'])
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"scale": 1}', "[" * 100_000])
 def test_a_file_that_seatrial_did_not_write_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
-    with pytest.raises(UsageError, match="calibrate again"):
+    with pytest.raises(DamagedError):
         read_calibration(tmp_path, MACHINES)
 
 
@@ -73,7 +74,7 @@ def test_a_file_with_an_absurd_factor_is_refused(tmp_path: Path) -> None:
     found = calibrate(8.0, choose_steps([[10.0, 10.0, 10.0]], 0), MACHINES, CONSTANTS)
     file = write_calibration(found, tmp_path)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"scale": 1000.0}))
-    with pytest.raises(UsageError, match="calibrate again"):
+    with pytest.raises(DamagedError, match="scale is 1000"):
         read_calibration(tmp_path, MACHINES)
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.catalog.kinds import Kind
-from seatrial.planning.rank_layout import RankLayout
+from seatrial.catalog.entry import Kind
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.timing.constants import DATA, constants_for, read_table, table
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.training import Precision

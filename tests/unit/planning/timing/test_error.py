@@ -4,18 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.search.trust import time_error
-from seatrial.planning.timing.constants import Constants, Measured, constants_for, table
-from seatrial.planning.timing.error import after_calibration, expected_error, workload_digest
+from seatrial.planning.layout import RankLayout
+from seatrial.planning.timing.constants import (
+    Measured,
+    Reach,
+    TimingConstants,
+    constants_for,
+    reach_of,
+    table,
+)
+from seatrial.planning.timing.error_bars import (
+    after_calibration,
+    expected_error,
+    time_error,
+    workload_digest,
+)
 from seatrial.planning.timing.rates import Rates
-from seatrial.planning.timing.reach import Reach, reach_of
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import EXPERTS, workload
 
 REACH = Reach(gpus=512, tp_size=8, pp_size=8, cp_size=1, ep_size=1, sequence_length=2048)
-CONSTANTS = Constants(
+CONSTANTS = TimingConstants(
     Rates(), 0.1, "made up", "0", error_nine_of_ten=0.3, reach=REACH, expert_error_nine_of_ten=0.5
 )
 WITHIN = workload(RankLayout(8, 1, 8, 8))
@@ -46,7 +56,7 @@ def test_a_longer_sequence_and_another_kind_of_parallelism_are_beyond_too() -> N
 
 
 def test_where_nine_of_ten_is_not_known_the_median_stands_for_it() -> None:
-    found = expected_error(WITHIN, Constants(Rates(), 0.1, "made up", "0"))
+    found = expected_error(WITHIN, TimingConstants(Rates(), 0.1, "made up", "0"))
     assert (found.median, found.nine_of_ten, found.beyond) == (0.1, 0.1, ())
 
 

@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.planning.rank_layout import RankLayout
-from seatrial.planning.timing import layer_times as kept
-from seatrial.planning.timing.formula import pieces
-from seatrial.planning.timing.layer_times import known_counts, layer_times
+from seatrial.planning.layout import RankLayout
+from seatrial.planning.timing import step_time as kept
 from seatrial.planning.timing.quantities import layer_quantities
 from seatrial.planning.timing.rates import Rates
-from seatrial.planning.timing.step_time import step_time
+from seatrial.planning.timing.step_time import known_counts, layer_times, pieces, step_time
 from seatrial.planning.timing.traffic import stage_counts
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.stages import stages_of
 from seatrial.planning.timing.parts import StepTime, TimePart
 from seatrial.planning.timing.quantities import quantities

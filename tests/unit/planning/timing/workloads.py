@@ -5,12 +5,12 @@
 from dataclasses import replace
 from typing import Any
 
-from seatrial.planning.rank_layout import RankLayout
+from seatrial.planning.layout import RankLayout
 from seatrial.planning.stages import stages_of
-from seatrial.planning.timing.constants import Constants
+from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.rates import Rates
 from seatrial.planning.workload import Hardware, Workload
-from seatrial.spec.architecture import Architecture, Family
+from seatrial.spec.model import Architecture, Family
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 
@@ -48,7 +48,7 @@ EXPERTS = Architecture.model_validate(
         "moe": {"experts": 8, "top_k": 2, "expert_ffn_hidden_size": 14336},
     }
 )
-CONSTANTS = Constants(Rates(), 0.1, "made up", "0")
+CONSTANTS = TimingConstants(Rates(), 0.1, "made up", "0")
 
 
 def workload(layout: RankLayout, model: Architecture = GPT3, **changes: Any) -> Workload:

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from seatrial.worker.supervisor.beats import BeatWriter, Phase
-from seatrial.worker.supervisor.ends import telling_end
+from seatrial.worker.supervisor.exit_records import telling_end
+from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
 from seatrial.worker.supervisor.rank import begin_beating
 
 PLACE = "PLACE_OF_TEST"
@@ -96,7 +96,7 @@ def rank() -> None:
         if (place / "hang").exists():
             time.sleep(1000)
         if (place / "save").exists():
-            with heart.pause(Phase.SAVING):
+            with heart.pause(RankPhase.SAVING):
                 time.sleep(float((place / "save").read_text()))
         heart.step(step)
 

@@ -4,9 +4,9 @@
 
 import pytest
 
-from seatrial.worker.supervisor.agent import Closing, Failure, Meeting, Sign, sign_of
-from seatrial.worker.supervisor.probe import Kind, trouble
-from seatrial.worker.supervisor.status import Status
+from seatrial.worker.supervisor.agent import Closing, Failure, Rendezvous, Sign, sign_of
+from seatrial.worker.supervisor.probe import ProbeKind, trouble
+from seatrial.worker.supervisor.status import SupervisorStatus
 
 LINES: dict[bytes, Sign | None] = {
     b"E1115 17:09:53.684000 24598 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
@@ -28,7 +28,7 @@ def test_lines_of_torchrun_are_understood(line: bytes) -> None:
 def test_nodes_are_numbered_as_their_pods_are() -> None:
     names = []
     for number in range(12):
-        words = Meeting(12, 8, number, "run-master-0", 23456, "run-attempt-1").words(10)
+        words = Rendezvous(12, 8, number, "run-master-0", 23456, "run-attempt-1").words(10)
         names.append(next(w for w in words if w.startswith("--local-addr=")))
         host = "is_host=true" if number == 0 else "is_host=false"
         assert any(host in word for word in words)
@@ -39,7 +39,7 @@ def test_nodes_are_numbered_as_their_pods_are() -> None:
 
 
 def test_without_restarts_torchrun_has_none_either() -> None:
-    meeting = Meeting(1, 8, 0, "127.0.0.1", 1, "run")
+    meeting = Rendezvous(1, 8, 0, "127.0.0.1", 1, "run")
     assert "--max-restarts=0" in meeting.words(0)
     assert "--max-restarts=0" not in meeting.words(1)
 
@@ -48,15 +48,15 @@ def test_without_restarts_torchrun_has_none_either() -> None:
     ("status", "startup", "liveness"),
     [
         (None, False, False),
-        (Status(1000.0, "starting", 0, 0.0, 1800.0, 0), True, True),
-        (Status(1000.0, "steps", 7, 30.0, 10.0, 0), True, True),
+        (SupervisorStatus(1000.0, "starting", 0, 0.0, 1800.0, 0), True, True),
+        (SupervisorStatus(1000.0, "steps", 7, 30.0, 10.0, 0), True, True),
         # Silent for long, and the supervisor has done nothing about it.
-        (Status(1000.0, "steps", 7, 41.0, 10.0, 0), True, False),
-        (Status(900.0, "steps", 7, 0.0, 10.0, 0), False, False),
+        (SupervisorStatus(1000.0, "steps", 7, 41.0, 10.0, 0), True, False),
+        (SupervisorStatus(900.0, "steps", 7, 0.0, 10.0, 0), False, False),
     ],
 )
 def test_a_probe_fails_where_the_supervisor_does_not_do_its_work(
-    status: Status | None, startup: bool, liveness: bool
+    status: SupervisorStatus | None, startup: bool, liveness: bool
 ) -> None:
-    assert (not trouble(Kind.STARTUP, status, 1001.0)) is startup
-    assert (not trouble(Kind.LIVENESS, status, 1001.0)) is liveness
+    assert (not trouble(ProbeKind.STARTUP, status, 1001.0)) is startup
+    assert (not trouble(ProbeKind.LIVENESS, status, 1001.0)) is liveness

@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 
 from seatrial.monitoring.processes import begun, state
-from seatrial.worker.supervisor.beats import Beat, Phase
-from seatrial.worker.supervisor.orphans import RESTART_COUNT, Orphans
+from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
+from seatrial.worker.supervisor.supervise import RESTART_COUNT, Orphans
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
-BEAT = Beat(0, 1, 0, Phase.STEPS, 0, 0, 0.0, 0.0)
+BEAT = Beat(0, 1, 0, RankPhase.STEPS, 0, 0, 0.0, 0.0)
 OF_A_RANK = {"RANK": "1", RESTART_COUNT: "0"}
 Process = subprocess.Popen[bytes]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.stopping import StopCode
+from seatrial.codes.supervisor import SupervisorCode
 from seatrial.monitoring.event_log import Event, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
-from seatrial.worker.ending import UNFINISHED
-from seatrial.worker.supervisor.beats import Beat, Phase, read_beats
-from seatrial.worker.supervisor.codes import SupervisorCode
-from seatrial.worker.supervisor.final import remembered
+from seatrial.worker.process import UNFINISHED
+from seatrial.worker.supervisor.exit_records import remembered
+from seatrial.worker.supervisor.heartbeats import Beat, RankPhase, read_beats
 from seatrial.worker.supervisor.status import read_status
 from tests.unit.worker.supervisor import stand_in
 
@@ -29,9 +29,9 @@ pytestmark = [
 
 HASTE = """
 import sys
-from seatrial.worker.supervisor import __main__, hangs, patience, supervise, watch
+from seatrial.worker.supervisor import __main__, hangs, supervise, timeouts
 # Silence of 2 s is enough here; the figures themselves are tested elsewhere.
-patience.STEP_FLOOR, patience.EARLY_FLOOR, watch.MARGIN = 2.0, 5.0, 0.0
+timeouts.STEP_FLOOR, timeouts.EARLY_FLOOR, timeouts.MARGIN = 2.0, 5.0, 0.0
 supervise.CONNECT_SECONDS, hangs.CERTAIN_FLOOR = 0.5, 3.0
 sys.exit(__main__.main())
 """
@@ -185,7 +185,7 @@ def test_a_rank_that_is_stopped_in_a_save_is_noticed_as_well(start: Start) -> No
     node = start()
     node.trains(steps=40)
     (node.place / "save").write_text("1000")
-    node.until(lambda: all(beat.phase is Phase.SAVING for beat in node.beats()))
+    node.until(lambda: all(beat.phase is RankPhase.SAVING for beat in node.beats()))
     (node.place / "save").unlink()
     os.kill(node.beats()[0].process, signal.SIGSTOP)
     # A save alone may take ten minutes.
@@ -203,7 +203,7 @@ def test_a_save_ten_times_as_long_is_no_alarm(start: Start) -> None:
     (node.place / "save").write_text("0.3")
     node.trains(steps=45)
     (node.place / "save").write_text("3")
-    node.until(lambda: all(beat.phase is Phase.SAVING for beat in node.beats()))
+    node.until(lambda: all(beat.phase is RankPhase.SAVING for beat in node.beats()))
     newest = max(beat.step for beat in node.beats())
     node.until(lambda: all(beat.step > newest + 1 for beat in node.beats()))
     assert not node.findings(SupervisorCode.SILENT)
@@ -267,7 +267,7 @@ def test_one_whose_training_is_over_may_finish_what_it_tells(tmp_path: Path, sta
     first, last = node.beats()
     # Its last line is written when it ends by itself.
     os.kill(last.process, signal.SIGTERM)
-    node.until(lambda: any(beat.phase is Phase.ENDING for beat in node.beats()))
+    node.until(lambda: any(beat.phase is RankPhase.ENDING for beat in node.beats()))
     os.kill(first.process, signal.SIGKILL)
     node.until(lambda: (tmp_path / f"left-{last.process}").exists(), 60)
 

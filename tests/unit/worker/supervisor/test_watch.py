@@ -10,18 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.worker.supervisor.beats import Beat, Phase
-from seatrial.worker.supervisor.budget import RestartsInARow
-from seatrial.worker.supervisor.patience import EARLY_STEPS, Patience
+from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
 from seatrial.worker.supervisor.reports import Reports
-from seatrial.worker.supervisor.watch import Silence, Watch
+from seatrial.worker.supervisor.restart_budget import RestartsInARow
+from seatrial.worker.supervisor.timeouts import (
+    EARLY_STEPS,
+    HeartbeatTimeouts,
+    HeartbeatWatch,
+    Silence,
+)
 
-BEAT = Beat(10, 0, 0, Phase.STEPS, 0, 0, 0.0, 0.0)
+BEAT = Beat(10, 0, 0, RankPhase.STEPS, 0, 0, 0.0, 0.0)
 
 
-def learned(seconds: float, steps: int = 100) -> Watch:
+def learned(seconds: float, steps: int = 100) -> HeartbeatWatch:
     """A watch that has seen steps of that length; the last at time 0."""
-    watch = Watch()
+    watch = HeartbeatWatch()
     for number in range(steps + 1):
         since = (number - steps) * seconds
         beat = replace(BEAT, step=number, since=since, seconds=seconds if number else 0.0)
@@ -29,7 +33,7 @@ def learned(seconds: float, steps: int = 100) -> Watch:
     return watch
 
 
-def silence(watch: Watch, now: float, *beats: Beat) -> Silence | None:
+def silence(watch: HeartbeatWatch, now: float, *beats: Beat) -> Silence | None:
     return watch.look(beats, {beat.process for beat in beats}, now)
 
 
@@ -51,7 +55,7 @@ def test_before_steps_are_known_patience_is_longer() -> None:
 
 
 def test_the_usual_is_the_99th_percentile_of_recent_steps() -> None:
-    patience = Patience()
+    patience = HeartbeatTimeouts()
     for number in range(1, 101):
         patience.learn_step(float(number))
     assert patience.usual_step == 99.0
@@ -61,8 +65,8 @@ def test_the_usual_is_the_99th_percentile_of_recent_steps() -> None:
     assert patience.usual_step == 1.0
 
 
-@pytest.mark.parametrize("phase", [Phase.SAVING, Phase.EVALUATING, Phase.ENDING])
-def test_a_save_ten_times_as_long_as_any_before_is_no_silence(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RankPhase.SAVING, RankPhase.EVALUATING, RankPhase.ENDING])
+def test_a_save_ten_times_as_long_as_any_before_is_no_silence(phase: RankPhase) -> None:
     watch = learned(1.0)
     at = 0.0
     for _ in range(3):
@@ -77,14 +81,14 @@ def test_a_save_ten_times_as_long_as_any_before_is_no_silence(phase: Phase) -> N
 def test_ranks_that_wait_for_one_that_saves_are_not_late() -> None:
     watch = learned(1.0)
     waiting = replace(BEAT, step=100)
-    saving = replace(BEAT, process=11, rank=1, phase=Phase.SAVING, step=100)
+    saving = replace(BEAT, process=11, rank=1, phase=RankPhase.SAVING, step=100)
     assert silence(watch, 60, waiting, saving) is None
     # But not for ever.
     assert silence(watch, 700, waiting, saving) is not None
 
 
-@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.FIRST])
-def test_a_start_may_take_half_an_hour(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RankPhase.STARTING, RankPhase.FIRST])
+def test_a_start_may_take_half_an_hour(phase: RankPhase) -> None:
     watch = learned(1.0)
     assert silence(watch, 1700, replace(BEAT, process=12, phase=phase)) is None
     assert silence(watch, 1800, replace(BEAT, process=12, phase=phase)) is not None
@@ -113,10 +117,10 @@ def test_a_new_process_is_not_compared_with_the_one_before() -> None:
 
 @given(st.lists(st.floats(0.001, 1e4), min_size=EARLY_STEPS, max_size=200))
 def test_the_limit_is_never_below_what_steps_took(steps: list[float]) -> None:
-    patience = Patience()
+    patience = HeartbeatTimeouts()
     for seconds in steps:
         patience.learn_step(seconds)
-    limit = patience.limit(Phase.STEPS)
+    limit = patience.limit(RankPhase.STEPS)
     assert limit >= 10.0
     assert limit >= sorted(steps)[int(0.99 * len(steps)) - 1]
 

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Scores `seatrial check` against the broken runs: caught where, and mended by what.
+
+    python -m backtest.checks.score [SET] [--misses] [--save FILE]
+
+A defect is caught when an error or a warning stands at the field that the case names, or at one
+that it calls as good, and with the right code when it is that of backtest/checks/right_codes.toml.
+Two repairs are tried: the one of the case, and the one that the check itself proposes. A repair is
+right when, applied, that finding is gone and no error is left. Where the repair is outside the
+spec, the cluster afterwards is looked at instead.
+"""
+
+import json
+import sys
+import tomllib
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.checks.check import Verdict, check
+from seatrial.checks.cluster.facts import ClusterFacts
+from seatrial.checks.repairs.fix import plan_fix
+from seatrial.checks.repairs.repair import Broken, repair_of
+from seatrial.checks.resume_source import wanted_setup
+from seatrial.checks.situation import Checked
+from seatrial.findings import Severity, has_errors
+from seatrial.spec.engine import EngineName
+from tests.unit.checks.described_checkpoints import DescribedCheckpoints
+from tests.unit.checks.described_cluster import described_cluster
+from tests.unit.checks.described_data import DescribedData
+
+SETS = Path(__file__).parents[2] / "tests" / "data" / "broken_runs"
+PARTS = {"cluster": "cluster", "resume": "checkpoints"}
+"""Kinds that need more than a spec and data, by what they need."""
+STATIC = "spec and data"
+
+
+@dataclass(frozen=True)
+class Score:
+    name: str
+    kind: str
+    caught: str
+    """The code at the right place; empty when there is none."""
+    mended: bool
+    """Whether the repair of the case leaves no such finding and no error."""
+    own: str
+    """`mends`, `outside` where the check proposes no change of the spec, or `fails`."""
+    said: str = ""
+    right: bool = False
+    """Whether the code is the one that speaks of the defect."""
+    written: bool = False
+    """True if `--fix` writes something; else the change is only proposed."""
+
+
+def part_of(kind: str) -> str:
+    """The part of the check that a kind of defect is for."""
+    return PARTS.get(kind, STATIC)
+
+
+def main() -> None:
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    file = words.pop() if "--save" in sys.argv else ""
+    folder = SETS / (words[0] if words else "first")
+    scores = [_scored(case) for case in cases_of(folder)]
+    if "--misses" in sys.argv:
+        for score in scores:
+            if not score.caught or not score.mended or score.own == "fails":
+                print(
+                    f"{score.name}: caught {score.caught or 'no'}, case's fix "
+                    f"{'mends' if score.mended else 'does not'}, own fix {score.own}  {score.said}"
+                )
+    lines = [_rates("all", scores)]
+    for part in (STATIC, *PARTS.values()):
+        alike = [score for score in scores if part_of(score.kind) == part]
+        lines += [_rates(part, alike)] if alike else []
+    print("\n".join(lines))
+    if file:
+        Path(file).write_text(json.dumps([asdict(score) for score in scores], indent=1) + "\n")
+
+
+def _scored(folder: Path) -> Score:
+    """What comes of one case; one that cannot be scored counts as missed."""
+    try:
+        return score_of(folder, default_catalog())
+    except Exception as error:
+        kind = tomllib.loads((folder / "case.toml").read_text())["kind"]
+        said = f"not scored: {type(error).__name__}: {error}"
+        return Score(folder.name, kind, "", False, "", said)
+
+
+def cases_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if (path / "case.toml").is_file())
+
+
+def broken_of(folder: Path, kind: str, catalog: Catalog) -> Broken:
+    """The run of a case with all that is described around it."""
+    text = (folder / "run.yaml").read_text()
+    # The data around the cases of kind resume were made with a tokenizer that most of their runs
+    # do not have (README of the first set), so that only the checkpoints are looked at.
+    data = DescribedData.of(folder) if kind != "resume" else None
+    situation = check(text, "run.yaml", catalog).situation
+    saved = cluster = None
+    if situation is not None:
+        if situation.spec.engine.name is EngineName.MEGATRON:
+            saved = DescribedCheckpoints.of(folder, wanted_setup(situation))
+        namespace = situation.spec.cluster.namespace
+        cluster = described_cluster(folder / "cluster.toml", kind, namespace)
+    return Broken(text, "run.yaml", catalog, (), data, None, saved, cluster)
+
+
+def score_of(folder: Path, catalog: Catalog) -> Score:
+    case: dict[str, Any] = tomllib.loads((folder / "case.toml").read_text())
+    kind, places = case["kind"], {case["field"], *case.get("also", ())}
+    broken = broken_of(folder, kind, catalog)
+    verdict = broken.again()
+    wanted = right_codes().get(folder.name, "")
+    found = _at(verdict, places, wanted)
+    if found is None:
+        said = str([f"{f.code} {f.where.field}" for f in verdict.findings])
+        return Score(folder.name, kind, "", False, "", said)
+    finding = found.finding
+    after = replace(broken, cluster=_afterwards(folder, kind, broken.cluster))
+    fixes = tuple(case.get("fix", ()))
+    changed = bool(fixes) or after.cluster != broken.cluster
+    mended = not changed or _mends(after.again(fixes), found)
+    own = repair_of(broken, found)
+    state = "outside"
+    if own is not None:
+        state = "mends" if _mends(broken.again(own.overrides), found) else "fails"
+    said = f"{finding.rule} | {finding.fix} | {' '.join(own.overrides) if own else ''}"
+    right = finding.code == wanted
+    written = bool(plan_fix(broken, verdict).changes)
+    return Score(folder.name, kind, finding.code, mended, state, said, right, written)
+
+
+@cache
+def right_codes() -> dict[str, str]:
+    """The code that each case should be reported under."""
+    file = Path(__file__).parent / "right_codes.toml"
+    by_set: dict[str, dict[str, str]] = tomllib.loads(file.read_text())
+    return {name: code for codes in by_set.values() for name, code in codes.items()}
+
+
+def _afterwards(folder: Path, kind: str, before: ClusterFacts | None) -> ClusterFacts | None:
+    """The cluster after a repair that is outside the spec."""
+    namespace = before.namespace if before is not None else ""
+    return described_cluster(folder / "fixed-cluster.toml", kind, namespace) or before
+
+
+def _at(verdict: Verdict, places: set[str], code: str) -> Checked | None:
+    """The error or warning at one of the places: that of the right code, else the first."""
+    there = [
+        found
+        for found in verdict.checked
+        if found.finding.where.field in places and found.finding.severity is not Severity.NOTE
+    ]
+    right = (found for found in there if found.finding.code == code)
+    return next(right, there[0] if there else None)
+
+
+def _mends(after: Verdict, found: Checked) -> bool:
+    """Whether that finding is gone, and no error is left."""
+    finding = found.finding
+    same = [
+        f for f in after.findings if (f.code, f.where.field) == (finding.code, finding.where.field)
+    ]
+    return not same and not has_errors(after.findings)
+
+
+def _rates(title: str, scores: list[Score]) -> str:
+    caught = [score for score in scores if score.caught]
+    own = Counter(score.own for score in caught)
+    whole = [score for score in caught if score.mended]
+    return (
+        f"{title:<24} {len(scores):>4} cases   caught {len(caught):>4} = "
+        f"{len(caught) / len(scores):6.1%}   with the right code "
+        f"{sum(score.right for score in caught):>4}   "
+        f"caught and mended by the case's fix {len(whole):>4} = "
+        f"{len(whole) / len(scores):6.1%}   own fix: {own['mends']} mend, {own['fails']} do not, "
+        f"{own['outside']} outside the spec   "
+        f"--fix writes {sum(score.written for score in scores)}"
+    )
+
+
+if __name__ == "__main__":
+    main()

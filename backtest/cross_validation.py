@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Predictions of rows by constants that never saw them.
+
+Two ways here, by `data/split.csv`, which was recorded before anything was fitted: model sizes held
+out within a group, and single rows held out. `unseen.py` holds out whole sources.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from backtest.fitting import Fitted, errors
+from backtest.groups import GROUPS, Group, fit_group, start_of
+from backtest.rows import Row, timed_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A row and what was predicted of it."""
+
+    row: Row
+    error: float
+
+    @property
+    def seconds(self) -> float:
+        return self.row.seconds * (1 + self.error)
+
+
+def held_out_sizes(groups: Iterable[Group] = GROUPS) -> list[Prediction]:
+    """Every row, predicted by constants of its group that saw no model of its size."""
+    return [found for group in groups for found in _held_out(group, lambda row: row.fold)]
+
+
+def without_twins(groups: Iterable[Group] = GROUPS) -> list[Prediction]:
+    """Rows that have a twin in another fold, predicted by constants that saw neither.
+
+    A twin is a model of another name with the same layers, width and heads: Llama 2 70B and Llama 3
+    70B. The split goes by name, so a twin may be in the fit. Folds without twins are left out.
+    """
+    found: list[Prediction] = []
+    for group in groups:
+        own = [row for row in timed_rows() if group.rows(row)]
+        start = start_of(own)
+        for part in sorted({row.fold for row in own if group.predicts(row)}):
+            scored = [row for row in own if row.fold == part and group.predicts(row)]
+            others = [row for row in own if row.fold != part]
+            shapes = {_dimensions(row) for row in scored}
+            strangers = [row for row in others if _dimensions(row) not in shapes]
+            if len(strangers) < len(others):
+                found += predicted(scored, fit_group(group, strangers, start))
+    return found
+
+
+def _dimensions(row: Row) -> tuple[int, int, int]:
+    model = row.workload.model
+    return model.layers, model.hidden_size, model.heads
+
+
+def held_out_rows(group: Group) -> list[Prediction]:
+    """Every row of a group, predicted by constants that saw all of the group but itself."""
+    return _held_out(group, lambda row: int(row.id))
+
+
+def _held_out(group: Group, part_of: Callable[[Row], int]) -> list[Prediction]:
+    """Every row that a group predicts, by constants fitted to the other parts of it."""
+    own = [row for row in timed_rows() if group.rows(row)]
+    scored = [row for row in own if group.predicts(row)]
+    start = start_of(own)
+    found: list[Prediction] = []
+    for part in sorted({part_of(row) for row in scored}):
+        fitted = fit_group(group, [row for row in own if part_of(row) != part], start)
+        found += predicted([row for row in scored if part_of(row) == part], fitted)
+    return found
+
+
+def predicted(rows: Sequence[Row], fitted: Fitted) -> list[Prediction]:
+    if not rows:
+        return []
+    wrong = errors(rows, [fitted.of(row) for row in rows])
+    return [Prediction(row, float(error)) for row, error in zip(rows, wrong, strict=True)]

@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the rates of the step-time model to rows.
+
+Least squares of the logarithm of predicted over measured time, with a loss that grows only
+linearly for outliers. Every rate is drawn towards a prior, so that one on which the rows say
+nothing keeps it: the priors are those of `Rates`, or a fit to other sources.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from backtest.rows import Row
+from seatrial.planning.timing.quantities import Quantities, quantities
+from seatrial.planning.timing.rates import Rates
+from seatrial.planning.timing.step_time import part_times, pieces
+
+Array = NDArray[np.float64]
+
+NAMES = tuple(field.name for field in fields(Rates))
+SHARES = ("matrix", "waves", "transfer_overlap", "data_overlap", "gather_overlap")
+"""Rates between 0 and 1; the others are only positive."""
+NOISE = 0.05
+"""Relative error of a row beyond which it counts as an outlier."""
+FREEDOM = 0.5
+"""How far a rate may be from its prior, as the standard deviation of its logarithm."""
+FREER = 1.0
+"""The same for rates of experts, whose defaults are guesses."""
+EXPERT_RATES = (
+    *("expert_matrix", "expert_launch", "expert_link", "expert_network", "expert_latency"),
+    *("moe_launch", "routing"),
+)
+FIXED = 1e-3
+"""The same for a factor that only variants have: there is nothing shared about it."""
+ROUNDS = 60
+"""Rounds after which a fit ends, if nothing is gained any more before."""
+STEP = 1e-5
+"""How far a rate is moved to see what follows from it."""
+VARIANT_FREEDOM = 0.3
+"""How far a variant (a precision, a kernel) may be from the rate that all share."""
+SHAPE_FREEDOM = 0.1
+"""The same for the shape of a layer: what a formula cannot know is small."""
+
+
+Keys = Mapping[str, Callable[[Row], str]]
+"""By the name of a rate: what tells rows apart that have a value of their own for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    shared: Rates
+    """What holds where no variant says else."""
+    offsets: Mapping[tuple[str, str], float]
+    """By rate and variant: how far the variant is from the shared rate, on the fit's scale."""
+    keys: Keys
+
+    def of(self, row: Row) -> Rates:
+        changed = {}
+        for name, key in self.keys.items():
+            offset = self.offsets.get((name, key(row)), 0.0)
+            changed[name] = float(_outer(name, _inner(name, getattr(self.shared, name)) + offset))
+        return replace(self.shared, **changed)
+
+
+def stack(items: Sequence[Any]) -> Any:
+    """Many quantities as one, with an array in place of each number."""
+    first = items[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        return type(first)(
+            **{f.name: stack([getattr(item, f.name) for item in items]) for f in fields(first)}
+        )
+    if isinstance(first, tuple):
+        return tuple(stack([item[place] for item in items]) for place in range(len(first)))
+    return np.array(items, dtype=float)
+
+
+def stacked(rows: Iterable[Row]) -> Quantities:
+    return cast(Quantities, stack([_sizes(row) for row in rows]))
+
+
+_SIZES: dict[str, Quantities] = {}
+
+
+def _sizes(row: Row) -> Quantities:
+    if row.id not in _SIZES:
+        _SIZES[row.id] = quantities(row.workload)
+    return _SIZES[row.id]
+
+
+def predict(sizes: Quantities, rates: Rates) -> Array:
+    each = pieces(sizes.layer, rates)
+    return cast(Array, sum(part_times(sizes, each, rates).values()))
+
+
+def fit(
+    rows: Sequence[Row],
+    keys: Keys,
+    prior: Rates,
+    *,
+    freedom: float = FREEDOM,
+    rounds: int = ROUNDS,
+) -> Fitted:
+    """Rates fitted to rows, in so many rounds at most."""
+    sizes, measured = stacked(rows), np.array([row.seconds for row in rows])
+    start = np.array([_inner(name, getattr(prior, name)) for name in NAMES])
+    spread = np.array([_spread(name, freedom) for name in NAMES])
+    places, index = _variants(rows, keys)
+    count = len(NAMES)
+    apart = np.array([SHAPE_FREEDOM if n == "layer" else VARIANT_FREEDOM for n, _ in places])
+
+    def logs(theta: Array) -> Array:
+        shared, offsets = theta[:count], theta[count:]
+        values = {
+            name: _outer(name, value + (offsets[index[name]] if name in index else 0.0))
+            for name, value in zip(NAMES, shared, strict=True)
+        }
+        return cast(Array, np.log(predict(sizes, Rates(**values)) / measured) / NOISE)
+
+    def residuals(theta: Array) -> Array:
+        shared, offsets = theta[:count], theta[count:]
+        return np.concatenate([logs(theta), (shared - start) / spread, offsets / apart])
+
+    def slopes(theta: Array) -> Array:
+        # A variant's own step changes its rows just as the shared one does.
+        base, rows_count = logs(theta), len(measured)
+        matrix = np.zeros((rows_count + len(theta), len(theta)))
+        for place, name in enumerate(NAMES):
+            moved = theta.copy()
+            moved[place] += STEP
+            column = (logs(moved) - base) / STEP
+            matrix[:rows_count, place] = column
+            if name in index:
+                matrix[np.arange(rows_count), count + index[name]] = column
+        every = np.arange(len(theta))
+        matrix[rows_count + every, every] = np.concatenate([1 / spread, 1 / apart])
+        return matrix
+
+    begin = np.concatenate([start, np.zeros(len(places))])
+    # Linear far out for rows and rates alike: a few may be far off, most are near.
+    found = least_squares(
+        residuals, begin, slopes, loss="soft_l1", max_nfev=rounds, x_scale=0.3, ftol=1e-4
+    )
+    values = zip(NAMES, found.x[: len(NAMES)], strict=True)
+    return Fitted(
+        Rates(**{name: float(_outer(name, value)) for name, value in values}),
+        {variant: float(found.x[len(NAMES) + place]) for variant, place in places.items()},
+        keys,
+    )
+
+
+def _variants(
+    rows: Sequence[Row], keys: Keys
+) -> tuple[dict[tuple[str, str], int], dict[str, NDArray[np.int64]]]:
+    """The place of each variant among all offsets, and for each rate the places of the rows."""
+    places: dict[tuple[str, str], int] = {}
+    index: dict[str, NDArray[np.int64]] = {}
+    for name, key in keys.items():
+        found = [key(row) for row in rows]
+        if len(set(found)) > 1:
+            own = {variant: len(places) + n for n, variant in enumerate(sorted(set(found)))}
+            places |= {(name, variant): place for variant, place in own.items()}
+            index[name] = np.array([own[variant] for variant in found])
+    return places, index
+
+
+def _spread(name: str, freedom: float) -> float:
+    """How far a rate may be from its prior."""
+    if name == "layer":
+        return FIXED
+    return freedom * FREER / FREEDOM if name in EXPERT_RATES else freedom
+
+
+def _inner(name: str, rate: float) -> float:
+    """A rate on the scale that the fit moves on."""
+    if name in SHARES:
+        rate = min(max(rate, 0.01), 0.99)
+        return float(np.log(rate / (1 - rate)))
+    return float(np.log(rate))
+
+
+def _outer(name: str, value: Any) -> Any:
+    """A rate from the scale that the fit moves on."""
+    return 1 / (1 + np.exp(-value)) if name in SHARES else np.exp(value)
+
+
+def errors(rows: Sequence[Row], rates: Sequence[Rates]) -> Array:
+    """Predicted over measured time, less one, of every row with its own rates."""
+    columns: dict[str, Any] = {n: np.array([getattr(r, n) for r in rates]) for n in NAMES}
+    whole = Rates(**columns)
+    measured = np.array([row.seconds for row in rows])
+    return cast(Array, predict(stacked(rows), whole) / measured - 1)

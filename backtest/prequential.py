@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Score predictions that were recorded before the planner had seen the runs.
+
+    python -m backtest.prequential
+
+Each file in `data/prequential` is named after a month and the commit whose `seatrial plan` made the
+predictions. It is never edited: a later commit that predicts the same or other runs adds a file.
+An error is predicted over measured step time, less one; the range is the one that nine of ten runs
+should lie in, as the plan of that run printed it.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+RECORDS = Path(__file__).parent / "data" / "prequential"
+_RANGE = re.compile(r"stated nine of ten ±(\d+)%")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPrediction:
+    """One published run and what the recorded commit predicted for it."""
+
+    source: str
+    engine: str
+    error: float | None
+    """None if the commit could not plan the run, or if the run itself ran out of memory."""
+    stated: float | None
+    """Half-width of the range that the plan printed, relative to the prediction."""
+
+    @property
+    def is_inside(self) -> bool:
+        """True if the measured time lies inside the printed range."""
+        return self.error is not None and self.stated is not None and abs(self.error) <= self.stated
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How a group of recorded predictions did."""
+
+    group: str
+    rows: int
+    scored: int
+    inside: int
+    median_error: float
+
+    def __str__(self) -> str:
+        share = f"{self.inside:>3} of {self.scored:>3} inside"
+        return f"{self.group:<36}{self.rows:>4} rows  {share}  median {self.median_error:.1%}"
+
+
+def read_record(path: Path) -> list[RecordedPrediction]:
+    with path.open(newline="") as stream:
+        return [_prediction(row) for row in csv.DictReader(stream)]
+
+
+def _prediction(row: dict[str, str]) -> RecordedPrediction:
+    stated = _RANGE.search(row["note"])
+    return RecordedPrediction(
+        row["source"],
+        "llm-foundry" if "engine llm-foundry" in row["note"] else "megatron",
+        float(row["error"]) if row["error"] else None,
+        int(stated[1]) / 100 if stated else None,
+    )
+
+
+def score(group: str, predictions: Iterable[RecordedPrediction]) -> Score:
+    """Count how many predictions lie inside their own ranges, and the median error."""
+    rows = list(predictions)
+    errors = [abs(row.error) for row in rows if row.error is not None]
+    inside = sum(row.is_inside for row in rows)
+    return Score(group, len(rows), len(errors), inside, median(errors) if errors else float("nan"))
+
+
+def scores(predictions: list[RecordedPrediction]) -> Iterator[Score]:
+    yield score("all", predictions)
+    for engine in sorted({row.engine for row in predictions}):
+        yield score(engine, (row for row in predictions if row.engine == engine))
+    for source in sorted({row.source for row in predictions}):
+        yield score(source, (row for row in predictions if row.source == source))
+
+
+def main() -> None:
+    for path in sorted(RECORDS.glob("*.csv")):
+        print(f"Predictions by commit {path.stem.rpartition('-')[2]} ({path.name})")
+        for line in scores(read_record(path)):
+            print(f"  {line}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the memory of importing and exporting weights, against their size.
+
+    python -m benchmarks.export_memory [--layers 4 16 32]
+
+Makes Hugging Face weights of a small Llama with so many layers, all else equal, imports them as a
+checkpoint and exports that again, each in a process of its own; prints the peak of its resident
+memory. Needs the worker's environment, and about three times the weights on the disk.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
+from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
+from seatrial.checkpoints.exchange.shapes import hub_tensors
+from seatrial.checkpoints.naming import directory_name
+from seatrial.engine_process.package_path import python_path
+from seatrial.engine_process.process import worker_python
+from seatrial.engines.megatron.weight_map import entries
+
+MODEL = HubModel(
+    kind=HubClass.LLAMA,
+    layers=4,
+    hidden_size=2048,
+    ffn_hidden_size=5632,
+    heads=16,
+    kv_heads=4,
+    head_dim=128,
+    vocab_size=32000,
+    max_positions=2048,
+    norm_epsilon=1e-5,
+    activation=HubActivation.SILU,
+    biases=False,
+    tied_embeddings=False,
+)
+MIB = 1 << 20
+
+
+def make(directory: Path, model: HubModel) -> int:
+    """Weights in bf16, the same block of bytes again and again; their size."""
+    every = hub_tensors(model, entries(model))
+    tensors = [Tensor(one.name, "bfloat16", one.shape) for one in every]
+    left = size = sum(tensor.size for tensor in tensors)
+    block = bytes(range(128)) * (MIB // 128)
+    directory.mkdir()
+    with (directory / SINGLE).open("wb") as stream:
+        stream.write(header(tensors))
+        while left:
+            left -= stream.write(block[:left])
+    (directory / "config.json").write_text(json.dumps(config_of_model(model, "bfloat16", {})))
+    return size
+
+
+def peak(words: list[str]) -> float:
+    """The peak of a worker program's resident memory, in MiB."""
+    command = [worker_python(), "-c", PROGRAM, *words]
+    settings = os.environ | {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
+    return int(done.stdout.rpartition("\n")[2] or done.stdout.split()[-1]) / 1024
+
+
+PROGRAM = """
+import resource, runpy, sys
+module = sys.argv.pop(1)
+try:
+    runpy.run_module(f"seatrial.worker.weights.{module}", run_name="__main__")
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layers", type=int, nargs="+", default=[4, 16, 32])
+    given = parser.parse_args()
+    largest = max(2 * tensor.elements for tensor in hub_tensors(MODEL, entries(MODEL))) / MIB
+    print(f"largest tensor {largest:.0f} MiB; peaks of resident memory in MiB")
+    print("layers  weights  import  export")
+    for layers in given.layers:
+        with tempfile.TemporaryDirectory() as scratch:
+            root = Path(scratch)
+            size = make(root / "hub", replace(MODEL, layers=layers))
+            bringing = peak(["importing", str(root / "hub"), str(root / "saved")])
+            shutil.rmtree(root / "hub")
+            source = [str(root / "saved"), directory_name(0)]
+            taking = peak(["exporting", *source, str(root / "out")])
+        print(f"{layers:6}  {size / MIB:7.0f}  {bringing:6.0f}  {taking:6.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The page of findings: their shape, and every code."""
+
+from dataclasses import fields
+from enum import StrEnum
+from itertools import groupby
+
+from docs.tools.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
+from docs.tools.reference.spec_page import EXAMPLE
+from seatrial.catalog.catalog import CatalogCode
+from seatrial.checks.backgrounds import Background, backgrounds
+from seatrial.codes.anomalies import AnomalyCode
+from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.cluster import ClusterCode
+from seatrial.codes.cluster_checks import SiteCode
+from seatrial.codes.data import InputCode
+from seatrial.codes.datasets import DatasetCode
+from seatrial.codes.engines import EngineCode
+from seatrial.codes.exchange import ExchangeCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.preflight import PreflightCode
+from seatrial.codes.rendering import RenderCode
+from seatrial.codes.resume import ResumeCode
+from seatrial.codes.runs import RunCode
+from seatrial.codes.spec import SpecCode
+from seatrial.codes.supervisor import SupervisorCode
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.spec.loader import loads
+
+SOURCES: dict[type[StrEnum], str] = {
+    SpecCode: "Reading a spec",
+    PlanCode: "Resolving a plan",
+    EngineCode: "Options of the engine",
+    CheckCode: "Checking a run",
+    SiteCode: "Checking a cluster for a run",
+    ResumeCode: "Checking the checkpoint that a run goes on from",
+    CatalogCode: "Reading the catalog",
+    InputCode: "Reading raw text",
+    DatasetCode: "Verifying prepared data",
+    RenderCode: "Rendering manifests",
+    PreflightCode: "Looking at a node before training",
+    CheckpointCode: "Verifying checkpoints, and starting from one",
+    ExchangeCode: "Exporting weights and importing them",
+    SupervisorCode: "Supervising the processes of a node",
+    ClusterCode: "Talking to a cluster",
+    RunCode: "Launching runs and explaining them",
+    AnomalyCode: "Watching a run train",
+}
+"""The enums of codes, and what reports under them."""
+
+
+def findings_page() -> str:
+    _require_unique()
+    return page(
+        "# Findings",
+        f"{doc_of(Finding)} All parts of Seatrial report in this one shape. A code is stable: it "
+        "is never given another meaning, and never used again.",
+        "## The shape",
+        _fields(Finding),
+        f"`where` is {doc_of(Where)[:1].lower()}{doc_of(Where)[1:]}",
+        _fields(Where),
+        "`severity` is one of:",
+        table(("severity", "meaning"), [(code(v), d) for v, d in member_docs(Severity).items()]),
+        "As one line, a finding is its place, its rule and its fix:",
+        fenced(_example()),
+        "`seatrial validate --json` has the same parts under `findings`.",
+        "`seatrial explain CODE` tells the background of a code.",
+        *[block for enum, title in SOURCES.items() for block in _codes(enum, title)],
+        "## Backgrounds",
+        "What happens where nobody checks, and who says so. `seatrial explain` prints the same.",
+        *[block for code_, found in _explained() for block in _background(code_, found)],
+    )
+
+
+def _fields(thing: type[Finding] | type[Where]) -> str:
+    """The fields of a finding or of its place."""
+    names = [field.name for field in fields(thing)]
+    return table(("part", "meaning"), [(code(n), d) for n, d in docs_of(thing, names).items()])
+
+
+def _codes(enum: type[StrEnum], title: str) -> list[str]:
+    """The codes of one enum, a table for each group."""
+    docs = member_docs(enum)
+    blocks = [f"## {title}", doc_of(enum)]
+    for _, values in groupby(docs, key=lambda value: value.rpartition("-")[0]):
+        blocks.append(table(("code", "meaning"), [(code(v), docs[v]) for v in values]))
+    return blocks
+
+
+def _explained() -> list[tuple[str, Background]]:
+    """The codes with a background, in the order of the tables."""
+    order = [str(member.value) for enum in SOURCES for member in enum]
+    known = backgrounds()
+    return [(code_, known[code_]) for code_ in order if code_ in known]
+
+
+def _background(code_: str, found: Background) -> list[str]:
+    meaning = next(docs[code_] for enum in SOURCES if code_ in (docs := member_docs(enum)))
+    blocks = [f"### {code_}", f"**{meaning}** {found.why}"]
+    if found.do:
+        blocks.append(found.do)
+    named = [source if "`" in source else f"`{source}`" for source in found.sources]
+    words = [s.strip("`") if "://" in s else s for s in named]
+    return [
+        *blocks,
+        f"Source: {', '.join(f'<{w}>' if w.startswith('https') else w for w in words)}",
+    ]
+
+
+def _example() -> str:
+    """A real finding of the example spec, in one line."""
+    text = EXAMPLE.replace("global_batch_size: 512", "global_batch_size: 510")
+    try:
+        loads(text, "run.yaml")
+    except FindingsError as error:
+        return error.findings[0].one_line()
+    raise SystemExit("the example of the findings page reports nothing any more.")
+
+
+def _require_unique() -> None:
+    values = [str(member.value) for enum in SOURCES for member in enum]
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        raise SystemExit(f"codes with two meanings: {', '.join(twice)}.")

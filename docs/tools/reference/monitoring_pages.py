@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of anomalies, of metrics and alerts, and of the causes that a diagnosis can name."""
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from docs.tools.reference.markdown import code, fenced, link, member_docs, page, plain, table
+from seatrial.monitoring.anomalies.detector import AnomalyRule
+from seatrial.monitoring.anomalies.monitor import RULES
+from seatrial.monitoring.diagnosis.knowledge import (
+    Cause,
+    Certainty,
+    Knowledge,
+    Signature,
+    knowledge,
+)
+from seatrial.monitoring.goodput import Bucket
+from seatrial.monitoring.prometheus import EXPORTED
+
+ANOMALIES = """\
+What is watched for while a run trains: by the worker, which writes findings into the event log as
+they happen, and by whoever reads a log. [Anomalies while a run trains](../guides/anomalies.md) says
+where they are seen. Each is told once when it begins and once when it is over."""
+
+
+def anomalies_page() -> str:
+    rows = [(f"[{rule.title}](#{_slug(rule)})", code(rule.code), rule.severity) for rule in RULES]
+    return page(
+        "# Anomalies",
+        ANOMALIES,
+        table(("anomaly", "code", "severity"), rows),
+        *[block for rule in RULES for block in _section(rule)],
+    )
+
+
+def _slug(rule: AnomalyRule) -> str:
+    return rule.title.lower().replace(" ", "-")
+
+
+def _section(rule: AnomalyRule) -> list[str]:
+    told = {
+        "threshold": rule.threshold,
+        "number of steps": rule.steps,
+        "why": rule.reason,
+        "what to do": rule.fix,
+        "over": f"After {_looks(rule.calm)} without it, or when the processes start again.",
+    }
+    rows = [(name, _words(text)) for name, text in told.items()]
+    return [f"## {rule.title}", table((code(rule.code), str(rule.severity)), rows)]
+
+
+def _words(text: str) -> str:
+    """Words outside of code that Markdown must not read as markup."""
+    parts = text.split("`")
+    return "`".join(part if place % 2 else plain(part) for place, part in enumerate(parts))
+
+
+def _looks(count: int) -> str:
+    return "one look" if count == 1 else f"{count} looks in a row"
+
+
+ALERTS = Path(__file__).parents[3] / "dashboards" / "rules.yaml"
+
+METRICS = """\
+What the worker serves to Prometheus, all from its event log. Every series has the label `run`;
+a PodMonitor adds `namespace` and `pod`. The guide is [Watch runs with Prometheus, Grafana, W&B and
+MLflow](../guides/monitoring.md)."""
+
+
+def metrics_page() -> str:
+    rows = [(code(m.name), str(m.form), ", ".join(map(code, m.label)), m.about) for m in EXPORTED]
+    rules = YAML(typ="safe", pure=True).load(ALERTS.read_text(encoding="utf-8"))
+    alerts = [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
+    return page(
+        "# Metrics and alerts",
+        METRICS,
+        table(("metric", "type", "labels", "meaning"), rows),
+        "Values of `bucket`:",
+        table(("bucket", "meaning"), [(code(k), v) for k, v in member_docs(Bucket).items()]),
+        "## Alerts",
+        "From `dashboards/rules.yaml`; the chart installs them with `monitoring.rules.create`.",
+        *(block for rule in alerts for block in _alert(rule)),
+    )
+
+
+def _alert(rule: dict[str, Any]) -> tuple[str, ...]:
+    told = rule["annotations"]["description"].replace("{{ $labels.code }}", "a code")
+    lasting = f", once it has lasted {rule['for']}" if "for" in rule else ""
+    return (
+        f"### {rule['alert']}",
+        f"{rule['labels']['severity'].capitalize()}{lasting}. {told}",
+        fenced(rule["expr"]),
+    )
+
+
+def signatures_page() -> str:
+    known = knowledge()
+    return page(
+        "# Causes and signatures",
+        f"`seatrial diagnose` knows {len(known.causes)} causes by {len(known.signatures)} "
+        f"signatures, and {len(known.symptoms)} symptoms that are only ever consequences. They are "
+        "data: the files in `src/seatrial/monitoring/diagnosis/data`. Besides them a few rules lay "
+        "several ranks side by side: collectives, exit codes, versions of NCCL, dumps of the "
+        "flight recorder.",
+        "How much a line proves:",
+        table(("certainty", "meaning"), [(code(v), d) for v, d in member_docs(Certainty).items()]),
+        *[block for cause in known.causes.values() for block in _of_cause(cause, known)],
+        "## Symptoms",
+        "What is only ever a consequence, and never named as a cause:",
+        table(
+            ("symptom", "says", "source"),
+            [(code(one.name), one.says, link(one.source)) for one in known.symptoms],
+        ),
+    )
+
+
+def _of_cause(cause: Cause, known: Knowledge) -> list[str]:
+    signatures = [one for one in known.signatures if one.cause == cause.key]
+    words = [cause.says]
+    if cause.slows:
+        words.append("The run goes on with it.")
+    if cause.yields:
+        words.append("Any other cause that is found explains it.")
+    if cause.before_start:
+        words.append("A run that failed later by something else had got over it.")
+    if cause.explained_by:
+        words.append(f"Explained by: {', '.join(map(code, cause.explained_by))}.")
+    return [
+        f"## {cause.key}",
+        " ".join(words),
+        f"Do: {cause.do}",
+        _table(signatures) if signatures else "Found by a rule, for no single line tells of it.",
+        *[fenced(signatures[0].example.strip()) for _ in signatures[:1]],
+    ]
+
+
+def _table(signatures: list[Signature]) -> str:
+    return table(
+        ("signature", "certainty", "source"),
+        [(code(one.name), one.certainty, link(one.source)) for one in signatures],
+    )

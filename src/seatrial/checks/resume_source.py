@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run would go on from: its own checkpoints, or its parent's where it has none yet."""
+
+from dataclasses import dataclass
+
+from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.setup import Setup
+from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.checks.situation import Situation
+from seatrial.engines.registry import ENGINES
+from seatrial.planning.plan import parent_location
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOrigin:
+    """The place that a run would go on from."""
+
+    address: str
+    place: PlaceFacts
+    is_parent: bool
+    """Whether it is another run's, which the spec names."""
+
+    @property
+    def field(self) -> str:
+        """The field of the spec that leads there."""
+        return "continue_from" if self.is_parent else "checkpoints.location"
+
+
+def places_of(situation: Situation) -> tuple[str, ...]:
+    """The places that the run looks for checkpoints in, its own first."""
+    weights = situation.spec.initial_weights
+    named = (parent_location(situation.spec), weights.checkpoint if weights else None)
+    return (situation.plan.checkpoint_location, *(place for place in named if place))
+
+
+def has_resume_checks(situation: Situation) -> bool:
+    """Whether it can be told from checkpoints what a run of this engine would go on from."""
+    return ENGINES[situation.spec.engine.name].has_resume_checks
+
+
+def sees_checkpoints(situation: Situation) -> bool:
+    """Whether there is a checkpoint that can be looked at, or the lack of one that is named."""
+    probe = situation.checkpoints
+    if probe is None or not has_resume_checks(situation):
+        return False
+    weights = situation.spec.initial_weights
+    first = weights.checkpoint if weights else None
+    seen = first is not None and probe.at(first) is not Unknown.UNSEEN
+    return seen or origin_of(situation) is not None
+
+
+def origin_of(situation: Situation) -> ResumeOrigin | None:
+    """What the run would go on from; nothing where nothing can be seen."""
+    if situation.checkpoints is None or not has_resume_checks(situation):
+        return None
+    own = situation.checkpoints.at(situation.plan.checkpoint_location)
+    if isinstance(own, PlaceFacts) and (own.saved or own.tracked is not None):
+        return ResumeOrigin(situation.plan.checkpoint_location, own, is_parent=False)
+    if situation.spec.continue_from is None:
+        return None
+    address = parent_location(situation.spec)
+    found = situation.checkpoints.at(address)
+    if found is Unknown.UNSEEN:
+        return None
+    place = found if isinstance(found, PlaceFacts) else PlaceFacts(())
+    return ResumeOrigin(address, place, is_parent=True)
+
+
+def chosen_of(situation: Situation, origin: ResumeOrigin) -> SavedFacts | None:
+    """The checkpoint that would be loaded."""
+    parent = situation.spec.continue_from
+    if origin.is_parent and parent is not None and parent.step != "latest":
+        return next((one for one in origin.place.saved if one.step == parent.step), None)
+    return origin.place.newest
+
+
+def wanted_setup(situation: Situation) -> Setup:
+    """What the run's own checkpoints would depend on."""
+    return setup_of(situation.plan)

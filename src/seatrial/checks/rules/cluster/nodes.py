@@ -1,0 +1,296 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the nodes of a cluster: there, open, fit, and with what the pods ask for."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from seatrial.checks.cluster.demand import (
+    cluster_of,
+    demand_of,
+    lacks,
+    of_the_type,
+    open_taints,
+    shown,
+)
+from seatrial.checks.cluster.facts import NodeFacts, Subject
+from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.codes.cluster_checks import SiteCode
+
+FIELD = "cluster.node_type"
+PLUGINS = {
+    "vpc.amazonaws.com/efa": "the EFA device plugin",
+    "nvidia.com/gpu": "NVIDIA's device plugin or GPU operator",
+    "rdma/": "an RDMA device plugin (NVIDIA's network operator)",
+}
+"""What makes a node offer a resource."""
+
+
+def _growth(situation: Situation) -> str:
+    """What is known of nodes that may still come; empty where none will."""
+    grows = cluster_of(situation).grows
+    unknown = "unless the cluster adds nodes by itself, which this account may not see"
+    return "the cluster adds nodes by itself" if grows else unknown if grows is None else ""
+
+
+def _plugin(resource: str) -> str:
+    """What makes a node offer a resource."""
+    known = (text for name, text in PLUGINS.items() if resource.startswith(name))
+    return next(known, f"what makes a node offer {resource}")
+
+
+def _nodes(situation: Situation) -> list[NodeFacts]:
+    """The nodes of the run's type; none where nobody could look."""
+    return of_the_type(situation) if cluster_of(situation).sees(Subject.NODES) else []
+
+
+def _count(nodes: list[NodeFacts]) -> int:
+    return sum(node.count for node in nodes)
+
+
+def no_nodes(situation: Situation) -> Iterator[Checked]:
+    """A type of which the cluster has no node."""
+    facts = cluster_of(situation)
+    if not facts.sees(Subject.NODES) or _nodes(situation):
+        return
+    demand, wanted = demand_of(situation), situation.plan.machines.node_type
+    label = demand.scene.profile.node_type_label
+    types = Counter[str]()
+    for node in facts.nodes:
+        if label in node.labels and (not demand.gpu or node.allocatable.get(demand.gpu)):
+            types[node.labels[label]] += node.count
+    known = [name for name, _ in types.most_common() if name in demand.scene.profile.node_types]
+    there = ", ".join(f"{count:,} {name}" for name, count in types.most_common()) or "none"
+    what = "with GPUs " if demand.gpu else ""
+    rule = f"no node has {label}={wanted}; the nodes {what}there are: {there}"
+    growth = _growth(situation)
+    if growth:
+        yield situation.warning(
+            SiteCode.NO_NODES,
+            FIELD,
+            f"{rule}; {growth}.",
+            "See whether one of its pools is of this type.",
+            wanted,
+        )
+        return
+    rule += "."
+    fix = f"Use {known[0]}, or add nodes." if known else "Add nodes of this type."
+    by = [f"{FIELD}={known[0]}"] if known else []
+    yield situation.error(SiteCode.NO_NODES, FIELD, rule, fix, wanted, proposed(*by))
+
+
+def few_nodes(situation: Situation) -> Iterator[Checked]:
+    """Fewer nodes of the type than the run asks for."""
+    nodes, wanted = _nodes(situation), situation.plan.machines.nodes
+    there = _count(nodes)
+    if not nodes or there >= wanted:
+        return
+    kind = situation.plan.machines.node_type
+    rule = f"the run takes {wanted:,} {kind} nodes, and the cluster has {there:,}"
+    growth = _growth(situation)
+    if growth:
+        yield situation.warning(
+            SiteCode.FEW_NODES,
+            "cluster.nodes",
+            f"{rule} now; {growth}.",
+            f"See whether its pool may grow to {wanted:,}.",
+            wanted,
+        )
+        return
+    yield situation.error(
+        SiteCode.FEW_NODES,
+        "cluster.nodes",
+        f"{rule}: some pods would hold their GPUs and wait for the others.",
+        f"Use {there}, or add nodes.",
+        wanted,
+        proposed(f"cluster.nodes={there}"),
+    )
+
+
+def tainted(situation: Situation) -> Iterator[Checked]:
+    """Nodes of the type that taints keep the run's pods from."""
+    nodes, wanted = _nodes(situation), situation.plan.machines.nodes
+    closed = [node for node in nodes if open_taints(situation, node)]
+    left = _count(nodes) - _count(closed)
+    if not closed or left >= wanted or _count(nodes) < wanted:
+        return
+    taints = {str(taint) for node in closed for taint in open_taints(situation, node)}
+    yield situation.error(
+        SiteCode.TAINTED,
+        FIELD,
+        f"{_count(closed):,} of {_count(nodes):,} {situation.plan.machines.node_type} nodes are "
+        f"kept for others by {', '.join(sorted(taints))}, which the profile "
+        f"{situation.plan.machines.profile} does not tolerate; {left:,} are left for "
+        f"{wanted:,} pods.",
+        "Ask for nodes without the taint, or for its removal; a profile of your own catalog can "
+        "tolerate it.",
+        ", ".join(sorted(taints)),
+    )
+
+
+def unfit(situation: Situation) -> Iterator[Checked]:
+    """Nodes of the type that are not ready, closed, or marked as unfit."""
+    nodes, wanted = _nodes(situation), situation.plan.machines.nodes
+    marks = demand_of(situation).scene.profile.node_labels
+    closed = [node for node in nodes if not _fit(node, marks)]
+    left = _count(nodes) - _count(closed)
+    if not closed or left >= wanted or _count(nodes) < wanted:
+        return
+    down = _count([node for node in closed if not node.ready])
+    cordoned = _count([node for node in closed if node.ready and not node.schedulable])
+    rest = _count(closed) - down - cordoned
+    words = [f"{down:,} are not ready"] if down else []
+    words += [f"{cordoned:,} are closed to new pods (cordoned)"] if cordoned else []
+    labels = ", ".join(f"{key}={value}" for key, value in marks.items())
+    words += [f"{rest:,} lack the label {labels}"] if rest else []
+    yield situation.error(
+        SiteCode.UNFIT_NODES,
+        "cluster.nodes",
+        f"of {_count(nodes):,} {situation.plan.machines.node_type} nodes "
+        f"{' and '.join(words)}: {left:,} are left for {wanted:,} pods.",
+        "See what is wrong with them: kubectl describe node; kubectl uncordon opens one.",
+        wanted,
+        proposed(*([f"cluster.nodes={left}"] if left else [])),
+    )
+
+
+def _fit(node: NodeFacts, marks: dict[str, str]) -> bool:
+    return node.ready and node.schedulable and marks.items() <= node.labels.items()
+
+
+def no_devices(situation: Situation) -> Iterator[Checked]:
+    """Nodes of the type that do not offer as many GPUs as a pod asks for."""
+    demand = demand_of(situation)
+    if demand.gpu:
+        yield from _offer(situation, demand.gpu, SiteCode.NO_DEVICES, FIELD)
+
+
+def no_fabric(situation: Situation) -> Iterator[Checked]:
+    """Nodes of the type that do not offer the devices of their network."""
+    demand = demand_of(situation)
+    if demand.fabric:
+        yield from _offer(situation, demand.fabric, SiteCode.NO_FABRIC, "cluster.fabric")
+
+
+def _offer(
+    situation: Situation, resource: str, code: SiteCode, field_name: str
+) -> Iterator[Checked]:
+    nodes, demand = _nodes(situation), demand_of(situation)
+    wanted = demand.of_pod[resource]
+    offering = [node for node in nodes if node.allocatable.get(resource, 0.0) >= wanted]
+    if not nodes or _count(offering) >= min(demand.pods, _count(nodes)):
+        return
+    most = max(node.allocatable.get(resource, 0.0) for node in nodes)
+    alike = {
+        name
+        for node in nodes
+        for name in node.allocatable
+        if name.partition("/")[0] == resource.partition("/")[0] and name != resource
+    }
+    rule = (
+        f"a pod asks for {shown(resource, wanted)}, and {_count(offering):,} of "
+        f"{_count(nodes):,} {situation.plan.machines.node_type} nodes offer that"
+    )
+    if most:
+        rule += f"; the most is {most:,.0f}"
+    elif alike:
+        rule += f"; they offer {', '.join(sorted(alike))}"
+    fix, by = f"Install {_plugin(resource)} on the nodes.", list[str]()
+    if code is SiteCode.NO_FABRIC:
+        fix = f"{fix[:-1]}, or use cluster.fabric=none for a slow test."
+        by = ["cluster.fabric=none"]
+    elif most:
+        fix = f"Use cluster.processes_per_node={most:.0f}, or see why GPUs are missing there."
+        by = [f"cluster.processes_per_node={most:.0f}"]
+    yield situation.error(code, field_name, f"{rule}.", fix, resource, proposed(*by))
+
+
+def small_nodes(situation: Situation) -> Iterator[Checked]:
+    """Nodes that have less processors or memory for pods than a pod asks for."""
+    nodes, demand = _nodes(situation), demand_of(situation)
+    wanted = {name: demand.of_pod[name] for name in ("cpu", "memory") if name in demand.of_pod}
+    fitting = [node for node in nodes if not lacks(node.allocatable, wanted)]
+    if not nodes or _count(fitting) >= min(demand.pods, _count(nodes)):
+        return
+    name = lacks(
+        max(nodes, key=lambda node: node.allocatable.get("memory", 0.0)).allocatable, wanted
+    )
+    short = name[0] if name else "memory"
+    most = max(node.allocatable.get(short, 0.0) for node in nodes)
+    yield situation.error(
+        SiteCode.SMALL_NODES,
+        FIELD,
+        f"a pod asks for {shown(short, wanted[short])}, and the {situation.plan.machines.node_type}"
+        f" nodes have {shown(short, most)} for pods.",
+        "Free what daemons and the kubelet hold back there, or correct the node type in a catalog "
+        "of your own.",
+        short,
+    )
+
+
+def far_apart(situation: Situation) -> Iterator[Checked]:
+    """Nodes in several zones, none of which has enough of them for a fast network."""
+    nodes, demand = _nodes(situation), demand_of(situation)
+    label = demand.scene.profile.zone_label
+    zones = Counter[str]()
+    for node in nodes:
+        if label in node.labels:
+            zones[node.labels[label]] += node.count
+    if not demand.fabric or len(zones) < 2 or max(zones.values()) >= demand.pods:
+        return
+    if _count(nodes) < demand.pods:
+        return
+    zone, most = zones.most_common(1)[0]
+    there = ", ".join(f"{count:,} in {name}" for name, count in sorted(zones.items()))
+    yield situation.error(
+        SiteCode.FAR_APART,
+        "cluster.nodes",
+        f"{demand.pods:,} nodes have to be in one zone, for {situation.plan.machines.fabric} does "
+        f"not reach from one to another; there are {there}.",
+        f"Use {most}, as many as {zone} has, or add nodes to one zone.",
+        demand.pods,
+        proposed(f"cluster.nodes={most}"),
+    )
+
+
+def preparation(situation: Situation) -> Iterator[Checked]:
+    """Pods for preparing data that no node has room for."""
+    facts, pods = cluster_of(situation), situation.spec.cluster.preparation
+    sources = situation.spec.data.sources or ()
+    if not facts.sees(Subject.NODES) or not facts.nodes:
+        return
+    if not any(source.prepared is None for source in sources):
+        return
+    wanted = {"cpu": float(pods.cpus), "memory": float(pods.memory)}
+    if any(not lacks(node.allocatable, wanted) for node in facts.nodes):
+        return
+    cpus = max(node.allocatable.get("cpu", 0.0) for node in facts.nodes)
+    memory = max(node.allocatable.get("memory", 0.0) for node in facts.nodes)
+    on_cpus = pods.cpus > cpus
+    name = "cpus" if on_cpus else "memory"
+    value = int(cpus) if on_cpus else f"{int(memory) >> 30}Gi"
+    asked = f"{pods.cpus:,} processors" if on_cpus else shown("memory", pods.memory)
+    most = f"{cpus:,.0f} processors" if on_cpus else shown("memory", memory)
+    # An Indexed Job has a pod a task and one processor each; only Ray has pods of this size.
+    yield situation.warning(
+        SiteCode.PREPARATION,
+        f"cluster.preparation.{name}",
+        f"a pod of Ray that prepares data asks for {asked}, and the largest node has {most} for "
+        "pods.",
+        f"Use {value} or less.",
+        pods.cpus if on_cpus else pods.memory,
+        proposed(f"cluster.preparation.{name}={value}"),
+    )
+
+
+RULES = (
+    of_cluster(SiteCode.NO_NODES, look=no_nodes),
+    of_cluster(SiteCode.FEW_NODES, look=few_nodes),
+    of_cluster(SiteCode.TAINTED, look=tainted),
+    of_cluster(SiteCode.UNFIT_NODES, look=unfit),
+    of_cluster(SiteCode.NO_DEVICES, look=no_devices),
+    of_cluster(SiteCode.NO_FABRIC, look=no_fabric),
+    of_cluster(SiteCode.SMALL_NODES, look=small_nodes),
+    of_cluster(SiteCode.FAR_APART, look=far_apart),
+    of_cluster(SiteCode.PREPARATION, look=preparation),
+)

@@ -1,0 +1,232 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about what a cluster has installed: operators, definitions, gang schedulers."""
+
+from collections.abc import Iterator
+
+from seatrial.checks.cluster.demand import cluster_of
+from seatrial.checks.cluster.facts import Controller, Subject
+from seatrial.checks.facts import shown, version
+from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.codes.cluster_checks import SiteCode
+from seatrial.rendering.train_job import NEWEST, trainer_api
+from seatrial.spec.cluster import Gang, Operator
+
+DEFINITIONS = {
+    Operator.PYTORCHJOB: ("pytorchjobs.kubeflow.org", "v1"),
+    Operator.TRAINJOB: ("trainjobs.trainer.kubeflow.org", "v1alpha1"),
+    Operator.HYPERPOD: ("hyperpodpytorchjobs.sagemaker.amazonaws.com", "v1"),
+}
+"""What each operator's jobs are defined as, with the version that is rendered."""
+CONTROLLERS = {
+    Operator.PYTORCHJOB: ("training-operator",),
+    Operator.TRAINJOB: ("trainer-controller",),
+    Operator.HYPERPOD: ("hp-training", "hyperpod-training"),
+}
+"""What is in the name of each operator's deployment (their own manifests and charts)."""
+OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
+"""The oldest releases that manifests were checked against (docs: cluster tests)."""
+NEEDED = (1, 29)
+"""The Kubernetes in which backoffLimitPerIndex of a Job is on without being asked for."""
+GANGS = {
+    Gang.VOLCANO: "podgroups.scheduling.volcano.sh",
+    Gang.COSCHEDULING: "podgroups.scheduling.x-k8s.io",
+}
+"""The definition by which each gang scheduler is known."""
+FIELD = "cluster.operator"
+
+
+def served(situation: Situation, operator: Operator) -> bool:
+    """Whether the cluster knows the jobs of an operator in the version that is rendered."""
+    return cluster_of(situation).serves(*DEFINITIONS[operator])
+
+
+def not_served(situation: Situation) -> Iterator[Checked]:
+    """A cluster that does not know the jobs of the run's operator."""
+    operator = situation.plan.machines.operator
+    if served(situation, operator):
+        return
+    facts, profile = cluster_of(situation), situation.plan.machines.profile
+    others = [
+        other
+        for other in situation.catalog.profile(profile).operators
+        if other in DEFINITIONS and served(situation, other)
+    ]
+    name, version = DEFINITIONS[operator]
+    there = facts.definitions.get(name, ())
+    rule = f"the cluster does not serve {name} {version}"
+    plural = name.partition(".")[0]
+    alike = [each for each in facts.definitions if each.partition(".")[0] == plural]
+    if there:
+        rule += f", only {', '.join(there)}"
+    elif alike:
+        versions = ", ".join(facts.definitions[alike[0]])
+        rule += f", only an older {alike[0]} {versions}"
+    left_open = situation.spec.cluster.operator is Operator.AUTO
+    if others and left_open:
+        yield situation.warning(
+            SiteCode.NOT_SERVED,
+            FIELD,
+            f"{rule}: what is rendered for {operator} would be refused. A launch takes "
+            f"{others[0]} instead.",
+            f"Write cluster.operator={others[0]}, so that all commands speak of the same job.",
+            operator,
+            proposed(f"cluster.operator={others[0]}"),
+        )
+        return
+    fix = "Install the operator, and wait until its definitions are served."
+    if others:
+        fix = f"Use cluster.operator={others[0]}, or install the operator."
+    by = [f"cluster.operator={others[0]}"] if others else []
+    yield situation.error(SiteCode.NOT_SERVED, FIELD, f"{rule}.", fix, operator, proposed(*by))
+
+
+def not_running(situation: Situation) -> Iterator[Checked]:
+    """An operator whose definitions are there, and that does not run."""
+    facts, operator = cluster_of(situation), situation.plan.machines.operator
+    down = [each for each in facts.refusals if "failed calling webhook" in each.said]
+    if down:
+        yield situation.error(
+            SiteCode.NOT_RUNNING,
+            FIELD,
+            f"a webhook that has to agree to {down[0].about} does not answer: {down[0].said}.",
+            "See whether the operator's pods run: kubectl get pods --all-namespaces.",
+            operator,
+        )
+        return
+    if not served(situation, operator) or not facts.sees(Subject.CONTROLLERS):
+        return
+    if Subject.CONTROLLERS in facts.only_here:
+        return
+    found = [each for each in facts.controllers if _runs(each, operator)]
+    if not found:
+        yield situation.warning(
+            SiteCode.NOT_RUNNING,
+            FIELD,
+            f"the cluster knows the jobs of {operator}, and no deployment with "
+            f"{' or '.join(CONTROLLERS[operator])} in its name was seen that would run them.",
+            "Install the operator again, unless it runs under another name.",
+            operator,
+        )
+    elif not any(each.ready for each in found):
+        first = found[0]
+        yield situation.error(
+            SiteCode.NOT_RUNNING,
+            FIELD,
+            f"{first.namespace}/{first.name} has 0 of {first.wanted} pods ready: jobs would stay "
+            "without a state.",
+            f"Repair it: kubectl -n {first.namespace} describe deployment {first.name}.",
+            operator,
+        )
+
+
+def _runs(controller: Controller, operator: Operator) -> bool:
+    """Whether a deployment is that of an operator; HyperPod's has the other's name in its own."""
+    hyperpod = any(part in controller.name for part in CONTROLLERS[Operator.HYPERPOD])
+    if operator is not Operator.HYPERPOD and hyperpod:
+        return False
+    return any(part in controller.name for part in CONTROLLERS[operator])
+
+
+def other_form(situation: Situation) -> Iterator[Checked]:
+    """A version of Trainer in the spec whose fields the cluster does not know."""
+    given = situation.spec.cluster.operator_version
+    served_form, wanted = _served_form(situation), trainer_api(given)
+    if situation.plan.machines.operator is not Operator.TRAINJOB or not served_form:
+        return
+    if given is None or wanted is None or str(wanted) == served_form:
+        return
+    newest = served_form == str(trainer_api(NEWEST))
+    yield situation.error(
+        SiteCode.OTHER_FORM,
+        "cluster.operator_version",
+        f"the spec says {given}, and the cluster serves the TrainJob of {served_form}"
+        f"{' or newer' if newest else ''}: it has other fields for what a run changes in pods.",
+        f"Use {served_form}, or leave it out: a launch asks the cluster.",
+        given,
+        proposed("cluster.operator_version=null"),
+    )
+
+
+def _served_form(situation: Situation) -> str:
+    """The form of Trainer's API: as its schema says, else as its deployment's version does."""
+    facts = cluster_of(situation)
+    versions = [each.version for each in facts.controllers if _runs(each, Operator.TRAINJOB)]
+    known = [str(form) for version in versions if version and (form := trainer_api(version))]
+    return facts.trainer_form or next(iter(known), "")
+
+
+def old_operator(situation: Situation) -> Iterator[Checked]:
+    """An operator that is older than any that the manifests were tried with."""
+    operator = situation.plan.machines.operator
+    oldest = OLDEST.get(operator)
+    for controller in cluster_of(situation).controllers:
+        found = version(controller.version)
+        if oldest is None or not found or not _runs(controller, operator) or found >= oldest:
+            continue
+        yield situation.warning(
+            SiteCode.OLD_OPERATOR,
+            FIELD,
+            f"{controller.namespace}/{controller.name} is {controller.version}, and manifests were "
+            f"tried with {shown(oldest)} and newer: fields that it does not know are refused.",
+            f"Have the operator updated to {shown(oldest)} or newer.",
+            controller.version,
+        )
+
+
+def old_kubernetes(situation: Situation) -> Iterator[Checked]:
+    """A cluster that does not know what the jobs for preparing data ask for."""
+    found, sources = version(cluster_of(situation).kubernetes), situation.spec.data.sources or ()
+    if not found or found >= NEEDED or all(source.prepared for source in sources):
+        return
+    yield situation.warning(
+        SiteCode.OLD_KUBERNETES,
+        "cluster.profile",
+        f"the cluster is of Kubernetes {shown(found)}, and the Indexed Job that prepares data "
+        f"tries each task again by itself, which begins with {shown(NEEDED)}.",
+        "Have the cluster updated, or prepare the data elsewhere.",
+        shown(found),
+    )
+
+
+def no_kind(situation: Situation) -> Iterator[Checked]:
+    """Objects besides the job whose kind the cluster does not know."""
+    prometheus = situation.spec.monitoring.prometheus
+    name = "podmonitors.monitoring.coreos.com"
+    wanted = prometheus.enabled and prometheus.pod_monitor is not None
+    if wanted and not cluster_of(situation).serves(name, "v1"):
+        yield situation.error(
+            SiteCode.NO_KIND,
+            "monitoring.prometheus.pod_monitor",
+            f"the cluster does not serve {name} v1, and the run would bring one.",
+            "Install the Prometheus operator, or remove pod_monitor.",
+            name,
+            proposed("monitoring.prometheus.pod_monitor=null"),
+        )
+
+
+def no_gang(situation: Situation) -> Iterator[Checked]:
+    """A gang scheduler that is not there."""
+    gang = situation.spec.cluster.gang
+    name = GANGS.get(gang)
+    if name is not None and not cluster_of(situation).serves(name):
+        yield situation.error(
+            SiteCode.NO_GANG,
+            "cluster.gang",
+            f"the cluster does not serve {name}, and pods would wait for a scheduler that does "
+            "not run.",
+            f"Install {gang}, or use cluster.gang=none.",
+            gang,
+            proposed("cluster.gang=none"),
+        )
+
+
+RULES = (
+    of_cluster(SiteCode.NOT_SERVED, look=not_served),
+    of_cluster(SiteCode.NOT_RUNNING, look=not_running),
+    of_cluster(SiteCode.OTHER_FORM, look=other_form),
+    of_cluster(SiteCode.OLD_OPERATOR, look=old_operator),
+    of_cluster(SiteCode.OLD_KUBERNETES, look=old_kubernetes),
+    of_cluster(SiteCode.NO_KIND, look=no_kind),
+    of_cluster(SiteCode.NO_GANG, look=no_gang),
+)

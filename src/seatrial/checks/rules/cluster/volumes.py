@@ -1,0 +1,249 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the volume of a run on the cluster: claim, access, room, driver, class."""
+
+from collections.abc import Iterator
+
+from seatrial.checks.cluster.demand import cluster_of, demand_of, namespace_of, nearest
+from seatrial.checks.cluster.facts import ClaimFacts, Subject
+from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.codes.cluster_checks import SiteCode
+from seatrial.planning.search.saves import saves_of
+from seatrial.rendering.resources import capacity_bytes
+from seatrial.units import format_bytes
+
+FIELD = "cluster.storage.claim"
+SHARED = "ReadWriteMany"
+FOR_ONE = ("ReadWriteOnce", "ReadWriteOncePod")
+
+
+def _claims(situation: Situation) -> list[ClaimFacts]:
+    """The claims of the run's namespace."""
+    namespace = namespace_of(situation)
+    return [claim for claim in cluster_of(situation).claims if claim.namespace == namespace]
+
+
+def _claim(situation: Situation) -> ClaimFacts | None:
+    """The claim that the run names, where it is there and nobody deletes it."""
+    name = situation.spec.cluster.storage.claim
+    return next((c for c in _claims(situation) if c.name == name and not c.ending), None)
+
+
+def _good(situation: Situation) -> list[str]:
+    """Claims that the run could use."""
+    needed = _needed(situation)
+    return [
+        claim.name
+        for claim in _claims(situation)
+        if claim.phase == "Bound"
+        and not claim.ending
+        and _mountable(situation, claim)
+        and _room(claim) >= needed
+    ]
+
+
+def _instead(situation: Situation) -> tuple[str, list[str]]:
+    """The claim that was probably meant, as the beginning of a fix and as overrides."""
+    name = situation.spec.cluster.storage.claim or ""
+    other = nearest(name, [each for each in _good(situation) if each != name])
+    return (f"Use {other}, or " if other else ""), [f"{FIELD}={other}"] if other else []
+
+
+def _mountable(situation: Situation, claim: ClaimFacts) -> bool:
+    """Whether all nodes of the run can write to a claim."""
+    if situation.plan.machines.nodes > 1:
+        return SHARED in claim.access_modes
+    return any(mode in (SHARED, *FOR_ONE) for mode in claim.access_modes)
+
+
+def _room(claim: ClaimFacts) -> int:
+    return claim.capacity if claim.free is None else claim.free
+
+
+def _needed(situation: Situation) -> int:
+    """Bytes of the checkpoints that lie on the volume at most; 0 where nobody can tell."""
+    chosen, location = situation.run.chosen, situation.plan.checkpoint_location
+    mount = situation.spec.cluster.storage.mount.rstrip("/")
+    if chosen is None or not f"{location}/".startswith(f"{mount}/"):
+        return 0
+    return saves_of(situation.plan, chosen, situation.catalog).budget.capacity
+
+
+def no_claim(situation: Situation) -> Iterator[Checked]:
+    """A claim that is not in the run's namespace."""
+    facts, name = cluster_of(situation), situation.spec.cluster.storage.claim
+    namespace = namespace_of(situation)
+    if name is None or not facts.sees(Subject.CLAIMS, namespace) or _claim(situation):
+        return
+    elsewhere = sorted(c.namespace for c in facts.claims if c.name == name and not c.ending)
+    rule = f"namespace {namespace} has no claim {name}"
+    if any(c.name == name for c in _claims(situation)):
+        rule = f"the claim {name} is being deleted"
+    elif elsewhere:
+        rule += f"; there is one in {elsewhere[0]}, which pods of other namespaces cannot mount"
+    else:
+        there = ", ".join(sorted(c.name for c in _claims(situation)))
+        rule += f"; it has {there or 'none'}"
+    use, by = _instead(situation)
+    fix = f"{use}{'make' if use else 'Make'} the claim, or give a tier instead for a new volume."
+    yield situation.error(SiteCode.NO_CLAIM, FIELD, f"{rule}.", fix, name, proposed(*by))
+
+
+def access_mode(situation: Situation) -> Iterator[Checked]:
+    """A claim that one node may mount, for several."""
+    claim, nodes = _claim(situation), situation.plan.machines.nodes
+    if claim is None or _mountable(situation, claim):
+        return
+    use, by = _instead(situation)
+    modes = ", ".join(claim.access_modes) or "no access mode"
+    whom = f"{nodes:,} nodes write" if nodes > 1 else "the run writes"
+    yield situation.error(
+        SiteCode.ACCESS_MODE,
+        FIELD,
+        f"the claim {claim.name} is {modes}, and {whom} to it: that takes {SHARED}.",
+        f"{use}{'make' if use else 'Make'} a claim of a file system that is {SHARED}.",
+        modes,
+        proposed(*by),
+    )
+
+
+def not_bound(situation: Situation) -> Iterator[Checked]:
+    """A claim without a volume."""
+    claim = _claim(situation)
+    if claim is None or claim.phase == "Bound":
+        return
+    use, by = _instead(situation)
+    yield situation.error(
+        SiteCode.NOT_BOUND,
+        FIELD,
+        f"the claim {claim.name} is {claim.phase} and has no volume: pods would stay Pending.",
+        f"{use}{'s' if use else 'S'}ee why: kubectl -n {claim.namespace} describe pvc "
+        f"{claim.name}.",
+        claim.phase,
+        proposed(*by),
+    )
+
+
+def small_claim(situation: Situation) -> Iterator[Checked]:
+    """A volume that ends before the checkpoints do."""
+    claim, needed = _claim(situation), _needed(situation)
+    chosen = situation.run.chosen
+    if claim is None or chosen is None or _room(claim) >= needed:
+        return
+    budget = saves_of(situation.plan, chosen, situation.catalog).budget
+    if budget.kept is None:
+        return
+    use, by = _instead(situation)
+    fix = f"{use}{'k' if use else 'K'}eep fewer: checkpoints.keep_last"
+    if not by and budget.kept.permanent:
+        by = ["checkpoints.keep_every_steps=null"]
+    elif not by:
+        fitting = _room(claim) // budget.size - 1
+        by = [f"checkpoints.keep_last={fitting}"] if fitting > 0 else []
+    fix += " and keep_every_steps." if budget.kept.permanent else "."
+    state = "free on" if claim.free is not None else "the size of"
+    yield situation.error(
+        SiteCode.SMALL_CLAIM,
+        FIELD,
+        f"{budget.kept.total:,} checkpoints of {format_bytes(budget.size)} lie there at most, "
+        f"{format_bytes(needed)} together; {format_bytes(_room(claim))} are {state} {claim.name}.",
+        fix,
+        format_bytes(_room(claim)),
+        proposed(*by),
+    )
+
+
+def no_driver(situation: Situation) -> Iterator[Checked]:
+    """A new volume whose driver the cluster lacks."""
+    facts, tier = cluster_of(situation), demand_of(situation).scene.tier
+    if tier is None or not tier.csi_driver or not facts.sees(Subject.DRIVERS):
+        return
+    if tier.csi_driver in facts.drivers:
+        return
+    profile = situation.catalog.profile(situation.plan.machines.profile)
+    others = [
+        name
+        for name in profile.storage
+        if situation.catalog.storage(name).csi_driver in facts.drivers
+    ]
+    there = ", ".join(facts.drivers) or "none"
+    fix = "Install the driver, or name an existing claim."
+    by = list[str]()
+    if others:
+        fix = f"Install the driver, use {others[0]}, or name an existing claim."
+        by = [f"cluster.storage.tier={others[0]}"]
+    yield situation.error(
+        SiteCode.NO_DRIVER,
+        "cluster.storage.tier",
+        f"volumes of {situation.plan.machines.storage} are made by {tier.csi_driver}, which the "
+        f"cluster lacks; it has {there}.",
+        fix,
+        situation.plan.machines.storage,
+        proposed(*by),
+    )
+
+
+def no_class(situation: Situation) -> Iterator[Checked]:
+    """A new volume whose storage class has not been made yet."""
+    facts, tier = cluster_of(situation), demand_of(situation).scene.tier
+    if tier is None or not tier.storage_class or not facts.sees(Subject.CLASSES):
+        return
+    if situation.spec.cluster.storage.volume is not None:
+        return
+    found = next((each for each in facts.classes if each.name == tier.storage_class), None)
+    if found is None:
+        yield situation.warning(
+            SiteCode.NO_CLASS,
+            "cluster.storage.tier",
+            f"the storage class {tier.storage_class} is not there yet: the claim stays Pending "
+            "until it is.",
+            "Let an administrator apply what seatrial render --part admin writes.",
+            tier.storage_class,
+        )
+    elif found.provisioner != tier.csi_driver:
+        yield situation.error(
+            SiteCode.NO_CLASS,
+            "cluster.storage.tier",
+            f"the storage class {found.name} is of {found.provisioner}, and the tier of "
+            f"{tier.csi_driver}: somebody else's class has its name.",
+            "Have it renamed, or name an existing claim.",
+            found.provisioner,
+        )
+
+
+def other_claim(situation: Situation) -> Iterator[Checked]:
+    """A claim of the run's name that a launch could not make into the one it wants."""
+    tier, name = demand_of(situation).scene.tier, situation.spec.name
+    found = next((claim for claim in _claims(situation) if claim.name == name), None)
+    if tier is None or found is None:
+        return
+    wanted = capacity_bytes(situation.plan, tier)
+    existing = situation.spec.cluster.storage.volume is not None
+    storage_class = "" if existing else tier.storage_class
+    words = []
+    if found.storage_class != storage_class:
+        words.append(f"of class {found.storage_class or 'none'} instead of {storage_class}")
+    if found.capacity > wanted:
+        words.append(f"of {format_bytes(found.capacity)}, which cannot become smaller")
+    if SHARED not in found.access_modes:
+        words.append(", ".join(found.access_modes))
+    if words:
+        yield situation.error(
+            SiteCode.OTHER_CLAIM,
+            "cluster.storage",
+            f"namespace {found.namespace} has a claim {name} already, {' and '.join(words)}; a "
+            "claim keeps what it was made with.",
+            f"Use it by cluster.storage.claim={name}, or give the run another name.",
+            name,
+        )
+
+
+RULES = (
+    of_cluster(SiteCode.NO_CLAIM, look=no_claim),
+    of_cluster(SiteCode.ACCESS_MODE, look=access_mode),
+    of_cluster(SiteCode.NOT_BOUND, look=not_bound),
+    of_cluster(SiteCode.SMALL_CLAIM, look=small_claim),
+    of_cluster(SiteCode.NO_DRIVER, look=no_driver),
+    of_cluster(SiteCode.NO_CLASS, look=no_class),
+    of_cluster(SiteCode.OTHER_CLAIM, look=other_claim),
+)

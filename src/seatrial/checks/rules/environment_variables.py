@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about environment variables and the network between nodes."""
+
+import json
+from collections.abc import Iterator
+
+from seatrial.catalog.node_types import Cloud
+from seatrial.checks.facts import Harm, harmful_variables, nccl_variables, unread_on
+from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.codes.checks import CheckCode
+from seatrial.naming import nearest
+from seatrial.rendering.environment import forbidding
+
+_CODES = {
+    Harm.DEBUGGING: CheckCode.DEBUGGING,
+    Harm.SLOWING: CheckCode.SLOWING,
+    Harm.DEVICES: CheckCode.DEVICES,
+}
+_PLUGINS = ("NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_OFI_", "NCCL_RDMA_")
+"""How the variables of plugins begin, which NCCL itself does not read."""
+PINNED = ("NCCL_IB_GID_INDEX",)
+"""What differs from node to node, and NCCL finds out by itself since 2.21."""
+IDENTITY_LINK = "pod-id-link0"
+"""The interface by which EKS gives pods their identity; it leads to no other node."""
+OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_ON = ("1", "on", "true", "yes")
+
+
+def without_variable(situation: Situation, *names: str) -> str:
+    """The override that takes variables away and leaves the others."""
+    left = {key: text for key, text in situation.spec.cluster.env.items() if key not in names}
+    return f"cluster.env={json.dumps(left)}"
+
+
+def _spoken_for(situation: Situation, name: str, value: str) -> bool:
+    """Whether rendering reports the variable already."""
+    machines = situation.plan.machines
+    fabric = situation.catalog.fabric(machines.fabric)
+    harmful_here = forbidding(fabric, machines.node_type, name, value) is not None
+    return situation.in_pods and harmful_here
+
+
+def harmful(situation: Situation) -> Iterator[Checked]:
+    """Variables that do harm on any fabric."""
+    fabric = situation.plan.machines.fabric
+    rdma = situation.catalog.fabric(fabric).rdma
+    for known in harmful_variables():
+        value = situation.spec.cluster.env.get(known.name)
+        if value is None or (known.values and value.lower() not in known.values):
+            continue
+        if not known.concerns(fabric, rdma=rdma) or _spoken_for(situation, known.name, value):
+            continue
+        yield situation.warning(
+            _CODES[known.kind],
+            f"cluster.env.{known.name}",
+            f"{known.name}={value}: {known.why}.",
+            "Remove the line.",
+            value,
+            proposed(without_variable(situation, known.name)),
+        )
+
+
+def unfused(situation: Situation) -> Iterator[Checked]:
+    """Both fused attentions of Transformer Engine switched off."""
+    names = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN")
+    if all(situation.spec.cluster.env.get(name) == "0" for name in names):
+        yield situation.warning(
+            CheckCode.SLOWING,
+            f"cluster.env.{names[0]}",
+            "with both NVTE_FLASH_ATTN and NVTE_FUSED_ATTN off, attention keeps its scores: memory "
+            "that grows with the square of the sequence, and much slower.",
+            "Remove both lines.",
+            "0",
+            proposed(without_variable(situation, *names)),
+        )
+
+
+def unread(situation: Situation) -> Iterator[Checked]:
+    """Variables that look like NCCL's and that it does not read."""
+    fabric = situation.catalog.fabric(situation.plan.machines.fabric)
+    own = {variable.name for variable in fabric.environment}
+    for name, value in situation.spec.cluster.env.items():
+        known = name in nccl_variables() or name in own or name.startswith(_PLUGINS)
+        like_nccl = name.upper().startswith("NCCL_")
+        if not like_nccl or known or _spoken_for(situation, name, value):
+            continue
+        match = nearest(name, nccl_variables())
+        yield situation.warning(
+            CheckCode.UNREAD,
+            f"cluster.env.{name}",
+            f"NCCL does not read {name}, so that nothing happens.",
+            f"Remove the line, or write {match} if that is meant." if match else "Remove the line.",
+            value,
+            proposed(without_variable(situation, name)),
+        )
+
+
+def elsewhere(situation: Situation) -> Iterator[Checked]:
+    """Variables that are read on another network, and by nobody on this one."""
+    fabric = situation.plan.machines.fabric
+    own = {variable.name for variable in situation.catalog.fabric(fabric).environment}
+    for name, value in situation.spec.cluster.env.items():
+        why = "" if name in own else unread_on(fabric, name)
+        if why and not _spoken_for(situation, name, value):
+            yield situation.warning(
+                CheckCode.UNREAD,
+                f"cluster.env.{name}",
+                f"nobody reads {name} on {fabric}: {why}.",
+                "Remove the line.",
+                value,
+                proposed(without_variable(situation, name)),
+            )
+
+
+def interfaces(situation: Situation) -> Iterator[Checked]:
+    """Names of network interfaces that leave out the right one, or let a wrong one in."""
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+        value = situation.spec.cluster.env.get(name, "")
+        rule = _interface_rule(situation, name, value) if value else ""
+        if rule and not _spoken_for(situation, name, value):
+            fix, repaired = "Remove the line.", without_variable(situation, name)
+            if IDENTITY_LINK in rule:
+                fix = f"Add {IDENTITY_LINK} to the list, or remove the line."
+                repaired = f'cluster.env.{name}="{value},{IDENTITY_LINK}"'
+            code, where = CheckCode.INTERFACES, f"cluster.env.{name}"
+            yield situation.warning(code, where, rule, fix, value, proposed(repaired))
+
+
+def _interface_rule(situation: Situation, name: str, value: str) -> str:
+    """What is wrong with the interfaces of a variable; empty when nothing is."""
+    profile = situation.catalog.profile(situation.plan.machines.profile)
+    excluded, exact = value.startswith("^"), value.lstrip("^").startswith("=")
+    names = [part for part in value.lstrip("^=").split(",") if part]
+    if excluded and name.startswith("GLOO"):
+        return "gloo takes the names of interfaces, and no list of those to leave out."
+    if excluded:
+        left_out = any(IDENTITY_LINK.startswith(part) for part in names)
+        if profile.cloud is Cloud.AWS and situation.in_pods and not left_out:
+            return (
+                f"nodes of EKS with Pod Identity have an interface {IDENTITY_LINK} that leads to "
+                "no other node, and the list lets NCCL take it."
+            )
+        return ""
+    if situation.plan.machines.nodes > 1 and all(part == "lo" for part in names):
+        return "the loopback interface reaches no other node."
+    usual = profile.network_interface
+    matched = usual in names if exact or name.startswith("GLOO") else usual.startswith(tuple(names))
+    if usual and not matched:
+        title = situation.plan.machines.profile
+        return f"pods of a cluster of profile {title} have {usual}, and it is not among these."
+    return ""
+
+
+def unused_fabric(situation: Situation) -> Iterator[Checked]:
+    """Plain TCP between nodes that have something faster."""
+    machines = situation.plan.machines
+    node = situation.catalog.node_type(machines.node_type)
+    # A profile may have no other network for a node; then there is nothing to choose.
+    if machines.fabric != "none" or node.fabric == "none" or machines.nodes == 1:
+        return
+    if situation.catalog.fabric(node.fabric).daemon:
+        return
+    devices = f"{node.nics} adapters of {node.fabric}" if node.nics else node.fabric
+    yield situation.warning(
+        CheckCode.UNUSED_FABRIC,
+        "cluster.fabric",
+        f"the {devices} of every {machines.node_type}, {node.network_gbit_s:,.0f} Gbit/s together, "
+        "are left unused: gradients go over TCP.",
+        "Remove the line, unless this is a slow test.",
+        machines.fabric,
+        proposed(f"cluster.fabric={node.fabric}"),
+    )
+
+
+def offline(situation: Situation) -> Iterator[Checked]:
+    """Pods that are told to stay offline and have to fetch something."""
+    weights = situation.spec.initial_weights
+    wanted = [situation.plan.model.tokenizer, (weights.huggingface or "") if weights else ""]
+    fetched = [address for address in wanted if address.startswith("hf://")]
+    for name in OFFLINE_SWITCHES:
+        value = situation.spec.cluster.env.get(name, "")
+        if fetched and value.lower() in _ON:
+            yield situation.warning(
+                CheckCode.OFFLINE,
+                f"cluster.env.{name}",
+                f"{name}={value} keeps pods from fetching {fetched[0]}, which they begin without.",
+                "Remove the line, or give the path of a copy on the volume.",
+                value,
+                proposed(without_variable(situation, name)),
+            )
+
+
+def pinned(situation: Situation) -> Iterator[Checked]:
+    """Variables that pin what differs from node to node."""
+    for name in PINNED:
+        value = situation.spec.cluster.env.get(name)
+        unread = unread_on(situation.plan.machines.fabric, name)
+        if value is not None and not unread:
+            yield situation.warning(
+                CheckCode.PINNED,
+                f"cluster.env.{name}",
+                f"the index is {value} on some node, and another on the next; NCCL finds it by "
+                "itself since 2.21.",
+                "Remove the line.",
+                value,
+                proposed(without_variable(situation, name)),
+            )
+
+
+RULES = (
+    static(CheckCode.DEBUGGING, CheckCode.SLOWING, CheckCode.DEVICES, look=harmful),
+    static(CheckCode.SLOWING, look=unfused),
+    static(CheckCode.UNREAD, look=unread),
+    static(CheckCode.UNREAD, look=elsewhere),
+    static(CheckCode.INTERFACES, look=interfaces),
+    static(CheckCode.UNUSED_FABRIC, look=unused_fabric),
+    static(CheckCode.OFFLINE, look=offline),
+    static(CheckCode.PINNED, look=pinned),
+)

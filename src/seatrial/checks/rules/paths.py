@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about where pods find what the spec names, and about room on the volume."""
+
+import re
+from collections.abc import Iterator
+from posixpath import normpath
+
+from seatrial.checks.situation import Checked, Situation, proposed, respelt, static
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.exchange import POSSIBLE
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import FindingsError
+from seatrial.planning.saving.size import volume_bytes
+from seatrial.planning.search.saves import saves_of
+
+ENDINGS = (".bin", ".idx")
+HUB = "hf://datasets/"
+TIB = 1 << 40
+GIB = 1 << 30
+MINUTE = 60
+TIME_LIMIT = "distributed-timeout-minutes"
+"""Megatron's option for how long ranks wait for each other."""
+SIZE = re.compile(r"(?<![\dxX.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])")
+"""The size in the name of a model, such as 7b of Llama-2-7b-hf."""
+NAMED_WITHIN = 1.5
+"""How far a name may be from the parameters: Gemma 7B has 8.5 B."""
+
+
+def mount_of(situation: Situation) -> str:
+    """Where pods see the volume, without a slash at the end."""
+    return situation.spec.cluster.storage.mount.rstrip("/")
+
+
+def seen_by_pods(situation: Situation, path: str) -> bool:
+    """Whether pods see a path: on the volume, in a store, or where a secret is mounted."""
+    places = [mount_of(situation)]
+    places += [
+        secret.mount.rstrip("/") for secret in situation.spec.cluster.secrets if secret.mount
+    ]
+    real = normpath(path)
+    return "://" in path or any(f"{real}/".startswith(f"{place}/") for place in places)
+
+
+def _on_volume(situation: Situation, path: str) -> str:
+    """The path as it would be on the volume."""
+    return f"{mount_of(situation)}/{path.removeprefix('./').lstrip('/')}"
+
+
+def tokenizer_place(situation: Situation) -> Iterator[Checked]:
+    """A tokenizer by a path that pods do not have."""
+    given = situation.spec.data.tokenizer
+    if given is None or not situation.in_pods or seen_by_pods(situation, given):
+        return
+    mount = mount_of(situation)
+    relative = not given.startswith("/")
+    why = "is read in a pod, whose working directory is not yours" if relative else "is in no pod"
+    yield situation.error(
+        CheckCode.TOKENIZER_PLACE,
+        "data.tokenizer",
+        f"{given} {why}: the volume is at {mount}.",
+        f"Give the whole path below {mount}, or hf://OWNER/NAME.",
+        given,
+        proposed(f"data.tokenizer={_on_volume(situation, given)}"),
+    )
+
+
+def unnamed_tokenizer(situation: Situation) -> Iterator[Checked]:
+    """Text to be prepared or trained on, and no word on its tokenizer."""
+    if situation.spec.data.sources and not situation.plan.model.tokenizer:
+        yield situation.error(
+            CheckCode.UNNAMED_TOKENIZER,
+            "data.tokenizer",
+            "a model of your own dimensions has no tokenizer of its own, and the data need one.",
+            "Name one, such as hf://gpt2, with at most as many entries as the model has.",
+        )
+
+
+def data_place(situation: Situation) -> Iterator[Checked]:
+    """Prepared data by a path that pods do not have."""
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        path = source.prepared
+        if path is None or not situation.in_pods or seen_by_pods(situation, path):
+            continue
+        mount, nodes = mount_of(situation), situation.plan.machines.nodes
+        share = f"the {nodes:,} nodes share only" if nodes > 1 else "the pod has only"
+        yield situation.error(
+            CheckCode.DATA_PLACE,
+            f"data.sources[{number}].prepared",
+            f"{path} is not on the volume: {share} what is mounted at {mount}.",
+            f"Copy the pair to the volume, and give its path below {mount}.",
+            path,
+            proposed(f"data.sources[{number}].prepared={_volume_guess(situation, path)}"),
+        )
+
+
+def text_place(situation: Situation) -> Iterator[Checked]:
+    """Raw text by a path that no pod has.
+
+    A warning, for a host that has mounted the volume may prepare it and see the path too.
+    """
+    mount = mount_of(situation)
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        path = source.from_
+        if path is None or not situation.in_pods or seen_by_pods(situation, path):
+            continue
+        yield situation.warning(
+            CheckCode.TEXT_PLACE,
+            f"data.sources[{number}].from",
+            f"{path} is in no pod: those that prepare data see the volume, at {mount}.",
+            "Copy the text to a store (s3://, abfs://, gs://) or to the volume, and give its place "
+            f"there; or prepare it on a host that has the volume at {mount}.",
+            path,
+        )
+
+
+def unpinned(situation: Situation) -> Iterator[Checked]:
+    """A dataset of the Hub whose files may be others tomorrow."""
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        address = source.from_ or ""
+        if address.startswith(HUB) and "@" not in address:
+            yield situation.note(
+                CheckCode.UNPINNED,
+                f"data.sources[{number}].from",
+                f"{address} is whatever the Hub has on the day of the preparation.",
+                f"Pin it: {address}@REVISION, the commit that its page shows under Files.",
+                address,
+            )
+
+
+def _volume_guess(situation: Situation, path: str) -> str:
+    """Where a pair lies on the volume, if it was copied there whole or by name."""
+    probe, name = situation.data, path.rpartition("/")[2]
+    near = probe.pairs_near(path) if probe else ()
+    for other in near:
+        if other.rpartition("/")[2] == name and seen_by_pods(situation, other):
+            return other
+    return f"{mount_of(situation)}/prepared/{name}"
+
+
+def ending(situation: Situation) -> Iterator[Checked]:
+    """A prepared pair that is named by one of its files."""
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        path = source.prepared or ""
+        if path.endswith(ENDINGS):
+            field_name = f"data.sources[{number}].prepared"
+            plain = path[: -len(ENDINGS[0])]
+            yield situation.error(
+                CheckCode.ENDING,
+                field_name,
+                f"the engine adds .bin and .idx itself, and would look for {path}.idx.",
+                f"Write {plain}.",
+                path,
+                respelt(f"{field_name}={plain}"),
+            )
+
+
+def full_volume(situation: Situation) -> Iterator[Checked]:
+    """A new volume that the checkpoints to be kept do not fit into."""
+    capacity, chosen = situation.spec.cluster.storage.capacity, situation.run.chosen
+    if capacity is None or chosen is None:
+        return
+    budget = saves_of(situation.plan, chosen, situation.catalog).budget
+    kept = budget.kept
+    if kept is None or budget.capacity <= capacity:
+        return
+    tier = situation.catalog.storage(situation.plan.machines.storage)
+    wanted = volume_bytes(budget.capacity, tier)
+    fix = f"Use {_size(wanted)}, or keep fewer: checkpoints.keep_last"
+    fix += " and keep_every_steps." if kept.permanent else "."
+    by = f"cluster.storage.capacity={_size(wanted)}"
+    if not budget.available:
+        fix = f"{situation.plan.machines.storage} does not come so large: keep fewer checkpoints."
+        room = max(1, capacity // budget.size - 1)
+        by = f"checkpoints.keep_last={room}"
+    yield situation.error(
+        CheckCode.FULL_VOLUME,
+        "cluster.storage.capacity",
+        f"{kept.total:,} checkpoints of {_size(budget.size)} lie there at most, the one that is "
+        f"being written included: {_size(budget.capacity)}, and the volume has {_size(capacity)}.",
+        fix,
+        _size(capacity),
+        proposed(by),
+    )
+
+
+def short_patience(situation: Situation) -> Iterator[Checked]:
+    """A time limit of the engine that a save takes longer than."""
+    chosen, options = situation.run.chosen, situation.spec.engine.options
+    name = next((key for key in options if key.replace("_", "-") == TIME_LIMIT), None)
+    limit = options[name] if name else None
+    if chosen is None or not isinstance(limit, int) or situation.spec.checkpoints.asynchronous:
+        return
+    write = saves_of(situation.plan, chosen, situation.catalog).budget.write_seconds
+    if write is not None and write > MINUTE * limit:
+        wanted = int(2 * write / MINUTE) + 1
+        yield situation.warning(
+            CheckCode.SHORT_PATIENCE,
+            f"engine.options.{name}",
+            f"a save takes about {write / MINUTE:,.0f} min, and ranks that wait for it give up "
+            f"after {limit}.",
+            f"Use {wanted} or more, or leave it out.",
+            limit,
+            proposed(f"engine.options.{name}={wanted}"),
+        )
+
+
+def other_weights(situation: Situation) -> Iterator[Checked]:
+    """Weights whose name says another size than the model's."""
+    weights = situation.spec.initial_weights
+    name = (weights.huggingface or "").rpartition("/")[2] if weights else ""
+    sizes = SIZE.findall(name)
+    parameters = situation.plan.model.parameters
+    # A mixture is named by its experts (8x7B), which say little of the whole.
+    if len(sizes) != 1 or situation.plan.model.architecture.is_moe:
+        return
+    stated = float(sizes[0]) * 1e9
+    if not parameters / NAMED_WITHIN <= stated <= parameters * NAMED_WITHIN:
+        yield situation.warning(
+            CheckCode.OTHER_WEIGHTS,
+            "initial_weights.huggingface",
+            f"{name} has {sizes[0]} B parameters by its name, and the model "
+            f"{parameters / 1e9:.1f} B: the weights would not fit its layers.",
+            "Use the weights of this model, or the model of these weights.",
+            name,
+        )
+
+
+def unread_weights(situation: Situation) -> Iterator[Checked]:
+    """Weights for a model that none of Hugging Face's classes which are known here has."""
+    weights, engine = situation.spec.initial_weights, ENGINES[situation.spec.engine.name]
+    # An engine that they cannot be brought in for refuses such weights altogether.
+    if weights is None or weights.huggingface is None or not engine.takes_hub_weights:
+        return
+    try:
+        engine.checkpoints.exchange.refuse_plan(engine.arguments(situation.plan))
+    except FindingsError as error:
+        yield situation.error(
+            CheckCode.UNREAD_WEIGHTS,
+            "initial_weights.huggingface",
+            f"Hugging Face weights cannot be brought in for this model: {error.findings[0].rule}",
+            POSSIBLE,
+            weights.huggingface,
+        )
+
+
+def _size(count: int) -> str:
+    """Bytes as a size that a spec can have, rounded up."""
+    unit, name = (TIB, "Ti") if count >= 10 * TIB else (GIB, "Gi")
+    return f"{-(-count // unit)}{name}"
+
+
+RULES = (
+    static(CheckCode.TOKENIZER_PLACE, look=tokenizer_place),
+    static(CheckCode.UNNAMED_TOKENIZER, look=unnamed_tokenizer),
+    static(CheckCode.DATA_PLACE, look=data_place),
+    static(CheckCode.TEXT_PLACE, look=text_place),
+    static(CheckCode.UNPINNED, look=unpinned),
+    static(CheckCode.ENDING, look=ending),
+    static(CheckCode.FULL_VOLUME, look=full_volume),
+    static(CheckCode.SHORT_PATIENCE, look=short_patience),
+    static(CheckCode.OTHER_WEIGHTS, look=other_weights),
+    static(CheckCode.UNREAD_WEIGHTS, look=unread_weights),
+)

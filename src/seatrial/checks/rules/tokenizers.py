@@ -1,0 +1,204 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about tokenizers and raw text."""
+
+from collections.abc import Iterator
+
+from seatrial.checks.data_facts import CorpusFacts, TokenizerFacts, Unknown
+from seatrial.checks.situation import Checked, Situation, of_data, proposed
+from seatrial.codes.checks import CheckCode
+from seatrial.dataprep.tokenizers.end_wording import NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
+from seatrial.engines.registry import ENGINES
+from seatrial.spec.data import SourceFormat
+
+LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
+"""What the text of a document is called in published corpora, the most usual first."""
+_BY_NAME = (SourceFormat.AUTO, SourceFormat.JSONL, SourceFormat.PARQUET)
+PACKINGS = (".zst", ".gz")
+
+
+def _tokenizer(situation: Situation) -> TokenizerFacts | Unknown:
+    name = situation.plan.model.tokenizer
+    if situation.data is None or not name:
+        return Unknown.UNSEEN
+    return situation.data.tokenizer(name)
+
+
+def large_tokenizer(situation: Situation) -> Iterator[Checked]:
+    """Ids without a row in the embedding."""
+    facts, model = _tokenizer(situation), situation.plan.model
+    if not isinstance(facts, TokenizerFacts) or facts.entries <= model.padded_vocab_size:
+        return
+    own = model.architecture.vocab_size
+    preset = situation.spec.model.preset
+    by = [f"model.dimensions.vocab_size={facts.entries}"]
+    fix = f"Use {by[0]}, or the tokenizer of the model."
+    if preset is not None:
+        usual = situation.catalog.model(preset).tokenizer
+        by = [f"data.tokenizer={usual}"] if usual != model.tokenizer else []
+        fix = f"Use the preset's own tokenizer, {usual}, or dimensions of your own."
+    padded = f", padded to {model.padded_vocab_size:,}" if model.padded_vocab_size > own else ""
+    yield situation.error(
+        CheckCode.LARGE_TOKENIZER,
+        "data.tokenizer",
+        f"{model.tokenizer} has {facts.entries:,} entries, and the model {own:,} rows{padded}: the "
+        "first id beyond them ends the run in a device-side assert.",
+        fix,
+        facts.entries,
+        proposed(*by),
+    )
+
+
+def no_end(situation: Situation) -> Iterator[Checked]:
+    """A tokenizer that cannot say where a document ends."""
+    facts = _tokenizer(situation)
+    if isinstance(facts, TokenizerFacts) and not facts.ends_documents:
+        yield situation.error(
+            CheckCode.NO_END,
+            "data.tokenizer",
+            f"{situation.plan.model.tokenizer} has no token that ends a document, so that one runs "
+            "into the next.",
+            "Add such a token to it (eos_token in tokenizer_config.json), or use another.",
+            situation.plan.model.tokenizer,
+        )
+    elif isinstance(facts, TokenizerFacts) and facts.unstated_end:
+        yield situation.error(
+            CheckCode.NO_END,
+            "data.tokenizer",
+            rule_of(facts.unstated_end),
+            fix_of(facts.unstated_end),
+            situation.plan.model.tokenizer,
+        )
+
+
+def no_tokenizer(situation: Situation) -> Iterator[Checked]:
+    """A tokenizer that is not there, is none, or is none that the engine can load."""
+    name, found = situation.plan.model.tokenizer, _tokenizer(situation)
+    if found is Unknown.ABSENT:
+        rule, fix = f"there is no tokenizer {name}.", "Check the name or the path."
+    elif found is Unknown.UNREADABLE:
+        rule = f"{name} is there, and cannot be read as a tokenizer."
+        fix = "Use a tokenizer.json as the tokenizers library writes it, or its directory."
+    elif _without_class(situation, found):
+        rule, fix = NO_CLASS, NO_CLASS_FIX
+    else:
+        return
+    yield situation.error(CheckCode.NO_TOKENIZER, "data.tokenizer", rule, fix, name)
+
+
+def _without_class(situation: Situation, facts: TokenizerFacts | Unknown) -> bool:
+    """Whether the engine wants a class to load a tokenizer by, of which the end is known."""
+    wanted = ENGINES[situation.spec.engine.name].needs_tokenizer_class
+    if not wanted or situation.spec.data.mock or not isinstance(facts, TokenizerFacts):
+        return False
+    return not facts.names_class and not facts.unstated_end
+
+
+def _corpora(situation: Situation) -> Iterator[tuple[int, CorpusFacts | Unknown]]:
+    for number, source in enumerate(situation.spec.data.sources or ()):
+        if source.from_ is not None and situation.data is not None:
+            yield number, situation.data.corpus(source.from_, source.files)
+
+
+def no_corpus(situation: Situation) -> Iterator[Checked]:
+    """Raw text that is not where the spec says."""
+    for number, facts in _corpora(situation):
+        address = (situation.spec.data.sources or ())[number].from_
+        if facts is Unknown.ABSENT or (isinstance(facts, CorpusFacts) and not facts.files):
+            yield situation.error(
+                CheckCode.NO_CORPUS,
+                f"data.sources[{number}].from",
+                f"there is nothing at {address}.",
+                "Check the address, and that this host may read it.",
+                address,
+            )
+
+
+def files(situation: Situation) -> Iterator[Checked]:
+    """Patterns that mean no file, and samples of more files than there are."""
+    for number, facts in _corpora(situation):
+        source = (situation.spec.data.sources or ())[number]
+        if not isinstance(facts, CorpusFacts) or not facts.files:
+            continue
+        if not facts.taken and source.files is not None:
+            by = _pattern(situation, number, facts, source.files)
+            yield situation.error(
+                CheckCode.NO_FILES,
+                f"data.sources[{number}].files",
+                f"no file below {source.from_} is meant by {source.files}; the first there is "
+                f"{facts.files[0]}.",
+                f"Use {by.partition('=')[2]}." if not by.endswith("null") else "Leave files out.",
+                source.files,
+                proposed(by),
+            )
+        elif source.sample_files is not None and source.sample_files > facts.taken:
+            yield situation.warning(
+                CheckCode.FEWER_FILES,
+                f"data.sources[{number}].sample_files",
+                f"{source.sample_files:,} files are to be taken, and there are {facts.taken:,}.",
+                f"Use {facts.taken}, or leave it out for all.",
+                source.sample_files,
+                proposed(f"data.sources[{number}].sample_files={facts.taken}"),
+            )
+
+
+def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str) -> str:
+    """The override to a pattern that finds files: packed ones, or all that are known."""
+    field_name = f"data.sources[{number}].files"
+    address = (situation.spec.data.sources or ())[number].from_ or ""
+    for packing in PACKINGS if situation.data else ():
+        found = situation.data.corpus(address, pattern + packing) if situation.data else None
+        if isinstance(found, CorpusFacts) and found.taken:
+            return f'{field_name}="{pattern}{packing}"'
+    return f"{field_name}=null"
+
+
+def unreadable(situation: Situation) -> Iterator[Checked]:
+    """Files that are not what their names say, or hold nothing."""
+    for number, facts in _corpora(situation):
+        source = (situation.spec.data.sources or ())[number]
+        # A format of one's own stands for what the names do not say.
+        if isinstance(facts, CorpusFacts) and facts.unreadable and source.format in _BY_NAME:
+            yield situation.error(
+                CheckCode.UNREADABLE,
+                f"data.sources[{number}].from",
+                f"no document of {source.from_} can be read: {facts.unreadable}.",
+                "Look at the file, and copy or make it again.",
+                source.from_,
+            )
+
+
+def text_field(situation: Situation) -> Iterator[Checked]:
+    """Documents without the field that should hold their text, or with something else in it."""
+    for number, facts in _corpora(situation):
+        source = (situation.spec.data.sources or ())[number]
+        known = isinstance(facts, CorpusFacts) and facts.fields
+        if not known or source.format is SourceFormat.TEXT or not isinstance(facts, CorpusFacts):
+            continue
+        wanted = source.text_field
+        if wanted.partition(".")[0] in facts.fields and wanted not in facts.other_fields:
+            continue
+        rule = f"documents have no field {wanted!r}; they have {', '.join(facts.fields)}."
+        if wanted in facts.other_fields:
+            rule = f"the field {wanted!r} of the documents holds no text."
+        textual = [name for name in facts.fields if name not in facts.other_fields]
+        likely = next((name for name in LIKELY_FIELDS if name in textual), "".join(textual[:1]))
+        yield situation.error(
+            CheckCode.TEXT_FIELD,
+            f"data.sources[{number}].text_field",
+            rule,
+            f"Use {likely}, if that holds the text." if likely else "Use data that have a text.",
+            wanted,
+            proposed(*([f"data.sources[{number}].text_field={likely}"] if likely else [])),
+        )
+
+
+RULES = (
+    of_data(CheckCode.LARGE_TOKENIZER, look=large_tokenizer),
+    of_data(CheckCode.NO_END, look=no_end),
+    of_data(CheckCode.NO_TOKENIZER, look=no_tokenizer),
+    of_data(CheckCode.NO_CORPUS, look=no_corpus),
+    of_data(CheckCode.NO_FILES, CheckCode.FEWER_FILES, look=files),
+    of_data(CheckCode.UNREADABLE, look=unreadable),
+    of_data(CheckCode.TEXT_FIELD, look=text_field),
+)

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands with `--on kubernetes`: they run in pods of the run's cluster, on its volume."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from seatrial.catalog.catalog import default_catalog
+from seatrial.errors import UsageError
+from seatrial.planning.plan import Plan
+from seatrial.rendering.reader_pod import VolumeReading
+from seatrial.reports.terminal import say, say_error, say_following, say_json, say_text
+from seatrial.runs.data.prepare import JobProgress, prepare_on_cluster
+from seatrial.runs.data.reader_pod import read_inside
+from seatrial.runs.launch import connect
+from seatrial.sdk.checkpoints import is_spec
+from seatrial.sdk.plan import load_plan
+
+NEXT = "next "
+"""How the last line of a command begins; of one in a pod, it names what only the pod sees."""
+
+
+class RemotePlace(StrEnum):
+    """Where a command does its work."""
+
+    HERE = "here"
+    KUBERNETES = "kubernetes"
+
+
+On = Annotated[
+    RemotePlace, typer.Option(help="Here, or in a pod of the run's cluster, which has its volume.")
+]
+"""Where a command does its work."""
+
+
+def prepare_in_pods(
+    file: Path, overrides: Sequence[str], kubeconfig: str, context: str, *, as_json: bool
+) -> None:
+    """Prepare in pods, and say what came of it."""
+    catalog = default_catalog()
+    loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
+    namespace = plan.spec.cluster.namespace
+    site = connect.connect(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
+    last = ""
+
+    def tell(progress: JobProgress) -> None:
+        nonlocal last
+        text = f"{progress.step}: {progress.done:,} of {progress.tasks:,} done"
+        if text != last and not as_json:
+            say_error(text)
+        last = text
+
+    made = prepare_on_cluster(site, plan, catalog, loaded.where, tell)
+    if as_json:
+        say_json(made)
+        return
+    where = made.get("address") or plan.data_location
+    tokens = f", {made['tokens']:,} tokens" if isinstance(made.get("tokens"), int) else ""
+    say_text(f"Prepared {plan.spec.name} in {namespace}: {where}{tokens}.", rest="  ")
+    say_following(f"seatrial launch {file}")
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The volume of a run in a cluster, as commands name it."""
+
+    where: str
+    """The spec of the run."""
+    overrides: Sequence[str] | None
+    """What is changed in it."""
+    kubeconfig: str
+    """The kubeconfig, as far as it is given."""
+    context: str
+    """The context, as far as it is given."""
+
+    def run(
+        self,
+        line: Callable[[Plan], Sequence[str]],
+        options: Mapping[str, object],
+        reading: VolumeReading = VolumeReading.LOOKS,
+        following: str = "",
+    ) -> NoReturn:
+        """Run a command of Seatrial in a pod that has the volume, and end as it ends.
+
+        Its own last line, about what comes next, is left out: it would name places of the pod.
+        """
+        if not is_spec(self.where):
+            raise UsageError("--on kubernetes needs the spec of the run, which says where it runs.")
+        catalog = default_catalog()
+        _, plan = load_plan(self.where, self.overrides or (), catalog, tell=say_error)
+        words = [*line(plan), *_words(options)]
+        namespace = plan.spec.cluster.namespace
+        site = connect.connect(
+            namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error
+        )
+        heard = _ButNext() if following else say
+        code = read_inside(site, plan, catalog, words, heard, reading)
+        if following and code == 0 and not options.get("--json"):
+            say_following(following)
+        raise typer.Exit(code)
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    """Options as words; those that are not given are left out."""
+    given = {n: v for n, v in options.items() if v is not None and v is not False}
+    return [name if value is True else f"{name}={value}" for name, value in given.items()]
+
+
+class _ButNext:
+    """Says every line but the last, where that tells what comes next."""
+
+    def __init__(self) -> None:
+        """Hold nothing back yet."""
+        self._held: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        """Say a line, or hold it back until another has come."""
+        for held in self._held:
+            say(held)
+        self._held = [line] if line.startswith(NEXT) else []
+        if not self._held:
+            say(line)

@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every code that Seatrial can report, with its meaning."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from seatrial.codes.anomalies import AnomalyCode
+from seatrial.codes.catalog import CatalogCode
+from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.codes.checks import CheckCode
+from seatrial.codes.cluster import ClusterCode
+from seatrial.codes.cluster_checks import SiteCode
+from seatrial.codes.data import InputCode
+from seatrial.codes.datasets import DatasetCode
+from seatrial.codes.engines import EngineCode
+from seatrial.codes.exchange import ExchangeCode
+from seatrial.codes.planning import PlanCode
+from seatrial.codes.preflight import PreflightCode
+from seatrial.codes.rendering import RenderCode
+from seatrial.codes.resume import ResumeCode
+from seatrial.codes.runs import RunCode
+from seatrial.codes.spec import SpecCode
+from seatrial.codes.supervisor import SupervisorCode
+from seatrial.docstrings import field_docs
+
+PARTS: dict[type[StrEnum], str] = {
+    AnomalyCode: "monitoring",
+    CatalogCode: "catalog",
+    CheckCode: "checks",
+    CheckpointCode: "checkpoints",
+    ClusterCode: "cluster",
+    DatasetCode: "dataprep",
+    EngineCode: "engines",
+    ExchangeCode: "checkpoints",
+    InputCode: "dataprep",
+    PlanCode: "planning",
+    PreflightCode: "worker",
+    RenderCode: "rendering",
+    ResumeCode: "checks",
+    RunCode: "runs",
+    SiteCode: "checks",
+    SpecCode: "spec",
+    SupervisorCode: "worker",
+}
+"""All enums of codes, each with the package that reports them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCode:
+    """A code with its meaning."""
+
+    code: str
+    """Such as `ST-PLAN-001`."""
+    meaning: str
+    """What it means, in a sentence."""
+    part: str
+    """The package that reports it."""
+
+
+@cache
+def known_codes() -> dict[str, KnownCode]:
+    """All codes, in the order of their names."""
+    found = {}
+    for codes, part in PARTS.items():
+        docs = field_docs(codes)
+        for code in codes:
+            meaning = " ".join(docs[code.name].split())
+            found[str(code)] = KnownCode(str(code), meaning, part)
+    return dict(sorted(found.items()))

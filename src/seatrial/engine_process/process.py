@@ -1,0 +1,341 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starting the worker as a process of its own: the only way from here to torch and the engine."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from seatrial.engine_process.environments import installed_python
+from seatrial.engine_process.package_path import python_path
+from seatrial.engines.engine import Arguments, Engine
+from seatrial.engines.registry import ENGINES
+from seatrial.errors import MissingExtraError
+from seatrial.monitoring.event_log import Event, EventKind, read_events
+from seatrial.monitoring.processes import MARK, end_marked, new_mark
+from seatrial.spec.engine import DEFAULT_ENGINE
+from seatrial.storage.state_files import open_append
+
+DEFAULT = ENGINES[DEFAULT_ENGINE]
+"""The engine of whoever names none."""
+WORKER_PYTHON = DEFAULT.installation.variable
+"""The Python that has the worker extra, when it is not the one that runs the command."""
+
+VERDICT_SECONDS = 300.0
+"""How long the engine may take to validate arguments."""
+ENDING = 40.0
+"""Seconds that torchrun has to end its ranks; it gives them 30 before it kills them."""
+
+Progress = Callable[[int], None]
+"""Told the newest step while a worker trains."""
+
+
+def worker_python(engine: Engine = DEFAULT) -> str:
+    """The Python to start workers of an engine with."""
+    installation = engine.installation
+    chosen = os.environ.get(installation.variable)
+    if chosen:
+        if not os.access(chosen, os.X_OK):
+            raise MissingExtraError(
+                f"{installation.variable} is {chosen}, which is no program. Set it to the Python "
+                f"of an environment with {engine.title}."
+            )
+        return chosen
+    if all(find_spec(package) for package in installation.packages):
+        return sys.executable
+    installed = installed_python(engine)
+    if installed:
+        return installed
+    raise MissingExtraError(
+        f"{engine.title} is not installed. Install it with: {installation.command}. Or set "
+        f"{installation.variable} to the Python of an environment that has it."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One start of the engine under torchrun on this host."""
+
+    name: str
+    arguments: Arguments
+    """What the engine is told."""
+    processes: int
+    """Ranks."""
+    directory: Path
+    """Where its log and its events go."""
+    kill: tuple[int, int] | None = None
+    """Rank and step of a drill's kill."""
+    faults: str = ""
+    """A deliberate fault for the tests of the bars themselves."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What the plan's engine asks for."""
+    restarts: int = 0
+    """How often torchrun may start the processes again when one dies."""
+    engine: str = DEFAULT_ENGINE
+    """Whose arguments they are."""
+
+    @property
+    def log(self) -> Path:
+        """What the processes print."""
+        return self.directory / f"{self.name}.log"
+
+    @property
+    def events_file(self) -> Path:
+        return self.directory / f"{self.name}.events.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOutcome:
+    """How a training ended."""
+
+    code: int
+    """Exit code of torchrun; negative when it had to be stopped."""
+    seconds: float
+    """Wall time from start to end."""
+    events: tuple[Event, ...] = field(default=(), repr=False)
+    """What the run wrote."""
+    tail: str = ""
+    """The last lines that the processes printed, when it failed."""
+    timed_out: bool = False
+    """Whether it was stopped because it took too long."""
+
+    def steps(self) -> dict[int, Event]:
+        """The steps by number; of a step that was done twice, the last."""
+        return {event.step: event for event in self.events if event.kind is EventKind.STEP}
+
+    def losses(self) -> dict[int, float]:
+        """The loss of each step; not a number where the step has none."""
+        return {
+            step: math.nan if event.values["loss"] is None else event.values["loss"]
+            for step, event in self.steps().items()
+        }
+
+
+def train(training: Training, timeout: float, progress: Progress | None = None) -> TrainingOutcome:
+    """Run one training to its end, or stop it when it takes too long."""
+    training.directory.mkdir(parents=True, exist_ok=True)
+    training.events_file.unlink(missing_ok=True)
+    engine = ENGINES[training.engine]
+    words = [
+        worker_python(engine),
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={training.processes}",
+        f"--max-restarts={training.restarts}",
+        "--module",
+        engine.modules.process,
+        *engine.command_line(training.arguments),
+    ]
+    began = time.monotonic()
+    training.log.unlink(missing_ok=True)
+    with open_append(training.log) as log, _process(words, _environment(training), log) as process:
+        code = _wait(process, training, began + timeout, progress)
+        timed_out = process.poll() is None
+    events: tuple[Event, ...] = ()
+    if training.events_file.exists():
+        events = tuple(read_events(training.events_file))
+    tail = "" if code == 0 else _reason(training.log)
+    return TrainingOutcome(code, time.monotonic() - began, events, tail, timed_out)
+
+
+def _environment(training: Training) -> dict[str, str]:
+    """The environment of the processes: ours, and what the CPU runtime needs before torch loads."""
+    wanted = {
+        "SEATRIAL_DEVICE": "cpu",
+        "SEATRIAL_EVENTS": str(training.events_file),
+        "PYTHONPATH": python_path(),
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        # Else a restart finds the old attempt's keys in the shared store, and gloo hangs.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    if training.kill is not None:
+        wanted["SEATRIAL_DRILL_KILL"] = f"{training.kill[0]}:{training.kill[1]}"
+    if training.faults:
+        wanted["SEATRIAL_DRILL_FAULT"] = training.faults
+    # A drill is asked for here and nowhere else.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SEATRIAL_DRILL_")}
+    return inherited | training.environment | wanted
+
+
+@contextmanager
+def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterator[Any]:
+    """The process, and nothing of it left behind.
+
+    torchrun starts each rank in a session of its own and ends them when it is asked to end itself;
+    killed, it would leave them running.
+    """
+    mark = new_mark()
+    process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
+        words,
+        env=environment | {MARK: mark},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            # Its ranks end with it: the CPU runtime asks the system for that.
+            process.kill()
+            process.wait()
+        end_marked(mark)
+
+
+def _wait(process: Any, training: Training, deadline: float, progress: Progress | None) -> int:
+    """Wait for the end, telling the newest step on the way; -9 when time is up."""
+    while True:
+        try:
+            return int(process.wait(timeout=0.2))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                return -signal.SIGKILL
+        if progress is not None and training.events_file.exists():
+            progress(_newest_step(training.events_file))
+
+
+def _newest_step(file: Path) -> int:
+    """The last step in an event log."""
+    steps = [event.step for event in read_events(file) if event.kind is EventKind.STEP]
+    return steps[-1] if steps else 0
+
+
+_OF_PEERS = (
+    *("Connection closed by peer", "Connection reset by peer", "Failed to recv, got 0 bytes"),
+    *("gloo", "DistBackendError"),
+)
+
+
+def _reason(log: Path) -> str:
+    """The error that ended a training, the signal that a rank died of, or the last lines.
+
+    When one rank fails, its peers complain about a lost connection; that is not the reason.
+    """
+    text = log.read_text(errors="replace")
+    lines = [line.rstrip() for line in text.splitlines()]
+    errors = [
+        line.partition("]: ")[2] or line
+        for line in lines
+        if ("Error: " in line or "Error(" in line)
+        and not any(word in line for word in ("ChildFailedError", "what():"))
+    ]
+    own = [line for line in errors if not any(word in line for word in _OF_PEERS)]
+    candidates = (*own, _death(text), *errors, "\n".join(lines[-5:]))
+    return next(filter(None, candidates), "").strip()
+
+
+def _death(text: str) -> str:
+    """Which rank died of which signal, by torchrun's account, and what C++ said of it."""
+    others, _, first = text.rpartition("ChildFailedError")[2].partition("Root Cause")
+    block = r"rank +: (\d+) .*\n.*\n.*\n +traceback : Signal \d+ \((\w+)\)"
+    died = re.findall(block, first)
+    if not died:
+        # The first failure is known by its second: a peer that left in the same one may be it. The
+        # ranks that are left torchrun ends itself, by SIGTERM and, if need be, by SIGKILL.
+        own = {"SIGTERM", "SIGKILL"} if "forcefully exiting via" in text else {"SIGTERM"}
+        died = [(rank, name) for rank, name in re.findall(block, others) if name not in own]
+    if not died:
+        return ""
+    rank, name = died[0]
+    words = re.findall(r"^terminate called.*(?:\n  what\(\):.*)?", text, re.MULTILINE)
+    last_words = " ".join(words[-1].split()) if words and name == "SIGABRT" else ""
+    return f"rank {rank} died of {name}" + (f": {last_words}" if last_words else "")
+
+
+def ask_engine(
+    arguments: Arguments,
+    world_size: int,
+    stages: list[int],
+    timeout: float,
+    environment: dict[str, str] | None = None,
+    engine: Engine = DEFAULT,
+) -> Any:
+    """The engine's verdict on arguments at a world size: the JSON that its verdict.py prints."""
+    words = ["--stages", ",".join(map(str, stages)), *engine.command_line(arguments)]
+    settings = {"WORLD_SIZE": str(world_size), "RANK": "0", **(environment or {})}
+    answer = _ask(engine.modules.verdict, words, timeout, settings, engine)
+    return answer if isinstance(answer, dict) else {"accepted": False, "reason": answer}
+
+
+def differing_tensors(
+    one: Path, other: Path, timeout: float = 120.0, engine: Engine = DEFAULT
+) -> tuple[int, list[str]]:
+    """How many tensors a checkpoint has, and which differ in another by a bit."""
+    answer = _ask(engine.modules.compare, [str(one), str(other)], timeout, engine=engine)
+    if not isinstance(answer, dict):
+        return 0, [f"the comparison itself failed: {answer}"]
+    return answer["tensors"], answer["differing"]
+
+
+def build_index_cache(
+    arguments: Arguments,
+    seen_at: str,
+    found_at: str,
+    world_size: int,
+    timeout: float = 3600.0,
+    engine: Engine = DEFAULT,
+) -> dict[str, Any]:
+    """Let the engine make its index of samples before training asks for it.
+
+    `seen_at` is where training finds the data, `found_at` where they are on this host.
+    """
+    words = ["--seen-at", seen_at, "--found-at", found_at, *engine.command_line(arguments)]
+    settings = {"WORLD_SIZE": str(world_size), "RANK": "0"}
+    answer = _ask(engine.modules.index_cache, words, timeout, settings, engine)
+    return answer if isinstance(answer, dict) else {"error": answer}
+
+
+def tokenizer_trouble(
+    name: str, revision: str, timeout: float = 60.0, engine: Engine = DEFAULT
+) -> str:
+    """Why the worker cannot load a tokenizer; empty when it can."""
+    answer = _ask("seatrial.worker.tokenizer", [name, revision], timeout, engine=engine)
+    return str(answer["trouble"]) if isinstance(answer, dict) else answer
+
+
+def _ask(
+    module: str,
+    words: list[str],
+    timeout: float,
+    environment: dict[str, str] | None = None,
+    engine: Engine = DEFAULT,
+) -> dict[str, Any] | str:
+    """The JSON that a module of the worker prints last, or why there is none."""
+    settings = os.environ | {
+        "PYTHONPATH": python_path(),
+        "PYTHONWARNINGS": "ignore",
+        **(environment or {}),
+    }
+    command = [worker_python(engine), "-m", module, *words]
+    try:
+        done = subprocess.run(  # noqa: S603  (our own words, no shell)
+            command, env=settings, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout:.0f} s"
+    last = done.stdout.strip().rpartition("\n")[2]
+    try:
+        answer: dict[str, Any] = json.loads(last)
+    except json.JSONDecodeError:
+        return (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+    return answer

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Seatrial asks about the checkpoints of an engine.
+
+Apart from `engine.py`, because most commands read no checkpoint and should not import this.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from seatrial.checkpoints.exchange.key_map import ExchangeSide
+from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checkpoints.stored_tensors import Contents
+from seatrial.storage.location import Location
+
+
+class EngineCheckpoints(Protocol):
+    formats: tuple[str, ...]
+    """The formats in which it saves, by the names that records of checkpoints have for them."""
+    exchange: ExchangeSide
+    """How they become Hugging Face weights."""
+
+    def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
+        """What a checkpoint of a run with such arguments depends on."""
+        ...
+
+    def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
+        """What a verified checkpoint holds; UnsafeFileError if the engine did not write it."""
+        ...

@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model from the configuration that Composer saves with it, or from a plan's settings; pure.
+
+MPT has many switches, and no class of Hugging Face's has them all. Three have the parts of some:
+MptForCausalLM those of the released MPT-7B, GPT2LMHeadModel those of MPT's own defaults, and
+LlamaForCausalLM those of an MPT with rotation, RMSNorm and SwiGLU. None needs code of a repository.
+Defaults are those of `configuration_mpt.py` and `config_defaults.py`, LLM Foundry 0.22.0.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from seatrial.checkpoints.exchange.hub_side import model_of_config
+from seatrial.checkpoints.exchange.key_map import KeyMapEntry
+from seatrial.checkpoints.exchange.model import (
+    OFF,
+    HubActivation,
+    HubClass,
+    HubModel,
+    Plain,
+    refuse_unless_plain,
+)
+from seatrial.checkpoints.setup import ModelShape
+from seatrial.codes.exchange import ExchangeCode, refusal
+from seatrial.engines.llm_foundry.weight_map import mpt_entries, same_entries
+
+Values = Mapping[str, Any]
+"""The model's settings by name, those of sections with the section's name before."""
+
+POSSIBLE = (
+    "Possible are an MPT with ALiBi and without biases (MptForCausalLM), one with learned "
+    "positions, biases and GELU (GPT2LMHeadModel), one with rotation, RMSNorm and SwiGLU "
+    "(LlamaForCausalLM), and Hugging Face's own Llama."
+)
+"""What of LLM Foundry's models can be exported."""
+
+SECTION = "model."
+"""The section of a plan's settings that describes the model."""
+HUGGING_FACE = "hf_causal_lm"
+POSITIONS = ("alibi", "rope")
+NORMS = {
+    "layernorm": "LayerNorm",
+    "low_precision_layernorm": "LayerNorm",
+    "rmsnorm": "RMSNorm",
+    "low_precision_rmsnorm": "RMSNorm",
+    "triton_rmsnorm": "RMSNorm",
+}
+"""What the norms compute, whatever kernel does."""
+CLASSES = {
+    ("alibi", "LayerNorm", "GELU", False): HubClass.MPT,
+    ("learned", "LayerNorm", "GELU", True): HubClass.GPT2,
+    ("rope", "RMSNorm", "SwiGLU", False): HubClass.LLAMA,
+}
+"""Positions, norm, non-linearity and biases of the classes."""
+
+_ATTENTION = "attn_config."
+ALWAYS_PLAIN = (
+    Plain("logit_scale", (None,), "scaled logits"),
+    Plain("final_logit_softcapping", (None,), "capped logits"),
+    Plain("fc_type", (None, "torch"), "linear layers of other kernels"),
+    Plain("fc_type.name", (None, "torch"), "linear layers of other kernels"),
+    Plain("ffn_config.ffn_type", (None, "mptmlp", "mptglu"), "another feed-forward block"),
+    Plain(f"{_ATTENTION}qk_ln", OFF, "normalised queries and keys"),
+    Plain(f"{_ATTENTION}qk_gn", OFF, "normalised queries and keys"),
+    Plain(f"{_ATTENTION}fused_qkv", (None, True), "queries, keys and values in tensors of MPT's"),
+    Plain(f"{_ATTENTION}attn_logit_softcapping", (None,), "capped attention"),
+    Plain(f"{_ATTENTION}sliding_window_size", (None, -1), "attention over a window"),
+    Plain(f"{_ATTENTION}attn_temperature_tuning.attn_scale", (None, 0.0), "attention by position"),
+    Plain(f"{_ATTENTION}kv_dim", (None,), "attention to another model"),
+    Plain(f"{_ATTENTION}nope", OFF, "layers without positions"),
+)
+NOT_MPT_PLAIN = (
+    Plain(f"{_ATTENTION}clip_qkv", (None,), "clipped queries, keys and values"),
+    Plain(f"{_ATTENTION}softmax_scale", (None,), "another scale of attention"),
+)
+CLASS_PLAIN = {
+    HubClass.MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "another slope of ALiBi"),),
+    HubClass.GPT2: NOT_MPT_PLAIN,
+    HubClass.LLAMA: (
+        *NOT_MPT_PLAIN,
+        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "another rotation"),
+        Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "a scaled rotation"),
+    ),
+}
+
+
+def model_of_saved(values: Values, where: str) -> HubModel:
+    """The model of a saved configuration; FindingsError where no class has its parts."""
+    kind = str(values.get("model_type"))
+    if kind == "mpt":
+        return _mpt(values, where)
+    if kind != "llama":
+        _refuse(where, f"the model is one of Hugging Face's of the type {kind!r}.", kind)
+    return model_of_config(_nested(values), where)
+
+
+def entries_of_saved(model: HubModel, values: Values) -> tuple[KeyMapEntry, ...]:
+    """Every tensor of the model of such a configuration."""
+    return mpt_entries(model) if values.get("model_type") == "mpt" else same_entries(model)
+
+
+def refuse_plan(arguments: Values) -> None:
+    """Refuse the settings of a plan whose model no class has the parts of.
+
+    A model of the Hub's own code has a configuration that only the Hub knows whole.
+    """
+    if arguments.get(f"{SECTION}name") != HUGGING_FACE:
+        given = {
+            name.removeprefix(SECTION): value
+            for name, value in arguments.items()
+            if name.startswith(SECTION)
+        }
+        _mpt(given, "")
+
+
+def refuse_shape(shape: ModelShape, where: str) -> None:
+    """Refuse by the record alone what no class has the parts of."""
+    if not shape.padded_vocab_size:
+        # A model of the Hub's own code: the record has little of it.
+        return
+    values = {
+        "d_model": shape.hidden_size,
+        "n_heads": shape.heads,
+        "n_layers": shape.layers,
+        "expansion_ratio": shape.ffn_hidden_size / max(1, shape.hidden_size),
+        "max_seq_len": shape.max_positions,
+        "vocab_size": shape.padded_vocab_size,
+        "no_bias": not shape.linear_bias,
+        "norm_type": shape.norm,
+        "ffn_config.ffn_type": "mptglu" if shape.gated else "mptmlp",
+        "ffn_config.ffn_act_fn.name": "silu" if shape.gated else None,
+        f"{_ATTENTION}kv_n_heads": shape.kv_heads,
+    }
+    _mpt(values | {f"{_ATTENTION}{kind}": shape.positions == kind for kind in POSITIONS}, where)
+
+
+def _refuse(where: str, rule: str, value: str = "") -> NoReturn:
+    raise refusal(ExchangeCode.NO_CLASS, where, rule, POSSIBLE, value)
+
+
+def _mpt(values: Values, where: str) -> HubModel:
+    kind = _kind(values, where)
+    refuse_unless_plain(values, (*ALWAYS_PLAIN, *CLASS_PLAIN[kind]), kind, where, POSSIBLE)
+    overrides = [name for name in values if name.startswith("block_overrides") and values[name]]
+    if overrides:
+        _refuse(where, f"{kind} has no layers that differ ({overrides[0]}).", overrides[0])
+    if values.get("attention_bias") not in (None, not values.get("no_bias")):
+        _refuse(where, f"{kind} has no biases of queries, keys and values alone (attention_bias).")
+    model = _model(values, kind, where)
+    if kind is not HubClass.LLAMA and model.kv_heads != model.heads:
+        _refuse(where, f"{kind} has no grouped heads.", str(model.kv_heads))
+    if model.heads * model.head_dim != model.hidden_size:
+        _refuse(where, f"{kind} has heads of hidden size / heads.", str(model.head_dim))
+    if kind is HubClass.MPT and model.ffn_hidden_size != 4 * model.hidden_size:
+        rule = f"{kind} has feed-forward blocks of four times the hidden size."
+        _refuse(where, rule, str(model.ffn_hidden_size))
+    return model
+
+
+def _kind(values: Values, where: str) -> HubClass:
+    """The class whose parts an MPT has."""
+    on = [kind for kind in POSITIONS if values.get(f"{_ATTENTION}{kind}")]
+    table = values.get("learned_pos_emb", True)
+    positions = " and ".join(on) or ("learned" if table else "no positions")
+    named = str(values.get("norm_type") or "low_precision_layernorm").lower()
+    gated = values.get("ffn_config.ffn_type") == "mptglu"
+    biases = not values.get("no_bias")
+    parts = (positions, NORMS.get(named, named), "SwiGLU" if gated else "GELU", biases)
+    if parts in CLASSES:
+        return CLASSES[parts]
+    said = ", ".join(parts[:3]) + (", biases" if biases else ", no biases")
+    _refuse(where, f"no class that an export knows has {said} together.", said)
+
+
+def _model(values: Values, kind: HubClass, where: str) -> HubModel:
+    hidden, heads = int(values["d_model"]), int(values["n_heads"])
+    grouped = values.get(f"{_ATTENTION}kv_n_heads")
+    if values.get(f"{_ATTENTION}attn_type") == "multiquery_attention":
+        grouped = 1
+    inner = values.get("ffn_config.ffn_hidden_size")
+    clip, scale = (values.get(f"{_ATTENTION}{name}") for name in ("clip_qkv", "softmax_scale"))
+    return HubModel(
+        kind=kind,
+        layers=int(values["n_layers"]),
+        hidden_size=hidden,
+        # Cut off as LLM Foundry does (models/layers/ffn.py, resolve_ffn_hidden_size).
+        ffn_hidden_size=int(inner or hidden * float(values.get("expansion_ratio") or 4)),
+        heads=heads,
+        kv_heads=int(grouped or heads),
+        head_dim=int(values.get("head_dim") or hidden // heads),
+        vocab_size=int(values["vocab_size"]),
+        max_positions=int(values["max_seq_len"]),
+        norm_epsilon=float(values.get("norm_eps") or 1e-5),
+        activation=_activation(values, kind, where),
+        biases=not values.get("no_bias"),
+        tied_embeddings=values.get("tie_word_embeddings") is not False,
+        rope_theta=float(values.get(f"{_ATTENTION}rope_theta") or 10000),
+        clip_qkv=None if clip is None else float(clip),
+        softmax_scale=None if scale is None else float(scale),
+    )
+
+
+def _activation(values: Values, kind: HubClass, where: str) -> HubActivation:
+    """The non-linearity, which torch has under that name; without a name it is GELU."""
+    function = "ffn_config.ffn_act_fn"
+    name = str(values.get(f"{function}.name") or "gelu")
+    approximate = str(values.get(f"{function}.approximate") or "none")
+    if kind is HubClass.LLAMA:
+        if name != "silu":
+            _refuse(where, f"{kind} has SwiGLU, and the gate is {name} ({function}).", name)
+        return HubActivation.SILU
+    if name != "gelu" or (approximate == "tanh" and kind is HubClass.MPT):
+        said = name if name != "gelu" else "gelu with tanh"
+        _refuse(where, f"{kind} has GELU, and the model {said} ({function}).", said)
+    return HubActivation.GELU_TANH if approximate == "tanh" else HubActivation.GELU
+
+
+def _nested(values: Values) -> dict[str, Any]:
+    """Settings in their sections again."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        *sections, last = name.split(".")
+        inner = found
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[last] = value
+    return found

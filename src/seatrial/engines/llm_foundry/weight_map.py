@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensor of LLM Foundry's holds which tensor of Hugging Face's, by class; data.
+
+Composer puts `model.` before the names of the model that it trains. A model of Hugging Face's own
+code has its own names behind that; MPT's are those of `llmfoundry/models/mpt` of LLM Foundry
+0.22.0, where queries, keys and values of all heads follow each other in one tensor.
+"""
+
+from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
+from seatrial.checkpoints.exchange.model import HubClass, HubModel
+
+BEFORE = "model."
+"""What Composer puts before every name."""
+
+_TOP = f"{BEFORE}transformer"
+_BLOCK = f"{_TOP}.blocks.{{layer}}"
+_MPT = "transformer.blocks.{layer}"
+_GPT2 = "transformer.h.{layer}"
+_LLAMA = "model.layers.{layer}"
+
+MPT_WEIGHTS = (
+    KeyMapEntry(f"{_TOP}.wte.weight", "transformer.wte.weight"),
+    KeyMapEntry(f"{_TOP}.norm_f.weight", "transformer.norm_f.weight"),
+    *(
+        KeyMapEntry(f"{_BLOCK}.{name}.weight", f"{_MPT}.{name}.weight")
+        for name in ("norm_1", "attn.Wqkv", "attn.out_proj", "norm_2")
+    ),
+    *(
+        KeyMapEntry(f"{_BLOCK}.ffn.{name}.weight", f"{_MPT}.ffn.{name}.weight")
+        for name in ("up_proj", "down_proj")
+    ),
+)
+GPT2_NAMES = {
+    "norm_1": "ln_1",
+    "attn.Wqkv": "attn.c_attn",
+    "attn.out_proj": "attn.c_proj",
+    "norm_2": "ln_2",
+    "ffn.up_proj": "mlp.c_fc",
+    "ffn.down_proj": "mlp.c_proj",
+}
+"""The modules of a block, and GPT-2's; its matrices lie the other way round."""
+GPT2_WEIGHTS = (
+    KeyMapEntry(f"{_TOP}.wte.weight", "transformer.wte.weight"),
+    KeyMapEntry(f"{_TOP}.wpe.weight", "transformer.wpe.weight"),
+    KeyMapEntry(f"{_TOP}.norm_f.weight", "transformer.ln_f.weight"),
+    KeyMapEntry(f"{_TOP}.norm_f.bias", "transformer.ln_f.bias"),
+    *(
+        KeyMapEntry(
+            f"{_BLOCK}.{ours}.{kind}",
+            f"{_GPT2}.{theirs}.{kind}",
+            transposed=kind == "weight" and not ours.startswith("norm"),
+        )
+        for ours, theirs in GPT2_NAMES.items()
+        for kind in ("weight", "bias")
+    ),
+)
+LLAMA_WEIGHTS = (
+    KeyMapEntry(f"{_TOP}.wte.weight", "model.embed_tokens.weight"),
+    KeyMapEntry(f"{_TOP}.norm_f.weight", "model.norm.weight"),
+    KeyMapEntry(f"{_BLOCK}.norm_1.weight", f"{_LLAMA}.input_layernorm.weight"),
+    KeyMapEntry(
+        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.q_proj.weight", KeyMapPart.QUERY_ROWS
+    ),
+    KeyMapEntry(
+        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.k_proj.weight", KeyMapPart.KEY_ROWS
+    ),
+    KeyMapEntry(
+        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.v_proj.weight", KeyMapPart.VALUE_ROWS
+    ),
+    KeyMapEntry(f"{_BLOCK}.attn.out_proj.weight", f"{_LLAMA}.self_attn.o_proj.weight"),
+    KeyMapEntry(f"{_BLOCK}.norm_2.weight", f"{_LLAMA}.post_attention_layernorm.weight"),
+    KeyMapEntry(f"{_BLOCK}.ffn.gate_proj.weight", f"{_LLAMA}.mlp.gate_proj.weight"),
+    KeyMapEntry(f"{_BLOCK}.ffn.up_proj.weight", f"{_LLAMA}.mlp.up_proj.weight"),
+    KeyMapEntry(f"{_BLOCK}.ffn.down_proj.weight", f"{_LLAMA}.mlp.down_proj.weight"),
+)
+OUTPUT = KeyMapEntry(f"{BEFORE}lm_head.weight", "lm_head.weight")
+MPT_AS = {
+    HubClass.MPT: MPT_WEIGHTS,
+    HubClass.GPT2: GPT2_WEIGHTS,
+    HubClass.LLAMA: LLAMA_WEIGHTS,
+}
+"""The classes that have the parts of some MPT."""
+
+
+def mpt_entries(model: HubModel) -> tuple[KeyMapEntry, ...]:
+    """Every tensor of an MPT, under the names of the class that has its parts."""
+    return MPT_AS[model.kind] + (() if model.tied_embeddings else (OUTPUT,))
+
+
+LLAMA_NAMES = (
+    "model.embed_tokens.weight",
+    "model.norm.weight",
+    f"{_LLAMA}.input_layernorm.weight",
+    *(f"{_LLAMA}.self_attn.{name}.weight" for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
+    f"{_LLAMA}.post_attention_layernorm.weight",
+    *(f"{_LLAMA}.mlp.{name}.weight" for name in ("gate_proj", "up_proj", "down_proj")),
+)
+LLAMA_BIASES = (
+    *(f"{_LLAMA}.self_attn.{name}.bias" for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
+    *(f"{_LLAMA}.mlp.{name}.bias" for name in ("gate_proj", "up_proj", "down_proj")),
+)
+
+
+def same_entries(model: HubModel) -> tuple[KeyMapEntry, ...]:
+    """Every tensor of Hugging Face's own Llama, which is saved under its own name."""
+    names = LLAMA_NAMES + (LLAMA_BIASES if model.biases else ())
+    found = [KeyMapEntry(f"{BEFORE}{name}", name) for name in names]
+    if not model.tied_embeddings:
+        return (*found, OUTPUT)
+    # Of tied embeddings a save has both names, for one tensor.
+    embedding = found[0]
+    return (KeyMapEntry(OUTPUT.engine, embedding.hub, also=embedding.engine), *found[1:])

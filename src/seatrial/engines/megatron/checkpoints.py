@@ -1,0 +1,259 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron's checkpoints: what they depend on, by its arguments, and what they hold.
+
+The setup is the same whether a worker or a plan asks.
+
+A worker has the engine's own arguments after it has completed them; a plan has the flags that it
+would give. Both are plain names with values, and what a flag leaves out has the engine's default
+(`megatron/training/arguments.py`, megatron-core 0.19.2).
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial.checkpoints.exchange.key_map import ExchangeSide
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
+from seatrial.checkpoints.setup import (
+    DataOrder,
+    Layout,
+    ModelShape,
+    SavedConstants,
+    SavedSchedule,
+    Setup,
+    Versions,
+)
+from seatrial.checkpoints.stored_tensors import Contents, listed, read_stored
+from seatrial.engines.checkpoint_side import EngineCheckpoints
+from seatrial.engines.megatron import hub_model
+from seatrial.engines.megatron.weight_map import entries
+from seatrial.storage.location import Location
+
+COMMON = "common_state/shard_0_1"
+"""The item with everything that is no tensor (megatron-core 0.19.2, serialization.py)."""
+_ROTATED = ("rope", "mrope", "yarn")
+_FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
+
+Values = Mapping[str, Any]
+"""Arguments by name, with underscores."""
+
+
+def setup_from_arguments(given: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
+    """What a checkpoint of such a run depends on; flags may be written with dashes."""
+    values = {name.replace("-", "_"): value for name, value in given.items()}
+    return Setup(
+        layout=_layout(values, world_size),
+        model=_model(values),
+        data_order=_data_order(values),
+        tokenizer=_tokenizer(values),
+        precision="bf16" if values.get("bf16") else "fp16" if values.get("fp16") else "fp32",
+        checkpoint_format=str(values.get("ckpt_format") or "torch_dist"),
+        optimizer=str(values.get("optimizer") or "adam"),
+        optimizer_sharding=_sharding(values),
+        global_batch_size=_number(values, "global_batch_size"),
+        versions=versions,
+        schedule=_schedule(values),
+        constants=_constants(values),
+    )
+
+
+def _number(values: Values, name: str, default: int = 0) -> int:
+    value = values.get(name)
+    return default if value is None else int(value)
+
+
+def _layout(values: Values, world_size: int) -> Layout:
+    tp = _number(values, "tensor_model_parallel_size", 1)
+    pp = _number(values, "pipeline_model_parallel_size", 1)
+    cp = _number(values, "context_parallel_size", 1)
+    vp = values.get("virtual_pipeline_model_parallel_size") or values.get(
+        "num_virtual_stages_per_pipeline_rank"
+    )
+    experts = bool(values.get("num_experts"))
+    return Layout(
+        world_size=world_size,
+        tp_size=tp,
+        pp_size=pp,
+        vp_size=int(vp or 1),
+        cp_size=cp,
+        ep_size=_number(values, "expert_model_parallel_size", 1),
+        etp_size=_number(values, "expert_tensor_parallel_size", tp) if experts else tp,
+        dp_size=world_size // (tp * pp * cp),
+    )
+
+
+def _model(values: Values) -> ModelShape:
+    hidden, heads = _number(values, "hidden_size"), _number(values, "num_attention_heads")
+    grouped = bool(values.get("group_query_attention"))
+    positions = str(values.get("position_embedding_type") or "learned_absolute")
+    learned = positions == "learned_absolute"
+    experts = _number(values, "num_experts")
+    # The engine turns the switch around when it reads it.
+    bias = values.get("add_bias_linear", not values.get("disable_bias_linear"))
+    ffn = _number(values, "ffn_hidden_size", 4 * hidden)
+    return ModelShape(
+        layers=_number(values, "num_layers"),
+        hidden_size=hidden,
+        ffn_hidden_size=ffn,
+        heads=heads,
+        kv_heads=_number(values, "num_query_groups", heads) if grouped else heads,
+        head_dim=_number(values, "kv_channels", hidden // max(1, heads)),
+        positions=positions,
+        max_positions=_number(values, "max_position_embeddings") if learned else 0,
+        norm=str(values.get("normalization") or "LayerNorm"),
+        gated=bool(values.get("swiglu")),
+        linear_bias=bool(bias),
+        qkv_bias=bool(bias) or bool(values.get("add_qkv_bias")),
+        qk_norm=bool(values.get("qk_layernorm")),
+        tied_embeddings=not values.get("untie_embeddings_and_output_weights"),
+        padded_vocab_size=_number(values, "padded_vocab_size"),
+        experts=experts,
+        dense_layers=_dense_layers(values.get("moe_layer_freq")) if experts else 0,
+        expert_ffn_hidden_size=_number(values, "moe_ffn_hidden_size", ffn) if experts else 0,
+        shared_expert_ffn_hidden_size=(
+            _number(values, "moe_shared_expert_intermediate_size") if experts else 0
+        ),
+    )
+
+
+def _constants(values: Values) -> SavedConstants:
+    rotated = values.get("position_embedding_type") in _ROTATED
+    scaled = rotated and values.get("use_rope_scaling")
+    # The engine keeps the option under the name that its model has for it.
+    epsilon = values.get("layernorm_epsilon", values.get("norm_epsilon"))
+    return SavedConstants(
+        rotary_base=float(values.get("rotary_base") or 10000) if rotated else 0.0,
+        rotary_percent=float(values.get("rotary_percent") or 1.0) if rotated else 0.0,
+        rotary_scaling=float(values.get("rope_scaling_factor") or 8.0) if scaled else 0.0,
+        norm_epsilon=float(epsilon or 1e-5),
+    )
+
+
+def _dense_layers(pattern: object) -> int:
+    """Leading layers without experts: the engine has a list of 0 and 1, a plan the words for it."""
+    if isinstance(pattern, (list, tuple)):
+        return next((i for i, one in enumerate(pattern) if one), len(pattern))
+    match = re.match(r"\(?\[0\]\*(\d+)", str(pattern or ""))
+    return int(match[1]) if match else 0
+
+
+def _data_order(values: Values) -> DataOrder:
+    blend = _blend(values)
+    batch = _number(values, "global_batch_size")
+    steps = values.get("train_iters")
+    return DataOrder(
+        blend=blend,
+        sizes=_sizes(blend),
+        split=_split(values.get("split")),
+        seed=_number(values, "seed", 1234),
+        sequence_length=_number(values, "seq_length"),
+        train_samples=(
+            int(values["train_samples"]) if values.get("train_samples") else int(steps or 0) * batch
+        ),
+    )
+
+
+def _schedule(values: Values) -> SavedSchedule | None:
+    """The learning rate in samples, as `get_optimizer_param_scheduler` counts it."""
+    if values.get("lr") is None:
+        return None
+    batch = _number(values, "global_batch_size")
+    length = _number(values, "train_samples") or batch * _number(values, "train_iters")
+    decay = _number(values, "lr_decay_samples") or batch * _number(values, "lr_decay_iters")
+    warmup = _number(values, "lr_warmup_samples") or batch * _number(values, "lr_warmup_iters")
+    share = values.get("lr_warmup_fraction")
+    decay = decay or length
+    return SavedSchedule(
+        peak=float(values["lr"]),
+        minimum=float(values.get("min_lr") or 0.0),
+        style=str(values.get("lr_decay_style") or "linear"),
+        warmup_samples=warmup if share is None else int(float(share) * decay),
+        decay_samples=decay,
+    )
+
+
+def _blend(values: Values) -> tuple[str, ...]:
+    """The words of the blend; a file that holds them is read where it can be."""
+    if values.get("mock_data"):
+        return ()
+    if values.get("data_path"):
+        return tuple(str(word) for word in values["data_path"])
+    file = values.get("data_args_path")
+    if not file:
+        return ()
+    try:
+        return tuple(Path(str(file)).read_text(encoding="utf-8").split())
+    except OSError:
+        return (f"@{file}",)
+
+
+def _sizes(blend: tuple[str, ...]) -> tuple[int, ...]:
+    """Bytes of the token files, where all of them can be seen from here."""
+    found = []
+    for word in blend:
+        file = Path(f"{word}.bin")
+        if file.is_file():
+            found.append(file.stat().st_size)
+    named = [word for word in blend if "/" in word and not word.startswith("@")]
+    return tuple(found) if len(found) == len(named) else ()
+
+
+def _split(text: object) -> str:
+    """Shares as numbers, so that 99,1 and 99.0,1 are the same."""
+    try:
+        return ",".join(f"{float(share):g}" for share in str(text or "").split(","))
+    except ValueError:
+        return str(text or "")
+
+
+def _tokenizer(values: Values) -> str:
+    kind = str(values.get("tokenizer_type") or "")
+    model = str(values.get("tokenizer_model") or "")
+    # A revision of the Hub is loaded from the copy that the worker has made of it.
+    fetched = _FETCHED.search(model)
+    model = fetched[1].replace("--", "/") if fetched else model
+    return f"{kind} {model}".strip()
+
+
+def _sharding(values: Values) -> str:
+    """How the optimizer's state is saved, as `_build_sharded_state_dict_metadata` decides it."""
+    if values.get("use_megatron_fsdp") or values.get("ckpt_format") == "fsdp_dtensor":
+        return "fsdp_dtensor"
+    if not values.get("use_distributed_optimizer"):
+        return "none"
+    whole = values.get("dist_ckpt_optim_fully_reshardable")
+    return "fully_reshardable" if whole else "dp_reshardable"
+
+
+def contents_of(place: Location, directory: str) -> Contents:
+    """Read a verified checkpoint of Megatron; UnsafeFileError if it is not Megatron's."""
+    tensors, places = listed(place, directory)
+    if (COMMON, ()) not in places:
+        raise UnsafeFileError(f"the list of tensors lacks something ({COMMON})")
+    held = read_stored(place, directory, places[COMMON, ()])
+    try:
+        return Contents(tensors, dict(held[0]["args"].state))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise UnsafeFileError(f"{COMMON} holds no arguments of the engine") from error
+
+
+class MegatronCheckpoints(EngineCheckpoints):
+    """How its checkpoints are understood."""
+
+    formats = ("torch_dist", "torch", "torch_dcp", "fsdp_dtensor", "zarr")
+    exchange = ExchangeSide(
+        hub_model.model_of_arguments,
+        lambda model, _: entries(model),
+        hub_model.refuse_plan,
+        hub_model.refuse_shape,
+    )
+
+    def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
+        """What decides whether a run with such flags can go on from a checkpoint."""
+        return setup_from_arguments(arguments, versions, world_size)
+
+    def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
+        """The tensors, and the arguments that were saved with them."""
+        return contents_of(place, directory)

@@ -1,0 +1,451 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options of Megatron that contradict each other or the plan, read from its own validation.
+
+The engine check asks Megatron itself and needs torch. These are the contradictions of its
+`validate_args` and of its configuration classes that users have met, said beforehand.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from seatrial.engines.megatron.option_table import VERSION
+from seatrial.planning.plan import Plan
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import Precision
+
+NARROW = (Precision.FP8, Precision.MXFP8, Precision.NVFP4)
+HALF = (Precision.FP16, Precision.BF16, Precision.FP8, Precision.MXFP8, Precision.NVFP4)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The arguments of a run as the engine gets them, and the plan behind them."""
+
+    plan: Plan
+    arguments: dict[str, object]
+    """The engine's arguments by name, without the dashes before it."""
+
+    def on(self, name: str) -> bool:
+        """Whether an option is given, and not switched off."""
+        value = self.arguments.get(name)
+        return value is not None and value is not False
+
+    def number(self, name: str) -> int:
+        """The whole number of an option; 0 when it has none."""
+        value = self.arguments.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The values of an option, one or several."""
+        value = self.arguments.get(name)
+        return tuple(map(str, value)) if isinstance(value, tuple) else (self.word(name),)
+
+    def word(self, name: str) -> str:
+        """The text of an option; empty when it has none."""
+        return str(self.arguments.get(name) or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Something that the engine refuses about one option."""
+
+    option: str
+    """The option that the finding is placed at."""
+    holds: Callable[[Passed], bool]
+    """Whether the arguments contradict each other so."""
+    rule: str
+    by: str = ""
+    """The override that mends it; removing the option when empty."""
+
+
+def _unless_sharded(passed: Passed) -> bool:
+    return passed.plan.sharding is Sharding.NONE
+
+
+def _without(*options: str) -> Callable[[Passed], bool]:
+    """Whether none of some options is given."""
+    return lambda passed: not any(passed.on(option) for option in options)
+
+
+def _other_than(option: str, *values: str, without: str = "") -> Callable[[Passed], bool]:
+    """Whether an option has none of some values, and another option is not given."""
+    return lambda passed: passed.word(option) not in values and not passed.on(without)
+
+
+def _whole_iteration(option: str) -> Callable[[Passed], bool]:
+    """Whether an option asks for a CUDA graph of the whole iteration, with the search for NaN."""
+    return lambda passed: (
+        "full_iteration" in passed.words(option)
+        and not passed.on("no-check-for-nan-in-loss-and-grad")
+    )
+
+
+def _narrow(passed: Passed) -> bool:
+    return passed.plan.spec.training.precision in NARROW
+
+
+def _always(_: Passed) -> bool:
+    return True
+
+
+EXPERTS = (
+    *(
+        Contradiction(
+            name,
+            _without("moe-grouped-gemm"),
+            f"{name} works only with moe-grouped-gemm, which needs experts.",
+        )
+        for name in ("moe-single-grouped-weight", "moe-single-grouped-bias")
+    ),
+    Contradiction(
+        "moe-enable-deepep",
+        _other_than("moe-token-dispatcher-type", "flex"),
+        "DeepEP works only with the dispatcher flex.",
+        "engine.options.moe-token-dispatcher-type=flex",
+    ),
+    Contradiction(
+        "moe-flex-dispatcher-backend",
+        lambda p: (
+            p.word("moe-flex-dispatcher-backend") == "ncclep"
+            and p.word("moe-token-dispatcher-type") != "flex"
+        ),
+        "ncclep works only with the dispatcher flex.",
+        "engine.options.moe-token-dispatcher-type=flex",
+    ),
+    Contradiction(
+        "moe-expert-rank-capacity-factor",
+        _other_than("moe-flex-dispatcher-backend", "hybridep", "ncclep"),
+        "it works only with moe-flex-dispatcher-backend hybridep or ncclep.",
+    ),
+    Contradiction(
+        "moe-paged-stash",
+        _without("moe-expert-rank-capacity-factor"),
+        "it needs moe-expert-rank-capacity-factor.",
+    ),
+    Contradiction(
+        "moe-router-enable-expert-bias",
+        _other_than("moe-router-score-function", "sigmoid", "sqrtsoftplus"),
+        "a bias of experts works only with the score functions sigmoid and sqrtsoftplus.",
+        "engine.options.moe-router-score-function=sigmoid",
+    ),
+    Contradiction(
+        "moe-router-group-topk",
+        lambda p: p.number("moe-router-group-topk") != 0 and not p.on("moe-router-num-groups"),
+        "it needs moe-router-num-groups.",
+    ),
+    *(
+        Contradiction(name, lambda p: not _narrow(p), "the precision has neither 8 nor 4 bits.")
+        for name in ("moe-router-padding-for-fp8", "moe-router-padding-for-quantization")
+    ),
+)
+
+CONTRADICTIONS = (
+    Contradiction(
+        "overlap-param-gather",
+        lambda p: not p.on("overlap-grad-reduce"),
+        "overlap-param-gather works only with overlap-grad-reduce.",
+        "engine.options.overlap-grad-reduce=true",
+    ),
+    Contradiction(
+        "overlap-param-gather",
+        _unless_sharded,
+        "with sharding none every rank has all parameters, and there is nothing to gather.",
+        "parallelism.sharding=optimizer",
+    ),
+    Contradiction(
+        "overlap-param-gather-with-optimizer-step",
+        lambda _: True,
+        "it does not work with distributed checkpoints, which every run of Seatrial writes.",
+    ),
+    Contradiction(
+        "tp-comm-overlap",
+        lambda p: not p.plan.sequence_parallel and p.plan.layout.tp_size > 1,
+        "tp-comm-overlap works only with sequence parallelism.",
+        "parallelism.sequence_parallel=true",
+    ),
+    Contradiction(
+        "tp-comm-overlap",
+        lambda p: p.plan.layout.tp_size == 1,
+        "tp is 1, so there is no communication to overlap.",
+    ),
+    Contradiction(
+        "fp16-lm-cross-entropy",
+        lambda p: p.plan.spec.training.precision is not Precision.FP16,
+        "the loss in fp16 works only where the precision is fp16.",
+    ),
+    Contradiction(
+        "fp32-residual-connection",
+        lambda p: p.plan.spec.training.precision not in HALF,
+        "residual connections in fp32 are for half precision, and here everything is fp32.",
+    ),
+    Contradiction(
+        "log-memory-interval",
+        lambda p: p.number("log-memory-interval") % p.number("log-interval") != 0,
+        "it has to be a multiple of the steps between log lines (monitoring.log_every_steps).",
+    ),
+    Contradiction(
+        "distribute-saved-activations",
+        lambda p: p.plan.layout.tp_size == 1,
+        "tp is 1, so there are no ranks to distribute saved activations over.",
+    ),
+    Contradiction(
+        "distribute-saved-activations",
+        lambda p: p.plan.layout.tp_size > 1 and p.plan.recompute is not Recompute.FULL,
+        "it works only with full recomputation.",
+        "parallelism.recompute=full",
+    ),
+    Contradiction(
+        "optimizer-cpu-offload",
+        lambda p: not p.on("use-precision-aware-optimizer"),
+        "optimizer-cpu-offload works only with use-precision-aware-optimizer.",
+        "engine.options.use-precision-aware-optimizer=true",
+    ),
+    Contradiction(
+        "use-precision-aware-optimizer",
+        _unless_sharded,
+        "the precision-aware optimizer is a distributed one.",
+        "parallelism.sharding=optimizer",
+    ),
+    *(
+        Contradiction(
+            name,
+            _other_than(name, "fp32", without="use-precision-aware-optimizer"),
+            f"only the precision-aware optimizer has a {name} other than fp32.",
+            "engine.options.use-precision-aware-optimizer=true",
+        )
+        for name in ("main-params-dtype", "main-grads-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
+    ),
+    Contradiction(
+        "fp8-param-gather",
+        lambda p: p.plan.spec.training.precision not in (Precision.FP8, Precision.MXFP8),
+        "the precision is not fp8, so there is nothing in 8 bits to gather.",
+    ),
+    Contradiction(
+        "fp8-param-gather",
+        _unless_sharded,
+        "with sharding none every rank has all parameters, and there is nothing to gather.",
+        "parallelism.sharding=optimizer",
+    ),
+    Contradiction(
+        "fp4-param-gather",
+        lambda p: p.plan.spec.training.precision is not Precision.NVFP4,
+        "the precision is not nvfp4, so there is nothing in 4 bits to gather.",
+    ),
+    Contradiction(
+        "num-distributed-optimizer-instances",
+        lambda p: p.number("num-distributed-optimizer-instances") > 1 and p.plan.layout.ep_size > 1,
+        "several instances of the distributed optimizer do not work with expert parallelism.",
+    ),
+    Contradiction(
+        "num-distributed-optimizer-instances",
+        lambda p: bool(
+            p.plan.layout.dp_size % max(1, p.number("num-distributed-optimizer-instances"))
+        ),
+        "the data-parallel ranks cannot be shared out over so many instances.",
+    ),
+    Contradiction(
+        "transformer-impl",
+        lambda p: p.word("transformer-impl") == "local" and p.plan.layout.cp_size > 1,
+        "only the attention of Transformer Engine can share a sequence out over cp.",
+    ),
+    Contradiction(
+        "transformer-impl",
+        lambda p: p.word("transformer-impl") == "local" and _narrow(p),
+        "the local layers have no products in 8 or 4 bits; Transformer Engine's have.",
+    ),
+    Contradiction(
+        "cross-entropy-fusion-impl",
+        lambda p: p.word("cross-entropy-fusion-impl") == "te" and p.on("cross-entropy-loss-fusion"),
+        "Megatron has switched the fused loss of Transformer Engine off: it is not stable.",
+        "engine.options.cross-entropy-fusion-impl=native",
+    ),
+    Contradiction(
+        "cpu-offloading-num-layers",
+        lambda p: p.number("cpu-offloading-num-layers") > 0 and p.plan.layout.pp_size > 1,
+        "layers cannot be moved to the host's memory with pipeline parallelism.",
+    ),
+    Contradiction(
+        "cpu-offloading-num-layers",
+        lambda p: (
+            p.number("cpu-offloading-num-layers") > 0 and p.plan.recompute is not Recompute.NONE
+        ),
+        "activations are either moved to the host's memory or computed again, not both.",
+    ),
+    Contradiction(
+        "defer-embedding-wgrad-compute",
+        lambda p: p.plan.layout.pp_size == 1,
+        "it fills the bubble of a pipeline, and pp is 1.",
+    ),
+    Contradiction(
+        "overlap-moe-expert-parallel-comm",
+        lambda p: p.plan.layout.ep_size == 1,
+        "ep is 1, so there is no communication of experts to overlap.",
+    ),
+    Contradiction(
+        "ddp-average-in-collective",
+        lambda p: p.on("calculate-per-token-loss"),
+        "gradients cannot be averaged on the way where the loss is counted by tokens.",
+    ),
+    Contradiction(
+        "hierarchical-context-parallel-sizes",
+        lambda p: _product(p, "hierarchical-context-parallel-sizes") != p.plan.layout.cp_size,
+        "the sizes have to come to cp when they are multiplied.",
+    ),
+    Contradiction(
+        "cp-comm-type",
+        lambda p: (
+            "a2a+p2p" in p.word("cp-comm-type") and not p.on("hierarchical-context-parallel-sizes")
+        ),
+        "a2a+p2p needs hierarchical-context-parallel-sizes.",
+    ),
+    Contradiction(
+        "moe-pad-expert-input-to-capacity",
+        lambda p: not p.on("moe-expert-capacity-factor"),
+        "it needs moe-expert-capacity-factor, to which it would pad.",
+    ),
+    *(
+        Contradiction(
+            name,
+            lambda p: p.word("weight-decay-incr-style") in ("", "constant"),
+            f"{name} is for a weight decay that grows, and it is constant.",
+        )
+        for name in ("start-weight-decay", "end-weight-decay")
+    ),
+    *(
+        Contradiction(
+            name,
+            lambda p: p.plan.layout.pp_size > 1,
+            "the plan shares out the layers without it, and its stages would be others.",
+        )
+        for name in (
+            "account-for-embedding-in-pipeline-split",
+            "account-for-loss-in-pipeline-split",
+        )
+    ),
+    Contradiction(
+        "init-method-xavier-uniform",
+        _always,
+        f"Megatron {VERSION} ends with a TypeError on it.",
+    ),
+    *(
+        Contradiction(name, _always, f"{name} is for layers that are made for inference.")
+        for name in ("inference-disable-triton-nvls-kernels", "inference-fuse-tp-communication")
+    ),
+    *(
+        Contradiction(name, holds, f"{name} is for multi-latent attention, which the plan has not.")
+        for name, holds in (
+            ("mla-down-proj-fusion", _always),
+            ("rope-type", _other_than("rope-type", "rope")),
+        )
+    ),
+    Contradiction(
+        "batch-invariant-mode",
+        _other_than("attention-backend", "flash"),
+        "batch-invariant-mode works only with attention-backend flash.",
+        "engine.options.attention-backend=flash",
+    ),
+    Contradiction(
+        "batch-invariant-mode",
+        _other_than("flash-attention-version", "3", "4"),
+        "batch-invariant-mode works only with flash-attention-version 3 or 4.",
+        "engine.options.flash-attention-version=3",
+    ),
+    *(
+        Contradiction(
+            name,
+            _whole_iteration(name),
+            "a graph of the whole iteration cannot look for NaN on the host.",
+            "engine.options.no-check-for-nan-in-loss-and-grad=true",
+        )
+        for name in ("cuda-graph-impl", "cuda-graph-modules", "cuda-graph-scope")
+    ),
+    Contradiction(
+        "attention-backend",
+        lambda p: p.word("attention-backend") == "local" and p.arguments.get("spec") != ("local",),
+        "attention-backend local works only with spec local.",
+        "engine.options.spec=[local]",
+    ),
+    Contradiction(
+        "inference-cuda-graph-scope",
+        lambda p: (
+            p.word("inference-cuda-graph-scope") in ("layer", "block")
+            and p.word("cuda-graph-impl") in ("", "none")
+        ),
+        "there are no CUDA graphs, whose scope it sets.",
+    ),
+    *(
+        Contradiction(
+            name,
+            _without("overlap-moe-expert-parallel-comm"),
+            f"{name} works only with overlap-moe-expert-parallel-comm.",
+            "engine.options.overlap-moe-expert-parallel-comm=true",
+        )
+        for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
+    ),
+    Contradiction(
+        "overlap-moe-expert-parallel-comm",
+        lambda p: p.plan.layout.pp_size > 1 and p.plan.layout.vp_size == 1,
+        "with a pipeline it works only with virtual stages (parallelism.vp_size).",
+    ),
+    Contradiction(
+        "overlap-p2p-communication-warmup-flush",
+        lambda p: p.plan.layout.vp_size == 1 or p.on("no-overlap-p2p-communication"),
+        "only virtual stages (parallelism.vp_size) overlap their exchange with computation.",
+    ),
+    Contradiction(
+        "fine-grained-activation-offloading",
+        _without("offload-modules"),
+        "fine-grained-activation-offloading needs offload-modules.",
+        "engine.options.offload-modules=[core_attn]",
+    ),
+    Contradiction(
+        "fp8-output-proj",
+        lambda p: p.plan.spec.training.precision not in (Precision.FP8, Precision.MXFP8),
+        "the precision is not fp8.",
+    ),
+    Contradiction(
+        "fsdp-manual-registration",
+        lambda p: p.plan.sharding is not Sharding.FSDP,
+        "it is for sharding fsdp.",
+    ),
+    Contradiction(
+        "logits-save-dir",
+        _without("logits-save-top-k"),
+        "logits-save-dir needs logits-save-top-k.",
+        "engine.options.logits-save-top-k=100",
+    ),
+    Contradiction(
+        "num-dataset-builder-threads",
+        lambda p: p.number("num-dataset-builder-threads") < 1,
+        "data are indexed by at least one thread.",
+        "engine.options.num-dataset-builder-threads=1",
+    ),
+    Contradiction(
+        "phase-transition-iterations",
+        lambda p: (
+            not re.fullmatch(r"\s*-?\d+\s*(,\s*-?\d+\s*)*", p.word("phase-transition-iterations"))
+        ),
+        "it takes steps with commas between them, such as '1000,2000'.",
+    ),
+    Contradiction(
+        "weight-decay-incr-style",
+        lambda p: (
+            p.word("weight-decay-incr-style") != "constant"
+            and not (p.on("start-weight-decay") and p.on("end-weight-decay"))
+        ),
+        "a weight decay that grows needs start-weight-decay and end-weight-decay.",
+    ),
+    *EXPERTS,
+)
+"""In the order in which the engine would find them."""
+
+
+def _product(passed: Passed, name: str) -> int:
+    """The numbers of an option, multiplied; 0 where it is not made of numbers."""
+    words = passed.arguments.get(name)
+    if not isinstance(words, tuple) or not all(str(word).isdigit() for word in words):
+        return 0
+    return prod(int(word) for word in words)

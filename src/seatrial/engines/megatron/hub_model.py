@@ -1,0 +1,235 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model from the arguments that Megatron has saved with it, and arguments from a model; pure.
+
+What a class of Hugging Face's cannot express is refused by its name: an export that loads and says
+something else than the engine would be worse than none.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from seatrial.checkpoints.exchange.model import (
+    OFF,
+    HubActivation,
+    HubClass,
+    HubModel,
+    Plain,
+    refuse_unless_plain,
+)
+from seatrial.checkpoints.setup import ModelShape
+from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
+
+Values = Mapping[str, Any]
+"""The engine's arguments by name, with underscores."""
+
+
+ALWAYS_PLAIN = (
+    Plain("multi_latent_attention", OFF, "latent attention"),
+    Plain("mtp_num_layers", (None, 0), "layers that predict several tokens"),
+    Plain("hybrid_layer_pattern", (None, ""), "layers of other kinds"),
+    Plain("heterogeneous_layers_config_path", (None, ""), "layers of different shapes"),
+    Plain("experimental_attention_variant", (None, ""), "another kind of attention"),
+    Plain("linear_attention_freq", (None,), "linear attention"),
+    Plain("attention_output_gate", OFF, "a gate after attention"),
+    Plain("softmax_type", (None, "vanilla"), "another softmax"),
+    Plain("window_size", (None,), "attention over a window"),
+    Plain("qk_layernorm", OFF, "normalised queries and keys"),
+    Plain("qk_l2_norm", OFF, "normalised queries and keys"),
+    Plain("layernorm_zero_centered_gamma", OFF, "norms that add one to their weight"),
+    Plain("apply_residual_connection_post_layernorm", OFF, "residuals taken after the norm"),
+    Plain("squared_relu", OFF, "squared ReLU"),
+    Plain("quick_geglu", OFF, "quick GEGLU"),
+    Plain("activation_func_clamp_value", (None,), "clamped activations"),
+    Plain("glu_linear_offset", (None, 0.0), "an offset in the gate"),
+    Plain("use_mup", OFF, "µP's multipliers"),
+)
+ROTARY_PLAIN = (
+    Plain("rotary_percent", (None, 1.0), "rotation of a part of each head"),
+    Plain("rotary_interleaved", OFF, "interleaved rotation"),
+    Plain("rotary_seq_len_interpolation_factor", (None, 1), "interpolated positions"),
+    Plain("no_rope_freq", (None,), "layers without positions"),
+)
+EXPERTS_PLAIN = (
+    Plain("moe_router_pre_softmax", OFF, "a softmax over all experts without renormalising"),
+    Plain("moe_router_score_function", (None, "softmax"), "another score than softmax"),
+    Plain("moe_router_topk_scaling_factor", (None, 1.0), "scaled scores"),
+    Plain("moe_router_enable_expert_bias", OFF, "a bias of each expert"),
+    Plain("moe_router_num_groups", (None,), "groups of experts"),
+    Plain("moe_expert_capacity_factor", (None,), "tokens that are dropped"),
+    Plain("moe_shared_expert_intermediate_size", (None, 0), "a shared expert"),
+    Plain("moe_layer_freq", (None, 1, "1"), "layers without experts"),
+    Plain("moe_latent_size", (None, 0), "latent experts"),
+    Plain("moe_apply_probs_on_input", OFF, "scores applied before the expert"),
+    Plain("moe_router_force_load_balancing", OFF, "tokens sent at random"),
+    Plain("moe_router_force_biased", (None,), "tokens sent at random"),
+    Plain("moe_mlp_glu_interleave_size", (None,), "gates woven into the rows"),
+)
+
+
+def model_of_arguments(values: Values, where: str) -> HubModel:
+    """The model that was saved with such arguments; FindingsError where no class has its parts."""
+    kind = _kind(values, where)
+    rules = [*ALWAYS_PLAIN]
+    rules += () if kind is HubClass.GPT2 else ROTARY_PLAIN
+    rules += EXPERTS_PLAIN if kind is HubClass.MIXTRAL else ()
+    refuse_unless_plain(values, rules, kind, where, POSSIBLE)
+    model = _model(values, kind)
+    if values.get("add_qkv_bias") and not model.biases:
+        _refuse(where, f"{kind} has no biases of queries, keys and values alone (add_qkv_bias).")
+    _refuse_shape(model, where)
+    return model
+
+
+def _refuse(where: str, rule: str, value: str = "") -> NoReturn:
+    raise refusal(ExchangeCode.NO_CLASS, where, rule, POSSIBLE, value)
+
+
+def _kind(values: Values, where: str) -> HubClass:
+    """The class whose parts the model has."""
+    positions = str(values.get("position_embedding_type") or "learned_absolute")
+    norm = str(values.get("normalization") or "LayerNorm")
+    gated, experts = bool(values.get("swiglu")), bool(values.get("num_experts"))
+    parts = (positions, norm, "SwiGLU" if gated else "GELU")
+    if parts == ("rope", "RMSNorm", "SwiGLU"):
+        return HubClass.MIXTRAL if experts else HubClass.LLAMA
+    if parts == ("learned_absolute", "LayerNorm", "GELU") and not experts:
+        return HubClass.GPT2
+    said = ", ".join(parts) + (", experts" if experts else "")
+    _refuse(where, f"no class that an export knows has {said} together.", said)
+
+
+def _model(values: Values, kind: HubClass) -> HubModel:
+    hidden, heads = int(values["hidden_size"]), int(values["num_attention_heads"])
+    grouped = values.get("group_query_attention")
+    ffn = int(values.get("ffn_hidden_size") or 4 * hidden)
+    experts = int(values.get("num_experts") or 0)
+    scaled = bool(values.get("use_rope_scaling"))
+    return HubModel(
+        kind=kind,
+        layers=int(values["num_layers"]),
+        hidden_size=hidden,
+        ffn_hidden_size=int(values.get("moe_ffn_hidden_size") or ffn) if experts else ffn,
+        heads=heads,
+        kv_heads=int(values.get("num_query_groups") or heads) if grouped else heads,
+        head_dim=int(values.get("kv_channels") or hidden // heads),
+        vocab_size=int(values.get("vocab_size") or values["padded_vocab_size"]),
+        max_positions=int(values["max_position_embeddings"]),
+        norm_epsilon=float(values.get("layernorm_epsilon") or 1e-5),
+        activation=_activation(values, kind),
+        biases=_biases(values),
+        tied_embeddings=not values.get("untie_embeddings_and_output_weights"),
+        rope_theta=float(values.get("rotary_base") or 10000),
+        rope_scaling=float(values.get("rope_scaling_factor") or 8.0) if scaled else None,
+        experts=experts,
+        top_k=int(values.get("moe_router_topk") or 2) if experts else 0,
+        aux_loss_coefficient=_number(values.get("moe_aux_loss_coeff")) if experts else 0.0,
+        init_std=float(values.get("init_method_std") or 0.02),
+    )
+
+
+def _biases(values: Values) -> bool:
+    # The engine turns the switch around when it reads it.
+    return bool(values.get("add_bias_linear", not values.get("disable_bias_linear")))
+
+
+def _activation(values: Values, kind: HubClass) -> HubActivation:
+    """The non-linearity: the engine's fused kernel computes GELU with tanh, its plain one without.
+
+    megatron-core 0.19.2, `fusions/fused_bias_gelu.py` and `transformer/mlp.py`.
+    """
+    if kind is not HubClass.GPT2:
+        return HubActivation.SILU
+    fused = values.get("bias_gelu_fusion", True)
+    return HubActivation.GELU_TANH if fused else HubActivation.GELU
+
+
+def _number(value: object) -> float:
+    """A coefficient; of several, which the engine takes as a list, the first."""
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    return float(first) if isinstance(first, (int, float)) else 0.0
+
+
+def _refuse_shape(model: HubModel, where: str) -> None:
+    """Refuse what the class of transformers itself refuses, or has no name for."""
+    kind = model.kind
+    if kind is HubClass.GPT2:
+        if model.kv_heads != model.heads:
+            _refuse(where, f"{kind} has no grouped heads.", str(model.kv_heads))
+        if model.heads * model.head_dim != model.hidden_size:
+            _refuse(where, f"{kind} has heads of hidden size / heads.", str(model.head_dim))
+        if not model.biases:
+            _refuse(where, f"{kind} has biases in every linear layer, and the model none.")
+    elif kind is HubClass.MIXTRAL and model.biases:
+        _refuse(where, f"{kind} has no biases, and the model has them.")
+    elif model.hidden_size % model.heads:
+        rule = f"{kind} wants a hidden size ({model.hidden_size}) that its heads divide."
+        _refuse(where, rule, str(model.heads))
+
+
+def refuse_plan(arguments: Values) -> None:
+    """Refuse the flags of a plan whose model no class has the parts of."""
+    model_of_arguments({name.replace("-", "_"): value for name, value in arguments.items()}, "")
+
+
+def refuse_shape(shape: ModelShape, where: str) -> None:
+    """Refuse by the record alone what no class has the parts of."""
+    model_of_arguments(
+        {
+            "num_layers": shape.layers,
+            "hidden_size": shape.hidden_size,
+            "ffn_hidden_size": shape.ffn_hidden_size,
+            "num_attention_heads": shape.heads,
+            "group_query_attention": True,
+            "num_query_groups": shape.kv_heads,
+            "kv_channels": shape.head_dim,
+            "max_position_embeddings": shape.max_positions,
+            "position_embedding_type": shape.positions,
+            "normalization": shape.norm,
+            "swiglu": shape.gated,
+            "add_bias_linear": shape.linear_bias,
+            "add_qkv_bias": shape.qkv_bias,
+            "qk_layernorm": shape.qk_norm,
+            "padded_vocab_size": shape.padded_vocab_size,
+            "num_experts": shape.experts,
+            "moe_layer_freq": 1 if not shape.dense_layers else f"{shape.dense_layers} dense layers",
+            "moe_shared_expert_intermediate_size": shape.shared_expert_ffn_hidden_size,
+        },
+        where,
+    )
+
+
+def arguments_of_model(model: HubModel) -> dict[str, Any]:
+    """The engine's arguments for a model, as far as they describe it."""
+    gpt2, moe = model.kind is HubClass.GPT2, model.kind is HubClass.MIXTRAL
+    values: dict[str, Any] = {
+        "num_layers": model.layers,
+        "hidden_size": model.hidden_size,
+        "ffn_hidden_size": model.ffn_hidden_size,
+        "num_attention_heads": model.heads,
+        "group_query_attention": model.kv_heads < model.heads,
+        "num_query_groups": model.kv_heads,
+        "kv_channels": model.head_dim,
+        "max_position_embeddings": model.max_positions,
+        "position_embedding_type": "learned_absolute" if gpt2 else "rope",
+        "rotary_base": int(model.rope_theta),
+        "use_rope_scaling": model.rope_scaling is not None,
+        "rope_scaling_factor": model.rope_scaling or 8.0,
+        "normalization": "LayerNorm" if gpt2 else "RMSNorm",
+        "layernorm_epsilon": model.norm_epsilon,
+        "swiglu": not gpt2,
+        "bias_gelu_fusion": model.activation is HubActivation.GELU_TANH,
+        "add_bias_linear": model.biases,
+        "untie_embeddings_and_output_weights": not model.tied_embeddings,
+        "vocab_size": model.vocab_size,
+        "padded_vocab_size": model.vocab_size,
+        "init_method_std": model.init_std,
+        "num_experts": model.experts or None,
+    }
+    if moe:
+        values |= {
+            "moe_ffn_hidden_size": model.ffn_hidden_size,
+            "moe_router_topk": model.top_k,
+            "moe_aux_loss_coeff": model.aux_loss_coefficient,
+        }
+    return values

@@ -1,0 +1,302 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events from what Megatron-LM prints, so that a run started without Seatrial can be read too.
+
+The words are those of megatron/training/training.py (steps, evaluations, start and end),
+checkpointing.py and utils.py (memory) at the tags core_v0.4.0 to core_v0.19.0.
+"""
+
+import re
+from typing import Any
+
+from seatrial.engines.megatron.step_line import REQUIRED, StepLayout
+from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.logs.wrapping import Dates, LogLine, seconds_of, unwrap
+from seatrial.monitoring.rank_times import sum_up_named
+
+FOREIGN = 10_000
+"""Lines of other processes that may come between two lines of a block."""
+
+_TIMER = re.compile(
+    r" +(?P<name>[^\s.][^\s:]{0,80}) \.*: "
+    r"(?:\((?P<least>[0-9.]{1,20}), (?P<most>[0-9.]{1,20})\)|(?P<only>[0-9.]{1,20}))\s*$"
+)
+_OF_ALL = re.compile(r" +(?P<name>[^\s:][^\s:]{0,80}):\s*$")
+_RANK = re.compile(r" +rank +(?P<rank>[0-9]{1,7}): (?P<time>[0-9.]{1,20})\s*$")
+
+
+class TimerBlock:
+    """Collects the lines of one block."""
+
+    def __init__(self, source: str, step: int, time: float) -> None:
+        """Begin with the headline of a process."""
+        self.source = source
+        self.step = step
+        self.time = time
+        self.foreign = 0
+        self._spread: dict[str, list[float]] = {}
+        self._ranks: dict[str, list[tuple[int, float]]] = {}
+        self._name = ""
+
+    def takes(self, text: str) -> bool:
+        """Whether a line belongs to the block; if so, it is taken in."""
+        try:
+            return self._takes(text)
+        except ValueError:
+            return False
+
+    def _takes(self, text: str) -> bool:
+        found = _TIMER.match(text)
+        if found is not None:
+            most = _seconds(found["most"] or found["only"])
+            # Where only the most is printed, nothing is known of the least.
+            least = [_seconds(found["least"])] if found["least"] else []
+            self._spread[found["name"]] = [*least, most]
+            return True
+        found = _OF_ALL.match(text)
+        if found is not None:
+            self._name = found["name"]
+            return True
+        found = _RANK.match(text)
+        if found is None or not self._name:
+            return False
+        pair = (int(found["rank"]), _seconds(found["time"]))
+        self._ranks.setdefault(self._name, []).append(pair)
+        return True
+
+    def values(self) -> dict[str, Any]:
+        """What an event tells of the block; empty where it has no timers."""
+        timers: dict[str, Any] = dict(self._spread)
+        ranks = {name: sum_up_named(pairs) for name, pairs in self._ranks.items()}
+        timers |= {name: [figure.least, figure.most] for name, figure in ranks.items()}
+        told = {"timers": timers} if timers else {}
+        if ranks:
+            told["ranks"] = {name: figure.to_dict() for name, figure in ranks.items()}
+        return told
+
+
+def _seconds(milliseconds: str) -> float:
+    """Seconds, rounded to what the engine prints."""
+    return round(float(milliseconds) / 1000, 7)
+
+
+_OWN_TIME = re.compile(r"\[([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}(?:\.[0-9]{1,6})?)\]")
+_EVALUATION = re.compile(
+    r"validation(?:-(?P<set>\S{1,80}))? loss at (?P<prefix>.{0,200}?) \|"
+    r" lm loss value: (?P<loss>[^ |]{1,20}) \|"
+)
+_AT_STEP = re.compile(r"iteration +([0-9]{1,15})")
+_SAVE = re.compile(
+    r"(?P<what>saving checkpoint at|scheduled an async checkpoint save at"
+    r"|successfully saved (?:local )?checkpoint from) iteration +(?P<step>[0-9]{1,15})"
+)
+_LOADED = re.compile(r"successfully loaded checkpoint from .* at iteration +([0-9]{1,15})")
+_MOMENT = re.compile(
+    r"\[(before the start of training step|after training is done|exiting program [^\]]{1,100})\]"
+    r" datetime: ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}(?:\.[0-9]{1,6})?)"
+)
+_MEMORY = re.compile(
+    r"\[Rank ([0-9]{1,7})\] \([^)0-9]{0,100}([0-9]{1,15})[^)]{0,100}\) memory \(MB\) (.*)"
+)
+_LAST = 1e11
+"""Seconds since 1970 that no log reaches."""
+_MIB = 2**20
+"""The engine divides by 1024 twice and calls it MB."""
+
+_NOTHING: tuple[Event, ...] = ()
+
+
+class MegatronLog:
+    """Reads lines one by one; what it remembers does not grow with their number.
+
+    A line whose wrapping has no time gets the engine's own, taken as UTC, and where there is
+    none either, the time of the line before and what the step took.
+    """
+
+    marks = (b"iteration", b"across ranks (ms):", b"] datetime: ")
+    """A line without one of these tells nothing, unless something is open."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next line may tell something without a mark."""
+        return self._block is not None
+
+    def __init__(self) -> None:
+        """Begin before the first line."""
+        self._layout = StepLayout()
+        self._dates = Dates()
+        self._clock = 0.0
+        self._step = 0
+        self._known_step: int | None = None
+        self._loaded = 0
+        self._block: TimerBlock | None = None
+        self._saving: dict[int, float] = {}
+        self._handed_over: set[int] = set()
+
+    def feed(self, line: bytes) -> tuple[Event, ...]:
+        """The events of one line; none for most lines, and never an error."""
+        if self._block is not None:
+            return self._in_block(line)
+        if b"elapsed time per iteration" in line:
+            return self._stepped(_read(line))
+        if b"iteration" in line:
+            return self._of_iteration(line)
+        if b"across ranks (ms):" in line:
+            return self._headline(_read(line))
+        if b"] datetime: " in line:
+            return self._moment(_read(line))
+        return _NOTHING
+
+    def close(self) -> tuple[Event, ...]:
+        """What is still open at the end of the log."""
+        block, self._block = self._block, None
+        return _NOTHING if block is None else _told(block)
+
+    def _of_iteration(self, line: bytes) -> tuple[Event, ...]:
+        """A line that speaks of an iteration."""
+        read = _read(line)
+        if b"memory (MB)" in line:
+            return self._memory(read)
+        if b"checkpoint" in line:
+            return self._checkpoint(read)
+        if b"validation" in line:
+            return self._evaluation(read)
+        return self._moment(read) if b"] datetime: " in line else _NOTHING
+
+    def _in_block(self, line: bytes) -> tuple[Event, ...]:
+        """A line while a block of timers is open: one of its own, another process's, or its end."""
+        block = self._block
+        read = _read(line)
+        if block is None or (block.source == read.source and block.takes(read.text)):
+            return _NOTHING
+        # A block may be followed by another; a process's next line of another kind ends it too.
+        if block.source != read.source and block.foreign < FOREIGN:
+            block.foreign += 1
+            self._block = None
+            events = self.feed(line)
+            if self._block is None:
+                self._block = block
+                return events
+            return (*_told(block), *events)
+        self._block = None
+        return (*_told(block), *self.feed(line))
+
+    def _headline(self, read: LogLine) -> tuple[Event, ...]:
+        self._block = TimerBlock(read.source, self._step, self._at(read.time))
+        return _NOTHING
+
+    def _stepped(self, read: LogLine) -> tuple[Event, ...]:
+        """The line of a step."""
+        line = self._layout.read(read.text)
+        if line is None:
+            return _NOTHING
+        step, values, before = line.step, line.values, self._known_step
+        values["steps"] = step - before if before is not None and step > before else 1
+        self._step = self._known_step = step
+        when = read.time
+        if when is None and line.date is not None:
+            when = self._dates.seconds(line.date)
+        if when is None:
+            when = self._clock + values[REQUIRED] * values["steps"]
+        return (Event(EventKind.STEP, step, self._at(when), values),)
+
+    def _checkpoint(self, read: LogLine) -> tuple[Event, ...]:
+        """A checkpoint is begun, handed over, written or loaded."""
+        found = _SAVE.search(read.text)
+        when = self._at(_time(read))
+        if found is None:
+            loaded = _LOADED.search(read.text)
+            if loaded is not None:
+                self._loaded = int(loaded[1])
+            return _NOTHING
+        step = int(found["step"])
+        if found["what"].startswith("saving"):
+            # A save that never ended is no reason to remember more and more.
+            self._saving = {step: when}
+            return _NOTHING
+        if found["what"].startswith("successfully") and step in self._handed_over:
+            self._handed_over.discard(step)
+            return (Event(EventKind.SAVED, step, when, {}),)
+        asynchronous = found["what"].startswith("scheduled")
+        if asynchronous:
+            self._handed_over = {*sorted(self._handed_over)[-8:], step}
+        began = self._saving.pop(step, None)
+        known = began is not None and _time(read) is not None
+        seconds = round(when - began, 6) if known and began is not None else None
+        values = {"seconds": seconds, "asynchronous": asynchronous}
+        return (Event(EventKind.SAVE, step, when, values),)
+
+    def _evaluation(self, read: LogLine) -> tuple[Event, ...]:
+        """The loss on data that is not trained on."""
+        found = _EVALUATION.search(read.text)
+        loss = None if found is None else _number(found["loss"])
+        if found is None or loss is None:
+            return _NOTHING
+        at = _AT_STEP.search(found["prefix"])
+        split = "test" if "test set" in found["prefix"] else "validation"
+        values: dict[str, Any] = {"seconds": None, "loss": loss, "split": split}
+        if found["set"]:
+            values["set"] = found["set"]
+        step = int(at[1]) if at else self._step
+        return (Event(EventKind.EVALUATION, step, self._at(_time(read)), values),)
+
+    def _memory(self, read: LogLine) -> tuple[Event, ...]:
+        """Device memory of one rank."""
+        found = _MEMORY.search(read.text)
+        if found is None:
+            return _NOTHING
+        values: dict[str, Any] = {"rank": int(found[1])}
+        for part in found[3].split("|"):
+            label, _, text = part.rpartition(":")
+            size = _number(text.strip())
+            if label.strip() and size is not None and 0 <= size < 1e9:
+                values[label.strip().replace(" ", "_")] = round(size * _MIB)
+        return (Event(EventKind.MEMORY, int(found[2]), self._at(_time(read)), values),)
+
+    def _moment(self, read: LogLine) -> tuple[Event, ...]:
+        """Training begins or ends."""
+        found = _MOMENT.search(read.text)
+        if found is None:
+            return _NOTHING
+        when = self._at(read.time if read.time is not None else seconds_of(found[2]))
+        if found[1].startswith("before"):
+            self._step = self._known_step = self._loaded
+            self._loaded = 0
+            return (Event(EventKind.START, self._step, when, {}),)
+        self._known_step = None
+        values = {"code": 0, "said": found[1]}
+        return (Event(EventKind.EXIT, self._step, when, values),)
+
+    def _at(self, when: float | None) -> float:
+        """The time of a line, which becomes the newest known."""
+        # A garbled step may claim any number of seconds; the clock stays one.
+        if when is not None and 0 <= when < _LAST:
+            self._clock = when
+        return self._clock
+
+
+def _read(line: bytes) -> LogLine:
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    # As the engine prints a step; nothing stands before it.
+    return LogLine(text, None, "") if text.startswith((" [2", " it")) else unwrap(text)
+
+
+def _time(read: LogLine) -> float | None:
+    """The wrapping's time, or that in brackets which the engine prints before its words."""
+    if read.time is not None:
+        return read.time
+    own = _OWN_TIME.match(read.text.lstrip())
+    return seconds_of(own[1]) if own else None
+
+
+def _told(block: TimerBlock) -> tuple[Event, ...]:
+    """The event of a block that has ended."""
+    values = block.values()
+    return (Event(EventKind.TIMERS, block.step, block.time, values),) if values else _NOTHING
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron's own options, as its parser defines them: names, types and choices."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from seatrial.spec.engine import OptionValue
+
+VERSION = "0.19.2"
+"""The version of megatron-core that the options are of."""
+
+
+class Takes(StrEnum):
+    """What follows an option on the engine's command line."""
+
+    SWITCH = "switch"
+    """Nothing: it is given or not."""
+    TOGGLE = "toggle"
+    """Nothing: it is given, or the same with `no-` before it."""
+    VALUE = "value"
+    """One value."""
+    LIST = "list"
+    """Any number of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of the engine's parser."""
+
+    takes: Takes
+    kind: str = "any"
+    """The type of its values: one of `KINDS`, or any."""
+    choices: tuple[str, ...] = ()
+    """The values it takes; empty when they are not listed."""
+
+    def value_fix(self, value: OptionValue) -> str:
+        """What to write instead; empty if the value is one that the engine's parser takes."""
+        if self.takes in (Takes.SWITCH, Takes.TOGGLE):
+            return "" if isinstance(value, bool) else "Write true or false."
+        if isinstance(value, bool):
+            return "Write the value instead of true or false."
+        if self.takes is Takes.VALUE and isinstance(value, tuple):
+            return "Write one value instead of a list."
+        for word in value if isinstance(value, tuple) else (value,):
+            if self.choices and str(word) not in self.choices:
+                return f"Use one of: {', '.join(self.choices)}."
+            if self.kind in KINDS and not KINDS[self.kind].fullmatch(str(word)):
+                return FIXES[self.kind]
+        return ""
+
+
+_INT, _FLOAT = r"\s*[+-]?\d+(_\d+)*\s*", r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
+KINDS = {
+    "int": re.compile(_INT),
+    "float": re.compile(rf"{_FLOAT}|\s*[+-]?(inf(inity)?|nan)\s*", re.IGNORECASE),
+    "ints": re.compile(rf"[()]*{_INT}(,{_INT})*[()]*"),
+    "pattern": re.compile(rf"{_INT}|(?=.*\[)[\[\]()+*,\d\s]+"),
+}
+"""How values of each type look on a command line."""
+FIXES = {
+    "int": "Write a whole number.",
+    "float": "Write a number.",
+    "ints": "Write whole numbers with commas between them, such as '512,0'.",
+    "pattern": "Write a whole number, or a pattern such as '([0]*3+[1]*1)*2'.",
+}
+
+
+@cache
+def known_options() -> dict[str, Option]:
+    """Every option of the engine, from the list that was read off its own parser."""
+    text = (Path(__file__).parent / "options.txt").read_text()
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, takes, *rest = line.split()
+            choices = tuple(rest[1].split(",")) if len(rest) > 1 else ()
+            found[name] = Option(Takes(takes), rest[0] if rest else "any", choices)
+    return found

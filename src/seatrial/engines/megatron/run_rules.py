@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about a run that only Megatron has: variables, options beside the plan, widths in FP8."""
+
+from collections.abc import Iterator
+
+from seatrial.codes.checks import CheckCode
+from seatrial.engines.engine import RunProblem
+from seatrial.engines.megatron.contradictions import CONTRADICTIONS, Passed
+from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.megatron.options import MODELLED
+from seatrial.planning.plan import Plan
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import Precision
+
+MULTIPLES = {Precision.FP8: 16, Precision.MXFP8: 32}
+"""What the widths of matrices have to be multiples of: Transformer Engine says so when it stops,
+and a block of mxfp8 has 32 numbers."""
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+"""How many queues a process has to its GPU."""
+BEFORE_BLACKWELL = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
+ATTENTION = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
+"""Variables that Megatron sets for its attention backend, and asserts (transformer_config)."""
+SEGMENTS, REGISTER = "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"
+OVERLAP = "overlap-moe-expert-parallel-comm"
+
+
+def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
+    """What Megatron's own validation, or Transformer Engine, would stop at."""
+    return [
+        *_connections(plan, generation),
+        *_attention(plan),
+        *_options(plan),
+        *_widths(plan),
+    ]
+
+
+def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
+    """Megatron insists on how many connections a process has to its GPU."""
+    value = plan.spec.cluster.env.get(CONNECTIONS)
+    rule = ""
+    if plan.sharding is Sharding.FSDP:
+        if value == "1":
+            rule = "Megatron's FSDP needs more than one connection, or the variable unset."
+    elif value != "1" and generation in BEFORE_BLACKWELL and _cuts_layers(plan):
+        rule = (
+            "with tensor or context parallelism Megatron demands 1 on GPUs before Blackwell: "
+            "communication has to be issued in order."
+        )
+    if rule and value is not None:
+        fix = "Remove the line: Seatrial sets what the layout needs."
+        yield RunProblem(CheckCode.CONNECTIONS, f"cluster.env.{CONNECTIONS}", rule, fix, value)
+
+
+def _cuts_layers(plan: Plan) -> bool:
+    return plan.layout.tp_size > 1 or plan.layout.cp_size > 1
+
+
+def _attention(plan: Plan) -> Iterator[RunProblem]:
+    """Variables that Megatron sets for its attention, and stops at where they differ."""
+    if any(name.replace("_", "-") == "attention-backend" for name in plan.spec.engine.options):
+        return
+    for name in ATTENTION:
+        value = plan.spec.cluster.env.get(name)
+        if value is not None and value != "1":
+            rule = f"Megatron sets {name} to 1 for its default attention backend, and stops where "
+            fix = "Remove the line; the option attention-backend chooses another."
+            yield RunProblem(
+                CheckCode.ENGINES_OWN, f"cluster.env.{name}", f"{rule}it is {value}.", fix, value
+            )
+
+
+def _options(plan: Plan) -> Iterator[RunProblem]:
+    """Options that Megatron refuses beside the rest of the plan, or would not read."""
+    written = {name.replace("_", "-"): name for name in plan.spec.engine.options}
+    if not written:
+        return
+    passed = Passed(plan, dict(engine_arguments(plan)))
+    for found in CONTRADICTIONS:
+        if found.option not in written or not passed.on(found.option) or not found.holds(passed):
+            continue
+        yield RunProblem(
+            CheckCode.OPTION_NEEDS if found.by else CheckCode.OPTION_AGAINST,
+            f"engine.options.{written[found.option]}",
+            found.rule,
+            f"Set {found.by}, or remove it." if found.by else "Remove it.",
+            passed.word(found.option),
+            found.by,
+        )
+    yield from _of_experts(plan)
+    yield from _moving_graphs(plan, passed)
+    if written.get(OVERLAP) and passed.on(OVERLAP) and plan.recompute is Recompute.FULL:
+        yield RunProblem(
+            CheckCode.OPTION_AGAINST,
+            f"engine.options.{OVERLAP}",
+            "the traffic of the experts cannot be overlapped where every layer is computed again "
+            "(recompute: full).",
+            "Set parallelism.recompute=selective, or remove it.",
+            "true",
+            "parallelism.recompute=selective",
+        )
+
+
+def _of_experts(plan: Plan) -> Iterator[RunProblem]:
+    """Options about experts, for a model without any."""
+    if plan.model.architecture.is_moe:
+        return
+    for name, value in plan.spec.engine.options.items():
+        option = name.replace("_", "-")
+        if option.startswith("moe-") and option not in MODELLED:
+            yield RunProblem(
+                CheckCode.OPTION_AGAINST,
+                f"engine.options.{name}",
+                "the model has no experts, so that nothing reads it.",
+                "Remove it.",
+                str(value),
+                is_warning=True,
+            )
+
+
+def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
+    """CUDA graphs in segments of memory that grow, with buffers that NCCL registers."""
+    env = plan.spec.cluster.env
+    # As the engine's own validate_args has it (megatron-core 0.19.2).
+    graphs = passed.word("cuda-graph-impl") == "transformer_engine"
+    growing = "expandable_segments:True" in env.get(SEGMENTS, "")
+    if not graphs or not growing or env.get(REGISTER) == "0":
+        return
+    yield RunProblem(
+        CheckCode.OPTION_AGAINST,
+        f"cluster.env.{SEGMENTS}",
+        "NCCL registers the buffers of a CUDA graph, which segments that grow move: the engine "
+        "stops.",
+        f'Set cluster.env.{REGISTER}="0", or leave one of the two out.',
+        env[SEGMENTS],
+        f'cluster.env.{REGISTER}="0"',
+    )
+
+
+def _widths(plan: Plan) -> Iterator[RunProblem]:
+    """Widths that the matrix products of the precision do not take."""
+    multiple = MULTIPLES.get(plan.spec.training.precision)
+    if multiple is None or plan.spec.model.dimensions is None:
+        return
+    tp = plan.layout.tp_size
+    for name in ("hidden_size", "ffn_hidden_size"):
+        width = int(getattr(plan.model.architecture, name))
+        step = multiple * (tp if name == "ffn_hidden_size" else 1)
+        if width % step:
+            fitting = -(-width // step) * step
+            yield RunProblem(
+                CheckCode.WIDTHS,
+                f"model.dimensions.{name}",
+                f"{width:,} on {tp} ranks is no multiple of {multiple}, which matrix products in "
+                f"{plan.spec.training.precision} need.",
+                f"Use {fitting}, or training.precision=bf16.",
+                str(width),
+                f"model.dimensions.{name}={fitting}",
+            )

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensor of Megatron's holds which tensor of Hugging Face's, by class; data.
+
+The engine stacks layers: `decoder.layers.X` has the layer as its first axis, and an expert's
+tensor the expert as its second. Its names are those of megatron-core 0.19.2, the same for its local
+layers and for Transformer Engine's but where `also` says otherwise. Those of Hugging Face are of
+transformers 5.22.2, in the form that files have (`conversion_mapping.py` renames Mixtral's while
+loading).
+"""
+
+from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
+from seatrial.checkpoints.exchange.model import HubClass, HubModel
+
+EMBEDDING, OUTPUT = "embedding.word_embeddings.weight", "output_layer.weight"
+_ATTENTION, _MLP = "decoder.layers.self_attention", "decoder.layers.mlp"
+_EXPERTS = f"{_MLP}.experts.experts"
+_LLAMA, _GPT2 = "model.layers.{layer}", "transformer.h.{layer}"
+
+LLAMA_ENDS = (
+    KeyMapEntry(EMBEDDING, "model.embed_tokens.weight", KeyMapPart.VOCABULARY),
+    KeyMapEntry("decoder.final_layernorm.weight", "model.norm.weight"),
+)
+LLAMA_OUTPUT = (KeyMapEntry(OUTPUT, "lm_head.weight", KeyMapPart.VOCABULARY),)
+LLAMA_ATTENTION = (
+    KeyMapEntry(f"{_ATTENTION}.linear_qkv.layer_norm_weight", f"{_LLAMA}.input_layernorm.weight"),
+    KeyMapEntry(
+        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.q_proj.weight", KeyMapPart.QUERY
+    ),
+    KeyMapEntry(
+        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.k_proj.weight", KeyMapPart.KEY
+    ),
+    KeyMapEntry(
+        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.v_proj.weight", KeyMapPart.VALUE
+    ),
+    KeyMapEntry(f"{_ATTENTION}.linear_proj.weight", f"{_LLAMA}.self_attn.o_proj.weight"),
+)
+LLAMA_DENSE = (
+    KeyMapEntry(
+        f"{_MLP}.linear_fc1.layer_norm_weight", f"{_LLAMA}.post_attention_layernorm.weight"
+    ),
+    KeyMapEntry(f"{_MLP}.linear_fc1.weight", f"{_LLAMA}.mlp.gate_proj.weight", KeyMapPart.GATE),
+    KeyMapEntry(f"{_MLP}.linear_fc1.weight", f"{_LLAMA}.mlp.up_proj.weight", KeyMapPart.UP),
+    KeyMapEntry(f"{_MLP}.linear_fc2.weight", f"{_LLAMA}.mlp.down_proj.weight"),
+)
+LLAMA_BIASES = (
+    KeyMapEntry(
+        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.q_proj.bias", KeyMapPart.QUERY
+    ),
+    KeyMapEntry(f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.k_proj.bias", KeyMapPart.KEY),
+    KeyMapEntry(
+        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.v_proj.bias", KeyMapPart.VALUE
+    ),
+    KeyMapEntry(f"{_ATTENTION}.linear_proj.bias", f"{_LLAMA}.self_attn.o_proj.bias"),
+    KeyMapEntry(f"{_MLP}.linear_fc1.bias", f"{_LLAMA}.mlp.gate_proj.bias", KeyMapPart.GATE),
+    KeyMapEntry(f"{_MLP}.linear_fc1.bias", f"{_LLAMA}.mlp.up_proj.bias", KeyMapPart.UP),
+    KeyMapEntry(f"{_MLP}.linear_fc2.bias", f"{_LLAMA}.mlp.down_proj.bias"),
+)
+MIXTRAL_EXPERTS = (
+    KeyMapEntry(
+        "decoder.layers.pre_mlp_layernorm.weight",
+        f"{_LLAMA}.post_attention_layernorm.weight",
+        also=f"{_MLP}.linear_fc1.layer_norm_weight",
+    ),
+    KeyMapEntry(f"{_MLP}.router.weight", f"{_LLAMA}.block_sparse_moe.gate.weight"),
+    *(
+        KeyMapEntry(
+            f"{_EXPERTS}.{fc}.weight",
+            f"{_LLAMA}.block_sparse_moe.experts.{{expert}}.{name}.weight",
+            part,
+        )
+        for fc, name, part in (
+            ("linear_fc1", "w1", KeyMapPart.GATE),
+            ("linear_fc1", "w3", KeyMapPart.UP),
+            ("linear_fc2", "w2", KeyMapPart.WHOLE),
+        )
+    ),
+)
+GPT2_ENDS = (
+    KeyMapEntry(EMBEDDING, "transformer.wte.weight", KeyMapPart.VOCABULARY),
+    KeyMapEntry("embedding.position_embeddings.weight", "transformer.wpe.weight"),
+    KeyMapEntry("decoder.final_layernorm.weight", "transformer.ln_f.weight"),
+    KeyMapEntry("decoder.final_layernorm.bias", "transformer.ln_f.bias"),
+)
+GPT2_LAYER = (
+    KeyMapEntry(f"{_ATTENTION}.linear_qkv.layer_norm_weight", f"{_GPT2}.ln_1.weight"),
+    KeyMapEntry(f"{_ATTENTION}.linear_qkv.layer_norm_bias", f"{_GPT2}.ln_1.bias"),
+    KeyMapEntry(
+        f"{_ATTENTION}.linear_qkv.weight",
+        f"{_GPT2}.attn.c_attn.weight",
+        KeyMapPart.ALL_HEADS,
+        transposed=True,
+    ),
+    KeyMapEntry(f"{_ATTENTION}.linear_qkv.bias", f"{_GPT2}.attn.c_attn.bias", KeyMapPart.ALL_HEADS),
+    KeyMapEntry(f"{_ATTENTION}.linear_proj.weight", f"{_GPT2}.attn.c_proj.weight", transposed=True),
+    KeyMapEntry(f"{_ATTENTION}.linear_proj.bias", f"{_GPT2}.attn.c_proj.bias"),
+    KeyMapEntry(f"{_MLP}.linear_fc1.layer_norm_weight", f"{_GPT2}.ln_2.weight"),
+    KeyMapEntry(f"{_MLP}.linear_fc1.layer_norm_bias", f"{_GPT2}.ln_2.bias"),
+    KeyMapEntry(f"{_MLP}.linear_fc1.weight", f"{_GPT2}.mlp.c_fc.weight", transposed=True),
+    KeyMapEntry(f"{_MLP}.linear_fc1.bias", f"{_GPT2}.mlp.c_fc.bias"),
+    KeyMapEntry(f"{_MLP}.linear_fc2.weight", f"{_GPT2}.mlp.c_proj.weight", transposed=True),
+    KeyMapEntry(f"{_MLP}.linear_fc2.bias", f"{_GPT2}.mlp.c_proj.bias"),
+)
+
+
+def entries(model: HubModel) -> tuple[KeyMapEntry, ...]:
+    """Every tensor that a model has, those of one engine's tensor one after the other."""
+    output = () if model.tied_embeddings else LLAMA_OUTPUT
+    if model.kind is HubClass.GPT2:
+        return (*GPT2_ENDS, *GPT2_LAYER, *output)
+    feed_forward = MIXTRAL_EXPERTS if model.kind is HubClass.MIXTRAL else LLAMA_DENSE
+    biases = LLAMA_BIASES if model.biases else ()
+    return (*LLAMA_ENDS, *LLAMA_ATTENTION, *feed_forward, *biases, *output)
+
+
+EMPTY_OBJECTS = {
+    HubClass.LLAMA: ("self_attention.linear_proj", "self_attention.linear_qkv",
+                     "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"),
+    HubClass.GPT2: ("self_attention.linear_proj", "self_attention.linear_qkv",
+                    "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"),
+    HubClass.MIXTRAL: ("self_attention.linear_proj", "self_attention.linear_qkv",
+                       "self_attention.core_attention", "pre_mlp_layernorm",
+                       "mlp.experts.experts.linear_fc1", "mlp.experts.experts.linear_fc2"),
+}  # fmt: skip
+"""Modules of a layer of which the engine, or Transformer Engine, asks for a state beside their
+weights. It is empty where nothing is quantised, but a load fails where it is absent."""

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fields that a spec leaves to the planner, and the spec with choices for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.planning.plan import Origin
+from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.model import Architecture
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.run import RunSpec
+from seatrial.spec.scalars import AUTO
+
+Choice = int | bool | str
+Choices = Mapping[str, Choice]
+"""Fields of a spec by their dotted names, with the values that fill them."""
+
+SAVES = "checkpoints.every_steps"
+BATCH = "training.global_batch_size"
+LAYOUT_FIELDS = (
+    "parallelism.tp_size",
+    "parallelism.pp_size",
+    "parallelism.vp_size",
+    "parallelism.cp_size",
+    "parallelism.ep_size",
+    "parallelism.sequence_parallel",
+    "parallelism.sharding",
+    "parallelism.recompute",
+    "training.micro_batch_size",
+    BATCH,
+)
+"""Fields that the search fills."""
+STAGE_ENDS = ("parallelism.first_stage_layers", "parallelism.last_stage_layers")
+"""Fields that it sets where stages come out uneven; they are never `auto`."""
+
+
+def value_at(spec: RunSpec, field: str) -> Any:
+    """The value of a field such as `parallelism.tp_size`."""
+    section, _, key = field.partition(".")
+    return getattr(getattr(spec, section), key)
+
+
+def open_fields(spec: RunSpec, model: Architecture) -> list[str]:
+    """The fields that a spec leaves to the planner; those with one possible value are not."""
+    given = spec.parallelism
+    forced = {
+        "parallelism.ep_size": model.moe is None,
+        "parallelism.vp_size": given.pp_size == 1,
+        "parallelism.sequence_parallel": given.tp_size == 1,
+    }
+    return [
+        field
+        for field in (*LAYOUT_FIELDS, SAVES)
+        if value_at(spec, field) == AUTO and not forced.get(field)
+    ]
+
+
+def origins_of(choices: Choices, published_batch: int) -> dict[str, Origin]:
+    """Where filled values came from: some leave no choice, and some batches are published."""
+    origins = dict.fromkeys(choices, Origin.PLANNER)
+    forced = {
+        "parallelism.vp_size": choices.get("parallelism.pp_size") == 1,
+        "parallelism.sequence_parallel": choices.get("parallelism.tp_size") == 1,
+    }
+    origins |= {field: Origin.DEFAULT for field in origins if forced.get(field)}
+    if BATCH in choices and choices[BATCH] == published_batch:
+        origins[BATCH] = Origin.CATALOG
+    return origins
+
+
+def filled(loaded: LoadedSpec, choices: Choices) -> LoadedSpec:
+    """The spec with values in place of `auto`; places in the file stay as they are."""
+    by_section: dict[str, dict[str, Any]] = {}
+    for field, value in choices.items():
+        section, _, key = field.partition(".")
+        by_section.setdefault(section, {})[key] = _typed(key, value)
+    changed = {
+        section: getattr(loaded.spec, section).model_copy(update=values)
+        for section, values in by_section.items()
+    }
+    return LoadedSpec(loaded.spec.model_copy(update=changed), loaded.root)
+
+
+def _typed(key: str, value: Choice) -> Any:
+    """The value in the type of its field; raises ValueError for a word that is none."""
+    if key == "sharding":
+        return Sharding(str(value))
+    return Recompute(str(value)) if key == "recompute" else value

@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The findings of one resolution, each placed at its field in the user's file."""
+
+from dataclasses import dataclass, field
+
+from seatrial.codes.planning import PlanCode
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, has_errors
+from seatrial.spec.loader import LoadedSpec
+
+
+@dataclass
+class FindingReport:
+    """Collects findings, so that one pass reports everything."""
+
+    loaded: LoadedSpec
+    """The spec with its places."""
+    findings: list[Finding] = field(default_factory=list)
+    """What was found so far."""
+
+    def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Add an error about a field of the spec."""
+        where = self.loaded.where(field_name)
+        self.findings.append(Finding(code, Severity.ERROR, where, rule, str(value), fix))
+
+    def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
+        """Add a warning about a field of the spec."""
+        where = self.loaded.where(field_name)
+        self.findings.append(Finding(code, Severity.WARNING, where, rule, str(value), fix))
+
+    def stop_if_errors(self) -> None:
+        """Raise with everything found when any of it is an error."""
+        if has_errors(self.findings):
+            places = sorted(self.findings, key=lambda f: (f.where.line, f.where.column))
+            raise FindingsError(places)

@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which rank holds what: Megatron's grids, in Megatron's order (tp-cp-ep-dp-pp).
+
+Attention and dense layers live on the grid tp x cp x dp x pp, expert layers on a second grid
+etp x ep x edp x pp over the same ranks (`megatron/core/parallel_state.py`, RankGenerator).
+The first axis changes fastest from rank to rank.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from math import prod
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """The sizes of every axis but dp."""
+
+    tp: int
+    """Ranks that share each layer's matrices."""
+    pp: int
+    """Pipeline stages."""
+    cp: int
+    """Ranks that share each sequence."""
+    ep: int
+    """Ranks that share the experts."""
+    vp: int
+    """Chunks of layers per pipeline stage."""
+    etp: int
+    """Ranks that share one expert's matrices."""
+
+    @property
+    def model_size(self) -> int:
+        """Ranks that hold one copy of the model."""
+        return self.tp * self.pp * self.cp
+
+
+class Axis(StrEnum):
+    """An axis of the grids."""
+
+    TP = "tp"
+    """Tensor parallel."""
+    CP = "cp"
+    """Context parallel."""
+    DP = "dp"
+    """Data parallel."""
+    PP = "pp"
+    """Pipeline parallel."""
+    ETP = "etp"
+    """Tensor parallel inside an expert."""
+    EP = "ep"
+    """Expert parallel."""
+    EDP = "edp"
+    """Data parallel of the experts."""
+
+
+DENSE_AXES = (Axis.TP, Axis.CP, Axis.DP, Axis.PP)
+"""The grid of attention and dense layers, fastest axis first."""
+EXPERT_AXES = (Axis.ETP, Axis.EP, Axis.EDP, Axis.PP)
+"""The grid of expert layers, fastest axis first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankLayout:
+    """The sizes of both grids, and how many chunks a pipeline stage has."""
+
+    tp_size: int
+    """Ranks that share each layer's matrices."""
+    cp_size: int
+    """Ranks that share each sequence."""
+    dp_size: int
+    """Model copies that read different data."""
+    pp_size: int
+    """Pipeline stages."""
+    vp_size: int = 1
+    """Chunks of layers per pipeline stage."""
+    ep_size: int = 1
+    """Ranks that share the experts."""
+    etp_size: int = 1
+    """Ranks that share one expert's matrices."""
+
+    @property
+    def world_size(self) -> int:
+        """All ranks."""
+        return self.tp_size * self.cp_size * self.dp_size * self.pp_size
+
+    @property
+    def edp_size(self) -> int:
+        """Copies of each expert that read different data."""
+        return self.world_size // (self.etp_size * self.ep_size * self.pp_size)
+
+    def size(self, axis: Axis) -> int:
+        """The size along an axis."""
+        return int(getattr(self, f"{axis}_size"))
+
+    def coordinates(self, rank: int, axes: tuple[Axis, ...] = DENSE_AXES) -> dict[Axis, int]:
+        """Where a rank stands on a grid."""
+        if not 0 <= rank < self.world_size:
+            raise ValueError(f"rank {rank} is not below the world size {self.world_size}")
+        place = {}
+        for axis in axes:
+            rank, place[axis] = divmod(rank, self.size(axis))
+        return place
+
+    def rank(self, place: dict[Axis, int], axes: tuple[Axis, ...] = DENSE_AXES) -> int:
+        """The rank at a place on a grid; axes that are left out are at 0."""
+        rank, stride = 0, 1
+        for axis in axes:
+            rank += place.get(axis, 0) * stride
+            stride *= self.size(axis)
+        return rank
+
+    def groups(self, *together: Axis) -> Iterator[tuple[int, ...]]:
+        """The groups of ranks that differ only along the given axes, in Megatron's order."""
+        grid = EXPERT_AXES if {Axis.ETP, Axis.EP, Axis.EDP} & set(together) else DENSE_AXES
+        inside = [axis for axis in grid if axis in together]
+        across = [axis for axis in grid if axis not in together]
+        for fixed in _places(self, across):
+            yield tuple(self.rank(fixed | moving, grid) for moving in _places(self, inside))
+
+    def group_count(self, *together: Axis) -> int:
+        """How many groups of that kind there are."""
+        return self.world_size // prod(self.size(axis) for axis in together)
+
+
+def _places(layout: RankLayout, axes: list[Axis]) -> Iterator[dict[Axis, int]]:
+    """Every combination of positions along the axes, the first axis changing fastest."""
+    for reverse in product(*(range(layout.size(axis)) for axis in reversed(axes))):
+        yield dict(zip(axes, reversed(reverse), strict=True))

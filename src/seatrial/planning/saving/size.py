@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How large a checkpoint is, and how long it takes to write."""
+
+from dataclasses import dataclass
+
+from seatrial.catalog.node_types import NodeType
+from seatrial.catalog.storage import StorageTier
+from seatrial.spec.training import Precision
+
+WEIGHT_BYTES = 2
+"""Of a parameter in bf16 or fp16, as the engine computes with it."""
+MASTER_BYTES = 4
+"""Of its fp32 copy, which the optimizer steps."""
+MOMENT_BYTES = 8
+"""Of both moments of Adam, in fp32."""
+
+TIB = 1 << 40
+MB = 10**6
+GB = 10**9
+BITS_PER_BYTE = 8
+
+
+def checkpoint_bytes(parameters: int, precision: Precision = Precision.BF16) -> int:
+    """What a resumable checkpoint of a model of so many parameters takes.
+
+    14 bytes a parameter in mixed precision: weights, fp32 master weights, both moments. BLOOM's
+    README states 2.3 TB for 176 B (bigscience train/tr11-176B-ml); the sizes in NVIDIA's
+    dgxc-benchmarking come to 14.0-14.2. In fp32 the weights are their own master copy. Learning
+    rate, random states and data position add some kilobytes.
+    """
+    if precision is Precision.FP32:
+        return parameters * (MASTER_BYTES + MOMENT_BYTES)
+    return parameters * (WEIGHT_BYTES + MASTER_BYTES + MOMENT_BYTES)
+
+
+def file_system_bandwidth(tier: StorageTier, capacity: int) -> float | None:
+    """What a volume of so many bytes writes at most, bytes/s; None where nobody publishes it."""
+    ceiling = tier.max_gb_s * GB if tier.max_gb_s else None
+    if tier.mb_s_per_tib is None:
+        return ceiling
+    grown = tier.mb_s_per_tib * MB * capacity / TIB
+    return grown if ceiling is None else min(grown, ceiling)
+
+
+def node_bandwidth(node: NodeType) -> float | None:
+    """What one node sends at most, bytes/s: a ceiling that storage traffic rarely reaches.
+
+    BigScience wrote 2.4 TB from 64 nodes in 19.5 s, 1.9 GB/s a node.
+    """
+    if not node.network_gbit_s:
+        return None
+    return node.network_gbit_s * GB / BITS_PER_BYTE
+
+
+def write_seconds(
+    size: int, nodes: int, per_node: float | None, file_system: float | None
+) -> float | None:
+    """How long a save takes: the slower of the nodes that write and the file system they share.
+
+    Every node writes an equal share, as with `torch_dist`. None where nobody publishes what the
+    file system takes: a node's network alone would be far too good.
+    """
+    if not file_system:
+        return None
+    shared = size / file_system
+    return max(shared, size / nodes / per_node) if per_node else shared
+
+
+GIB = 1 << 30
+IN_PROGRESS = 1
+"""A new checkpoint is whole before the oldest is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How many checkpoints lie on the volume when it is fullest."""
+
+    latest: int
+    """The newest ones, of which older are removed."""
+    permanent: int
+    """Those kept for good, apart from the newest."""
+    in_progress: int
+    """The one that is being written."""
+
+    @property
+    def total(self) -> int:
+        return self.latest + self.permanent + self.in_progress
+
+
+def kept_checkpoints(
+    steps: int, every_steps: int, keep_last: int, keep_every_steps: int | None
+) -> Kept:
+    """How many checkpoints the retention keeps at most.
+
+    The volume is fullest when the last checkpoint is being written: before it, the newest
+    `keep_last` and every one at a multiple of `keep_every_steps` that is not among them.
+    """
+    saves = -(-steps // every_steps)
+    before = saves - 1
+    latest = min(keep_last, before)
+    permanent = 0
+    if keep_every_steps:
+        oldest_latest = (before - latest + 1) * every_steps
+        # A checkpoint exists only at multiples of every_steps.
+        permanent = sum(
+            step % every_steps == 0
+            for step in range(keep_every_steps, min(oldest_latest, steps), keep_every_steps)
+        )
+    return Kept(latest, permanent, IN_PROGRESS if saves else 0)
+
+
+def volume_bytes(needed: int, tier: StorageTier) -> int:
+    """The smallest volume of the tier that holds so many bytes."""
+    least = int((tier.min_tib or 0) * TIB)
+    step = int((tier.step_tib or 0) * TIB)
+    if needed <= least:
+        return least
+    return least + -(-(needed - least) // step) * step if step else needed
+
+
+def too_large(needed: int, tier: StorageTier) -> bool:
+    """Whether the tier does not come so large without asking."""
+    return tier.max_tib is not None and volume_bytes(needed, tier) > tier.max_tib * TIB
+
+
+def usd_per_month(capacity: int, tier: StorageTier) -> float | None:
+    """The list price of so many bytes for a month; None where none is published."""
+    return None if tier.price is None else capacity / GIB * tier.price.usd_per_gib_month

@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The search: legal layouts, pruned, and ranked by tokens per second and GPU.
+
+What is known before pricing keeps most layouts from being priced:
+
+- recomputing more saves memory and costs time, so of a layout and micro batch only the least
+  recomputing that fits is priced;
+- a larger micro batch needs more memory, so the first that does not fit ends the row;
+- chunks keep more micro batches in flight, so where one chunk a stage does not fit, none do;
+- chunks shorten the bubble and nothing else, so where the plain schedule has less of it than they
+  would have to save, they are not priced.
+"""
+
+import heapq
+from dataclasses import dataclass, field, replace
+
+from seatrial.planning.memory.estimate import memory
+from seatrial.planning.memory.parts import Memory, MemoryFit
+from seatrial.planning.search.candidates import Candidate, Lacking, Priced, SearchOutcome, Shape
+from seatrial.planning.search.problem import SearchProblem
+from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.timing.constants import TimingConstants
+from seatrial.planning.timing.error_bars import time_error
+from seatrial.planning.timing.parts import TimePart
+from seatrial.planning.timing.step_time import step_time
+from seatrial.planning.workload import Hardware, Workload
+from seatrial.spec.parallelism import Recompute, Sharding
+
+BATCH_TOLERANCE = 1 / 8
+"""How far an `auto` global batch may be from its target, as long as some layout allows it."""
+ANY_BATCH = float("inf")
+"""The tolerance where no layout comes near the target: of what fits, the nearest batches count."""
+AS_FAST = 0.005
+"""A gain that says nothing: of one combination of degrees, what is tried first stays then, the
+smaller micro batch, the fewer chunks, the even stages."""
+HOPELESS = 2.0
+"""How many times slower a layout is that nobody would take for being sure to fit."""
+TOLD = 4
+"""Layouts whose exact rank counts: the best, those that are named beside it, and one more."""
+Degrees = tuple[int, int, int, int]
+Form = tuple[int, ...]
+"""Of what the best is kept: degrees, and their batch where any batch is taken."""
+
+
+def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstants) -> SearchOutcome:
+    """The legal layouts that fit, the fastest first; what might fit only where nothing does.
+
+    One that might fit is also taken where nothing fits but what is far slower (`_weighed`).
+    """
+    passes: list[_Pass] = []
+    for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
+        before: _Pass | None = None
+        for options in shardings(problem):
+            found = _Pass(problem, hardware, constants, tolerance)
+            found.run(options)
+            if found.fitting:
+                return _weighed(found.outcome(), before) if before else found.outcome()
+            passes.append(found)
+            before = found
+    for found in passes:
+        if found.risky:
+            found.price_risky()
+            return found.outcome()
+    return next((found.outcome() for found in passes if found.lacking), passes[-1].outcome())
+
+
+def _weighed(sure: SearchOutcome, before: "_Pass") -> SearchOutcome:
+    """What fits, or what is preferred to it and might: the one that a person would try first.
+
+    A trial of a few steps costs minutes and tells whether a layout fits. So one whose own estimate
+    fits is taken where it is faster by more than the time of the sure one can be off, and any that
+    might fit where the sure one is hopelessly slow.
+    """
+    if before.risky:
+        before.price_risky()
+    might = before.outcome()
+    best, likely = sure.best, might.best
+    if best is None or likely is None:
+        return replace(sure, instead=might.lacking[0] if might.lacking else None)
+    off = time_error(best.workload, before.constants).median
+    worth = 1 + off if likely.memory.headroom >= 0 else HOPELESS
+    if likely.rate > best.rate * worth:
+        return replace(might, instead=best)
+    return replace(sure, instead=likely)
+
+
+def shardings(problem: SearchProblem) -> list[tuple[Sharding, ...]]:
+    """What to share out among data-parallel ranks: alternatives of which the first that fits wins.
+
+    `_weighed` compares the second with the first.
+    """
+    given = problem.given.sharding
+    return list(problem.limits.shardings) if given is Sharding.AUTO else [(given,)]
+
+
+def recomputes(problem: SearchProblem) -> tuple[Recompute, ...]:
+    """What to recompute, from the fastest to the one that needs least memory."""
+    given = problem.given.recompute
+    return problem.limits.recomputes if given is Recompute.AUTO else (given,)
+
+
+def off_target(problem: SearchProblem, batch: int) -> float:
+    """How far a global batch is from the target, as a share of the target."""
+    return abs(batch - problem.target_batch) / problem.target_batch
+
+
+@dataclass
+class _Pass:
+    """One walk through the legal layouts."""
+
+    problem: SearchProblem
+    hardware: Hardware
+    constants: TimingConstants
+    tolerance: float
+    fitting: dict[Form, Priced] = field(default_factory=dict)
+    risky: list[tuple[Candidate, Workload, Memory]] = field(default_factory=list)
+    lacking: dict[Degrees, Lacking] = field(default_factory=dict)
+    plain: dict[tuple[int, int], Priced] = field(default_factory=dict)
+    told: float = 0.0
+    nearest: float = ANY_BATCH
+    legal: int = 0
+    priced: int = 0
+
+    def run(self, options: tuple[Sharding, ...]) -> None:
+        """Look at every legal shape."""
+        for sharding in options:
+            hopeless: tuple[Degrees, int | None, int | None] | None = None
+            for shape in shapes(self.problem, sharding):
+                key = (shape.degrees, shape.first_stage_layers, shape.last_stage_layers)
+                whole = shape.layout.vp_size == 1
+                if whole:
+                    self.plain.clear()
+                if key != hopeless and not self.consider(shape) and whole:
+                    hopeless = key
+
+    def consider(self, shape: Shape) -> bool:
+        """Price what fits of a shape; false when it does not fit even in its smallest form."""
+        ways = recomputes(self.problem)
+        smallest = True
+        for micro, total in batches(self.problem, shape.layout, self.tolerance):
+            self.legal += 1
+            if self.too_far(total):
+                smallest = False
+                continue
+            wins = not self.cannot_win(shape, micro, total)
+            if wins and not any(self.take(Candidate(shape, micro, total, way)) for way in ways):
+                least = Candidate(shape, micro, total, ways[-1])
+                return not smallest or self.might_fit(least)
+            smallest = False
+        return True
+
+    def cannot_win(self, shape: Shape, micro: int, total: int) -> bool:
+        """Whether chunks could not make up for what the plain schedule lacks on the best.
+
+        The best are the best of the same degrees, and the few that are told of in the end.
+        """
+        plain = self.plain.get((micro, total))
+        chunks = shape.layout.vp_size
+        if plain is None or chunks == 1:
+            return False
+        saved = plain.time.parts.get(TimePart.BUBBLE, 0.0) * (1 - 1 / chunks)
+        best = max(self.fitting[self.form(shape, total)].rate, self.told)
+        return plain.rate * plain.time.total <= best * (plain.time.total - saved)
+
+    def form(self, shape: Shape, total: int) -> Form:
+        """What competes by speed alone: the same degrees, and the same batch where any is taken."""
+        return (*shape.degrees, total) if self.tolerance == ANY_BATCH else shape.degrees
+
+    def too_far(self, total: int) -> bool:
+        """Whether what fits has a batch so much nearer to the target that speed does not count.
+
+        A larger batch is nearly always faster, so speed alone would choose the largest.
+        """
+        return off_target(self.problem, total) > (1 + self.nearest) * (1 + BATCH_TOLERANCE) - 1
+
+    def might_fit(self, candidate: Candidate) -> bool:
+        """Whether the form that needs least memory might fit; what it lacks is kept if not."""
+        need = memory(self.problem.workload(candidate, self.hardware))
+        if need.verdict is not MemoryFit.DOES_NOT_FIT:
+            return True
+        degrees = candidate.shape.degrees
+        known = self.lacking.get(degrees)
+        if known is None or need.fullest.total < known.memory.fullest.total:
+            self.lacking[degrees] = Lacking(candidate, need)
+        return False
+
+    def take(self, candidate: Candidate) -> bool:
+        """Price a candidate if it fits; whether it does."""
+        workload = self.problem.workload(candidate, self.hardware)
+        need = memory(workload)
+        if need.verdict is MemoryFit.RISKY:
+            self.risky.append((candidate, workload, need))
+        if need.verdict is not MemoryFit.FITS:
+            return False
+        self.price(candidate, workload, need)
+        return True
+
+    def price(self, candidate: Candidate, workload: Workload, need: Memory) -> None:
+        """Compute the time, and keep the candidate if it is the best of its degrees."""
+        self.priced += 1
+        found = Priced(candidate, workload, need, step_time(workload, self.constants))
+        if candidate.shape.layout.vp_size == 1:
+            self.plain[candidate.micro_batch_size, candidate.global_batch_size] = found
+        self.nearest = min(self.nearest, off_target(self.problem, candidate.global_batch_size))
+        form = self.form(candidate.shape, candidate.global_batch_size)
+        known = self.fitting.get(form)
+        if known is None or found.rate > known.rate * (1 + AS_FAST):
+            self.fitting[form] = found
+            if found.rate > self.told and self.tolerance != ANY_BATCH:
+                rates = heapq.nlargest(TOLD, (other.rate for other in self.fitting.values()))
+                self.told = rates[-1] if len(rates) == TOLD else 0.0
+
+    def price_risky(self) -> None:
+        """Nothing fits for certain: take what might, as far as its own estimate does."""
+        likely = [entry for entry in self.risky if entry[2].headroom >= 0]
+        for candidate, workload, need in likely or self.risky:
+            self.price(candidate, workload, need)
+
+    def outcome(self) -> SearchOutcome:
+        ranked = sorted(self.best_of_degrees().values(), key=lambda found: -found.rate)
+        fitting = {found.candidate.shape.degrees for found in self.fitting.values()}
+        lacking = [found for degrees, found in self.lacking.items() if degrees not in fitting]
+        lacking.sort(key=lambda found: found.memory.fullest.total)
+        risky = bool(ranked) and ranked[0].memory.verdict is MemoryFit.RISKY
+        return SearchOutcome(tuple(ranked), tuple(lacking), risky, self.legal, self.priced)
+
+    def best_of_degrees(self) -> dict[Degrees, Priced]:
+        """The fastest of each combination of degrees, among batches as near as the nearest."""
+        best: dict[Degrees, Priced] = {}
+        for found in self.fitting.values():
+            degrees = found.candidate.shape.degrees
+            if self.too_far(found.candidate.global_batch_size):
+                continue
+            if degrees not in best or found.rate > best[degrees].rate * (1 + AS_FAST):
+                best[degrees] = found
+        return best

@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The questions turned round: the fewest nodes for a model, the largest model for the nodes."""
+
+from dataclasses import dataclass, replace
+from math import lcm
+
+from seatrial.planning.memory.estimate import memory
+from seatrial.planning.memory.parts import MemoryFit
+from seatrial.planning.parameters import total_parameters
+from seatrial.planning.search.candidates import Candidate
+from seatrial.planning.search.problem import SearchProblem
+from seatrial.planning.search.search import ANY_BATCH, recomputes, shardings
+from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.workload import Hardware
+from seatrial.spec.model import Architecture
+from seatrial.spec.parallelism import Sharding
+from seatrial.spec.scalars import AUTO
+
+MOST_NODES = 1 << 14
+"""Nodes beyond which nobody is told to buy more."""
+MOST_ALL_TRIED = 64
+"""Nodes up to which every smaller number is tried."""
+MOST_LAST_TRIED = 256
+"""Nodes up to which the numbers after the last round one are tried."""
+ROUND = "powers of two and three times those"
+"""The numbers of nodes that are tried up to `MOST_NODES`, in words."""
+FINEST = 64
+"""Steps between a model and one of twice its width."""
+SMALLEST, LARGEST = -3, 4
+"""The models that are tried, as powers of two of the width."""
+HEAD_MULTIPLE = 8
+"""Heads of a scaled model are a multiple of this, so that tp within a node divides them."""
+LAYER_MULTIPLE = 4
+"""Layers of a scaled model are a multiple of this, so that pipeline stages divide them."""
+
+
+def fits(
+    problem: SearchProblem, hardware: Hardware, tolerance: float = ANY_BATCH
+) -> Sharding | None:
+    """What has to be shared out so that a legal layout fits for certain; nothing when none does.
+
+    Layouts are tried in the form that needs least memory, with a batch so near to the target.
+    """
+    recompute = recomputes(problem)[-1]
+    for options in shardings(problem):
+        for sharding in options:
+            for shape in shapes(problem, sharding):
+                if shape.layout.vp_size > 1 and problem.given.vp_size == AUTO:
+                    continue
+                smallest = next(batches(problem, shape.layout, tolerance), None)
+                if smallest is None:
+                    continue
+                candidate = Candidate(shape, *smallest, recompute)
+                if memory(problem.workload(candidate, hardware)).verdict is MemoryFit.FITS:
+                    return sharding
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """The fewest nodes on which a model fits, among those that were tried."""
+
+    nodes: int
+    all_tried: bool
+    """Whether every smaller number was tried, and does not fit."""
+
+
+def fewest_nodes(problem: SearchProblem, hardware: Hardware, above: int = 0) -> Fewest | None:
+    """The fewest nodes above a number on which some layout fits; nothing when none was found.
+
+    Round numbers are tried first (`ROUND`). What fits does not grow with the nodes in any order,
+    because layouts must divide them: below a small number all are tried, below a larger one those
+    after the last round one.
+    """
+    rounds = sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)
+    sizes = [above + 1, *(size for size in rounds if size > above + 1)]
+    tried: list[int] = []
+    for size in sizes:
+        if not _fits_on(problem, hardware, size):
+            tried.append(size)
+            continue
+        between = [n for n in range(above + 1, size) if n not in tried]
+        if size > MOST_ALL_TRIED:
+            between = [n for n in between if n > tried[-1]] if size <= MOST_LAST_TRIED else []
+        nodes = next((n for n in between if _fits_on(problem, hardware, n)), size)
+        return Fewest(nodes, {*range(above + 1, nodes)} <= {*tried, *between})
+    return None
+
+
+def _fits_on(problem: SearchProblem, hardware: Hardware, nodes: int) -> Sharding | None:
+    """What has to be shared out so that the model fits that many nodes."""
+    return fits(replace(problem, world_size=nodes * problem.per_node), hardware)
+
+
+@dataclass(frozen=True, slots=True)
+class LargestModel:
+    """The largest model of a shape that fits the machines."""
+
+    architecture: Architecture
+    parameters: int
+    largest_tried: bool = False
+    """Whether nothing larger was tried."""
+
+
+def largest_model(problem: SearchProblem, hardware: Hardware) -> LargestModel | None:
+    """The largest model of the same shape that fits: layers and width grow by the same factor.
+
+    Width of a head, the ratio of the feed-forward block to the width, key heads that queries
+    share, the number of experts and the vocabulary stay as they are.
+    """
+    largest = None
+    lower, upper = SMALLEST * FINEST, LARGEST * FINEST
+    while lower < upper:
+        middle = (lower + upper + 1) // 2
+        model = scaled(problem.model, 2 ** (middle / FINEST))
+        if fits(replace(problem, model=model), hardware):
+            largest, lower = model, middle
+        else:
+            upper = middle - 1
+    if largest is None:
+        return None
+    parameters = total_parameters(largest, largest.vocab_size)
+    return LargestModel(largest, parameters, lower == LARGEST * FINEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What fits, seen from both sides."""
+
+    fewest: Fewest | None
+    """The fewest nodes on which the model fits; nothing where it fits none that were tried."""
+    largest_model: LargestModel | None
+    """The largest model of the same shape that fits the nodes."""
+    shared_out: Sharding | None = None
+    """What has to be shared out on the fewest nodes."""
+
+
+def limits_of(problem: SearchProblem, hardware: Hardware) -> Limits:
+    """The fewest nodes and the largest model, with the fields that are given kept."""
+    fewest = fewest_nodes(problem, hardware)
+    shared = _fits_on(problem, hardware, fewest.nodes) if fewest else None
+    return Limits(fewest, largest_model(problem, hardware), shared)
+
+
+def scaled(model: Architecture, factor: float) -> Architecture:
+    """The model with layers and width multiplied, rounded to what divides well."""
+    grouped = model.kv_heads < model.heads
+    unit = lcm(HEAD_MULTIPLE, model.kv_heads) if grouped else HEAD_MULTIPLE
+    heads = max(1, round(model.heads * factor / unit)) * unit
+    ratio = heads / model.heads
+    changes: dict[str, object] = {
+        "layers": max(1, round(model.layers * factor / LAYER_MULTIPLE)) * LAYER_MULTIPLE,
+        "heads": heads,
+        "kv_heads": model.kv_heads if grouped else heads,
+        "hidden_size": round(model.hidden_size * ratio),
+        "ffn_hidden_size": _rounded(model.ffn_hidden_size * ratio),
+    }
+    if model.moe is not None:
+        moe = model.moe.model_dump()
+        moe["expert_ffn_hidden_size"] = _rounded(moe["expert_ffn_hidden_size"] * ratio)
+        shared = moe["shared_expert_ffn_hidden_size"]
+        moe["shared_expert_ffn_hidden_size"] = _rounded(shared * ratio) if shared else 0
+        changes["moe"] = moe
+    return model.replace(**changes)
+
+
+def _rounded(width: float) -> int:
+    """A width that tp within a node divides."""
+    return max(1, round(width / 64)) * 64

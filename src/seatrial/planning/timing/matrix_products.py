@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix products of a layer on one rank: operations, elements, and waste of unfilled waves."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from seatrial.planning.workload import Workload
+from seatrial.spec.model import Activation
+
+TILE = 128
+"""Edge of the block of an output matrix that one multiprocessor computes at a time."""
+MULTIPROCESSORS = {"a100": 108, "a800": 108, "h100": 132, "h200": 132, "b300": 160, "gb300": 160}
+"""Multiprocessors by the beginning of the accelerator's name (vendor's architecture papers)."""
+OTHER_MULTIPROCESSORS = 148
+"""Of a B200, and of whatever is not listed."""
+
+
+def multiprocessors(accelerator: str) -> int:
+    """How many blocks of an output are computed at once."""
+    return MULTIPROCESSORS.get(accelerator.split("-")[0], OTHER_MULTIPROCESSORS)
+
+
+class Products:
+    """Matrix products of the forward pass, on one rank, for one micro batch."""
+
+    __slots__ = ("elements", "flops", "rounded", "weights")
+
+    def __init__(self) -> None:
+        self.flops = 0.0
+        """Multiplications and additions."""
+        self.rounded = 0.0
+        """The same with every output rounded up to whole waves, mean of the three passes."""
+        self.elements = 0.0
+        """Elements of inputs and outputs."""
+        self.weights = 0.0
+        """Elements of weights."""
+
+    def add(self, rows: float, inner: float, columns: float, units: int, count: int = 1) -> None:
+        """Add `count` products of a rows × inner matrix with an inner × columns matrix."""
+        flops = 2.0 * rows * inner * columns * count
+        self.flops += flops
+        down, across, deep = ceil(rows / TILE), ceil(columns / TILE), ceil(inner / TILE)
+        # The output of forward, of the input's gradient, and of the weights' gradient.
+        wave = 2.0 * TILE * TILE * units
+        forward = ceil(down * across * count / units) * wave * inner
+        inputs = ceil(down * deep * count / units) * wave * columns
+        weights = ceil(deep * across * count / units) * wave * rows
+        self.rounded += (forward + inputs + weights) / 3
+        self.elements += count * rows * (inner + columns)
+        self.weights += count * inner * columns
+
+
+@dataclass(slots=True)
+class LayerProducts:
+    """The products of a layer, by kind."""
+
+    attention: Products
+    """Projections to queries, keys and values, and back."""
+    dense: Products
+    """The feed-forward block of a dense layer."""
+    shared: Products
+    """What every token goes through in a layer with experts."""
+    experts: Products
+    """The routed experts of this rank."""
+
+
+def layer_products(workload: Workload, tokens: float) -> LayerProducts:
+    """The products of one layer for the tokens that a rank holds of a micro batch."""
+    model, layout = workload.model, workload.layout
+    hidden, tp = model.hidden_size, layout.tp_size
+    units = multiprocessors(workload.hardware.accelerator)
+    gates = 2 if model.activation is Activation.SWIGLU else 1
+    attention, dense, shared, experts = Products(), Products(), Products(), Products()
+    queries = model.heads * model.head_dim
+    width = queries + 2 * model.kv_heads * model.head_dim
+    if workload.attention_weights:
+        # Latent attention: the same work in products of the usual shape.
+        width = max(1, workload.attention_weights // hidden - queries)
+    attention.add(tokens, hidden, width / tp, units)
+    attention.add(tokens, queries / tp, hidden, units)
+    moe = model.moe
+    if moe is None or moe.dense_layers or workload.moe_every > 1:
+        dense.add(tokens, hidden, gates * model.ffn_hidden_size / tp, units)
+        dense.add(tokens, model.ffn_hidden_size / tp, hidden, units)
+    if moe is not None:
+        local = max(1, moe.experts // layout.ep_size)
+        inner = moe.expert_ffn_hidden_size / layout.etp_size
+        rows = tokens / tp * moe.top_k * layout.etp_size / local
+        experts.add(rows, hidden, gates * inner, units, local)
+        experts.add(rows, inner, hidden, units, local)
+        if moe.shared_expert_ffn_hidden_size:
+            inner = moe.shared_expert_ffn_hidden_size / tp
+            shared.add(tokens, hidden, gates * inner, units)
+            shared.add(tokens, inner, hidden, units)
+    return LayerProducts(attention, dense, shared, experts)

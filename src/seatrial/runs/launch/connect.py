@@ -1,0 +1,154 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a spec to its cluster: connecting, and fitting the plan to what is served there."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.profiles import Profile
+from seatrial.cluster.api import Api, CallPatience
+from seatrial.cluster.discovery import served_operators, trainer_form
+from seatrial.codes.runs import RunCode
+from seatrial.errors import FindingsError, MissingExtraError, UsageError
+from seatrial.findings import Finding, Severity
+from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.render import Part, Rendering, render
+from seatrial.rendering.rules import Place
+from seatrial.rendering.train_job import NEWEST, TrainerApi, trainer_api
+from seatrial.runs.launch.diff import Comparison, compare
+from seatrial.runs.namespace import Site, Tell
+from seatrial.spec.cluster import Operator
+
+if TYPE_CHECKING:
+    from seatrial.cluster.port_forward import Forward
+
+
+def suited(
+    plan: Plan,
+    profile: Profile,
+    served: tuple[Operator, ...],
+    form: TrainerApi | None,
+    place: Place,
+) -> Plan:
+    """The plan for an operator that the cluster has, in the form that it serves.
+
+    What the spec says stays: an operator that it names and the cluster lacks is refused. Of a
+    spec that leaves the choice, the first of the profile's operators that is served is taken.
+    """
+    operator = plan.machines.operator
+    if operator not in served:
+        others = [each for each in profile.operators if each in served]
+        if plan.spec.cluster.operator is not Operator.AUTO or not others:
+            raise FindingsError([_missing(operator, served, others, place)])
+        operator = others[0]
+    changes: dict[str, object] = {}
+    if operator is not plan.machines.operator:
+        changes["operator"] = operator
+    # The newest form is what a spec without a version means in any case.
+    older = operator is Operator.TRAINJOB and form not in (None, trainer_api(NEWEST))
+    if older and plan.spec.cluster.operator_version is None:
+        changes["operator_version"] = str(form)
+    if not changes:
+        return plan
+    cluster = plan.spec.cluster.model_copy(update=changes)
+    return replace(
+        plan,
+        spec=plan.spec.model_copy(update={"cluster": cluster}),
+        machines=replace(plan.machines, operator=operator),
+    )
+
+
+def _missing(
+    operator: Operator, served: tuple[Operator, ...], others: list[Operator], place: Place
+) -> Finding:
+    there = ", ".join(served)
+    fix = f"Use cluster.operator={others[0]}, or install it." if others else "Install it first."
+    return Finding(
+        RunCode.NO_OPERATOR,
+        Severity.ERROR,
+        place("cluster.operator"),
+        f"the cluster does not serve {operator}; it serves {there or 'no training operator'}.",
+        str(operator),
+        fix,
+    )
+
+
+LOOKING = CallPatience(outage=15.0, failing=15.0, recovery=15.0)
+"""How long a command that only looks waits: somebody sits before it."""
+
+
+def require_cluster_extra() -> None:
+    """Refuse to go on without the Kubernetes client."""
+    if find_spec("kubernetes") is None:
+        raise MissingExtraError(
+            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
+            "Install it with: pip install '.[cluster]' in a checkout of Seatrial."
+        )
+
+
+def connect(
+    namespace: str = "",
+    *,
+    kubeconfig: str = "",
+    context: str = "",
+    tell: Tell | None = None,
+    patience: CallPatience | None = None,
+) -> Site:
+    """A namespace of a cluster; nothing is asked of it yet.
+
+    Args:
+        namespace: The namespace; that of the context when empty.
+        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
+        context: The context in it; the current one when empty.
+        tell: Told what takes long, such as an API server that does not answer.
+        patience: How long that is waited for; as for a run that is submitted when absent.
+    """
+    require_cluster_extra()
+    # Loaded here, for it loads the Kubernetes client.
+    from seatrial.cluster.connection import (  # noqa: PLC0415
+        ClientTransport,
+        Target,
+        context_namespace,
+    )
+
+    target = Target(kubeconfig, context)
+    heard = tell or (lambda _: None)
+    api = Api(ClientTransport(target), heard, patience)
+    return Site(api, namespace or context_namespace(target), heard)
+
+
+def fitting(site: Site, plan: Plan, catalog: Catalog, place: Place) -> Plan:
+    """The plan for an operator that the cluster serves, in the form that it serves."""
+    served = served_operators(site.api)
+    form = trainer_form(site.api) if Operator.TRAINJOB in served else None
+    return suited(plan, catalog.profile(plan.machines.profile), served, form, place)
+
+
+def compared(
+    site: Site, plan: Plan, catalog: Catalog, part: Part, place: Place
+) -> tuple[list[Comparison], Rendering]:
+    """What applying the manifests of a plan would change; nothing is changed."""
+    fit = fitting(site, plan, catalog, place)
+    newest = site.ledgers.read(fit.spec.name).newest
+    attempt = Attempt(code_digest=own_digest())
+    if newest is not None:
+        # The attempt that is there, so that its number does not count as a change.
+        number, excluded = newest.number, newest.excluded_nodes
+        attempt = Attempt(number, excluded, own_digest(), newest.submission)
+    made = render(fit, catalog, part, attempt, place)
+    return compare(site, made), made
+
+
+def forward_to(site: Site, pod: str, port: int, local: int, tell: Tell) -> "Forward":
+    """A port of this host's loopback that leads to a port of a pod; `serve` passes on."""
+    # Loaded here, for they load the Kubernetes client.
+    from seatrial.cluster.connection import ClientTransport  # noqa: PLC0415
+    from seatrial.cluster.port_forward import Forward  # noqa: PLC0415
+
+    transport = site.api.transport
+    if not isinstance(transport, ClientTransport):
+        raise UsageError("ports are forwarded through a connection that connect() has made.")
+    return Forward(transport, site.namespace, pod, port, local, tell)

@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ledgers as config maps beside their runs: one key for each attempt, written once each.
+
+A change names the version that it was made from, so that of two who write at once the second
+reads again, and no attempt is lost.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from seatrial.cluster import objects
+from seatrial.cluster.api import Api
+from seatrial.cluster.errors import ConflictError
+from seatrial.cluster.kinds import CONFIG_MAP
+from seatrial.cluster.transport import Json
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding
+from seatrial.naming import older_part_name, part_name
+from seatrial.rendering.names import COMPONENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RUN_LABEL
+from seatrial.runs.ledger.ledger import (
+    AttemptRecord,
+    AttemptTakenError,
+    End,
+    Ledger,
+    damaged,
+    record_of,
+    without_record,
+)
+from seatrial.runs.ownership import belongs_to, not_ours
+from seatrial.storage.state_files import DamagedError
+
+COMPONENT = "ledger"
+"""The component label of a ledger."""
+PART = "ledger"
+"""The part of a run that is its ledger."""
+_KEY = "attempt-"
+_OBJECT_KEY = "object."
+"""What keys begin with that hold the uid of an object of the run."""
+_MOST_TRIES = 50
+_FIX = (
+    "Stop the run if it is running (seatrial stop). Then remove this key from the config map "
+    "(kubectl edit), or restore it."
+)
+
+
+def ledger_name(run: str) -> str:
+    """The name of a run's ledger."""
+    return part_name(run, PART)
+
+
+def ledger_of(config_map: Json | None) -> Ledger:
+    """The ledger in a config map."""
+    data: dict[str, str] = (config_map or {}).get("data") or {}
+    head = (config_map or {}).get("metadata") or {}
+    records: dict[int, AttemptRecord] = {}
+    damage: list[Finding] = []
+    unknown: set[int] = set()
+    for key, text in sorted(data.items()):
+        if not key.startswith(_KEY):
+            continue
+        digits = key.removeprefix(_KEY)
+        is_key = digits.isascii() and digits.isdigit() and f"{int(digits[:9]):05}" == digits
+        number = int(digits) if is_key else 0
+        try:
+            if not number:
+                raise DamagedError("the key names no attempt")
+            records[number] = record_of(text, number)
+        except DamagedError as error:
+            where = f"ConfigMap {head.get('namespace', '')}/{head.get('name', '')}, data.{key}"
+            damage.append(damaged(where, error, _FIX))
+            if number:
+                unknown.add(number)
+                records[number] = without_record(number)
+    ordered = tuple(record for _, record in sorted(records.items()))
+    return Ledger(ordered, tuple(damage), frozenset(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLedgerStore:
+    """The ledgers of a namespace."""
+
+    api: Api
+    namespace: str
+
+    def read(self, run: str) -> Ledger:
+        """The ledger of a run."""
+        return ledger_of(self._config_map(run))
+
+    def read_all(self) -> dict[str, Ledger]:
+        """The ledgers of all runs of the namespace."""
+        selector = f"{COMPONENT_LABEL}={COMPONENT}"
+        found, _ = objects.list_all(self.api, CONFIG_MAP, self.namespace, selector)
+        named = [(str((e["metadata"].get("labels") or {}).get(RUN_LABEL)), e) for e in found]
+        return {run: ledger_of(e) for run, e in named if belongs_to(e, run, _uids(e))}
+
+    def add(self, run: str, record: AttemptRecord) -> None:
+        """Begin an attempt."""
+        self._change(run, lambda ledger: _begun(ledger, record))
+
+    def end(self, run: str, number: int, end: End) -> None:
+        """Note the end of an attempt."""
+
+        def ended(ledger: Ledger) -> AttemptRecord | None:
+            there = ledger.attempt(number)
+            # A damaged record stays as it is: whoever restores it needs what is left of it.
+            if there is None or there.outcome is not None or not ledger.is_known(number):
+                return None
+            return there.finished(end)
+
+        self._change(run, ended)
+
+    def note_objects(self, run: str, made: Iterable[Json]) -> None:
+        """Note which objects a launch has made or applied; a ledger that is gone stays gone."""
+        made = tuple(made)
+        for left in range(_MOST_TRIES, 0, -1):
+            there = self._config_map(run)
+            if there is None or not made:
+                return
+            # Its own uid too: a copy of the ledger has another.
+            data = {_object_key(each): str(each["metadata"]["uid"]) for each in (*made, there)}
+            name, uid = there["metadata"]["name"], there["metadata"]["uid"]
+            change: Json = {"metadata": {"uid": uid}, "data": data}
+            try:
+                objects.patch(self.api, CONFIG_MAP, self.namespace, name, change)
+            except ConflictError:
+                if left == 1:
+                    raise
+            else:
+                return
+
+    def objects_of(self, run: str) -> frozenset[str]:
+        """Return the uids of the objects that launches of a run have made."""
+        return _uids(self._config_map(run) or {})
+
+    def _config_map(self, run: str) -> Json | None:
+        """The ledger of a run, also under the name that an earlier version gave it."""
+        for name in (ledger_name(run), older_part_name(run, PART)):
+            there = objects.read(self.api, CONFIG_MAP, self.namespace, name)
+            if there is not None and belongs_to(there, run, _uids(there)):
+                return there
+        return None
+
+    def _change(self, run: str, decide: Callable[[Ledger], AttemptRecord | None]) -> None:
+        """Write what is decided from what is there, until nobody has written in between."""
+        for left in range(_MOST_TRIES, 0, -1):
+            there = self._config_map(run)
+            record = decide(ledger_of(there))
+            if record is None:
+                return
+            data = {f"{_KEY}{record.number:05}": record.to_text()}
+            try:
+                if there is None:
+                    objects.create(self.api, self._new(run, data))
+                else:
+                    version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+                    change: Json = {"metadata": version, "data": data}
+                    name = there["metadata"]["name"]
+                    objects.patch(self.api, CONFIG_MAP, self.namespace, name, change)
+            except ConflictError:
+                self._refuse_foreign(run)
+                if left == 1:
+                    raise
+                continue
+            return
+
+    def _refuse_foreign(self, run: str) -> None:
+        """Raise if the ledger's name is taken by an object that does not belong to the run."""
+        there = objects.read(self.api, CONFIG_MAP, self.namespace, ledger_name(run))
+        if there is not None and not belongs_to(there, run, _uids(there)):
+            raise FindingsError([not_ours(CONFIG_MAP, self.namespace, there, run)])
+
+    def _new(self, run: str, data: dict[str, str]) -> Json:
+        labels = {
+            "app.kubernetes.io/name": "seatrial",
+            "app.kubernetes.io/instance": run,
+            MANAGED_BY_LABEL: MANAGED_BY,
+            RUN_LABEL: run,
+            COMPONENT_LABEL: COMPONENT,
+        }
+        head = {"name": ledger_name(run), "namespace": self.namespace, "labels": labels}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head, "data": data}
+
+
+def _uids(config_map: Json) -> frozenset[str]:
+    """The uids of objects that a ledger holds."""
+    data: dict[str, str] = config_map.get("data") or {}
+    return frozenset(uid for key, uid in data.items() if key.startswith(_OBJECT_KEY))
+
+
+def _object_key(item: Json) -> str:
+    """The key of an object: its kind and its name."""
+    group = str(item["apiVersion"]).rpartition("/")[0]
+    kind = f"{item['kind']}.{group}".rstrip(".")
+    return f"{_OBJECT_KEY}{kind}.{item['metadata']['name']}"
+
+
+def _begun(ledger: Ledger, record: AttemptRecord) -> AttemptRecord | None:
+    """The record to write; nothing when an earlier try of the same call has written it."""
+    there = ledger.attempt(record.number)
+    if there is None:
+        return record
+    if there.submission != record.submission:
+        raise AttemptTakenError(str(record.number))
+    return None

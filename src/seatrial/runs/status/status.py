@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a run is: its state, the reasons for it, and its attempts."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from seatrial.cluster.errors import DeniedError
+from seatrial.codes.runs import RunCode
+from seatrial.errors import FindingsError
+from seatrial.findings import Finding, Severity, Where
+from seatrial.runs.launch.decision import end_of_attempt, is_being_submitted, state_of
+from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, Ledger, without_record
+from seatrial.runs.namespace import Site
+from seatrial.runs.status.container_reasons import container_statuses
+from seatrial.runs.status.observe import JobState, Observed, observe
+from seatrial.runs.status.pending_reasons import operator_message, reasons, wanted_and_running
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run is."""
+
+    run: str
+    """The run's name."""
+    place: str
+    """Where it is: the namespace and the kind of job, or the directory on this host."""
+    state: str
+    """A job's state, or how the last attempt ended when there is no job."""
+    attempt: int
+    """The newest attempt."""
+    submitted: str
+    """When that was submitted, in UTC."""
+    since: str
+    """Since when the state holds, in UTC, as far as it is known."""
+    wanted: int
+    """Pods, or processes on this host, that there should be."""
+    running: int
+    """How many of them run."""
+    restarts: int
+    """How often containers of this attempt were started again."""
+    reasons: tuple[Finding, ...]
+    """Why it is not running, the weightiest first."""
+    attempts: tuple[AttemptRecord, ...]
+    """All attempts, in order."""
+    message: str = ""
+    """What the operator says of a failure."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen without a new launch."""
+        return self.state in (*map(str, AttemptOutcome), JobState.FAILED, JobState.SUCCEEDED)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all steps are done."""
+        return self.state == JobState.SUCCEEDED
+
+    def to_dict(self) -> dict[str, Any]:
+        """The status as plain data."""
+        return asdict(self)
+
+
+def status(site: Site, run: str) -> Status:
+    """Look at a run; an end that nobody has noted yet is noted in its ledger."""
+    observed = observe(site.api, site.namespace, run)
+    if not observed.exists:
+        raise FindingsError([no_run(site.namespace, run)])
+    note_end(site, observed)
+    return status_of(observed, site.now)
+
+
+def note_end(site: Site, observed: Observed) -> None:
+    """Write the end of an attempt into the ledger, if the account may."""
+    end = end_of_attempt(observed, site.now)
+    if end is None or observed.job is None or not observed.job.is_ours:
+        return
+    record = observed.ledger.attempt(observed.job.attempt)
+    if record is None or record.outcome is not None:
+        return
+    try:
+        site.ledgers.end(observed.run, observed.job.attempt, end)
+    except DeniedError:
+        # One who may only look sees the same from the job.
+        return
+
+
+def status_of(observed: Observed, now: datetime) -> Status:
+    """The status that follows from what there is."""
+    state = state_of(observed)
+    wanted, running = wanted_and_running(observed)
+    newest = observed.ledger.newest
+    if observed.job is None or state is None:
+        return _without_job(observed.run, observed.namespace, observed.ledger, now)
+    record = observed.ledger.attempt(observed.job.attempt) or newest
+    created = str(observed.job.object["metadata"].get("creationTimestamp") or "")
+    quiet = state in (JobState.SUCCEEDED, JobState.ENDING)
+    found = [] if quiet else reasons(observed)
+    return Status(
+        observed.run,
+        f"{observed.job.kind.name} in {observed.namespace}/{observed.run}",
+        str(state),
+        observed.job.attempt,
+        (record.submitted if record else "") or created,
+        _since(observed, state) or created,
+        wanted,
+        running,
+        sum(int(s.get("restartCount") or 0) for p in observed.pods for s in container_statuses(p)),
+        (*found, *observed.ledger.damage),
+        observed.ledger.attempts,
+        operator_message(observed),
+    )
+
+
+def _without_job(run: str, place: str, ledger: Ledger, now: datetime) -> Status:
+    newest = ledger.newest or without_record(0)
+    state = state_without_job(newest, now)
+    found: tuple[Finding, ...] = ()
+    if state == JobState.WAITING:
+        found = (_submitting(run, place, newest),)
+    elif state == AttemptOutcome.GONE:
+        found = (_unknown_end(run, place, newest),)
+    return Status(
+        run,
+        f"no job in {place}",
+        state,
+        newest.number,
+        newest.submitted,
+        newest.ended,
+        0,
+        0,
+        0,
+        (*found, *ledger.damage),
+        ledger.attempts,
+    )
+
+
+def state_without_job(newest: AttemptRecord, now: datetime) -> str:
+    """The state of a run that has no job, from its newest attempt."""
+    if newest.outcome is None and is_being_submitted(newest, now):
+        return str(JobState.WAITING)
+    return str(newest.outcome or AttemptOutcome.GONE)
+
+
+def _submitting(run: str, place: str, attempt: AttemptRecord) -> Finding:
+    return Finding(
+        RunCode.SUBMITTING,
+        Severity.NOTE,
+        Where(field=f"{place}/{run}"),
+        f"attempt {attempt.number} was begun, and its job is not there yet.",
+        str(attempt.number),
+        "Wait. If its launch has died, the same launch again completes it.",
+    )
+
+
+def _unknown_end(run: str, place: str, attempt: AttemptRecord) -> Finding:
+    """What is known of an attempt whose job went before anybody looked at its end."""
+    return Finding(
+        RunCode.UNKNOWN_END,
+        Severity.WARNING,
+        Where(field=f"{place}/{run}"),
+        f"how attempt {attempt.number} ended is unknown: its job is gone, by its time to live or "
+        "by somebody's hand, and no command had looked at it since its end.",
+        str(attempt.number),
+        "Its own event log, events.jsonl in the run's directory on the volume, tells how far it "
+        "came. A launch goes on from the last checkpoint, and ends soon when all steps are done.",
+    )
+
+
+def _since(observed: Observed, state: JobState) -> str:
+    """When the newest change of the job's conditions was."""
+    if observed.job is None or state in (JobState.WAITING, JobState.ENDING):
+        return ""
+    conditions = (observed.job.object.get("status") or {}).get("conditions") or ()
+    times = [str(c.get("lastTransitionTime") or "") for c in conditions if c["status"] == "True"]
+    return max(times, default="")
+
+
+def no_run(place: str, run: str) -> Finding:
+    """The finding for a run that is not there."""
+    return Finding(
+        RunCode.NO_RUN,
+        Severity.ERROR,
+        Where(field=f"{place}/{run}"),
+        f"there is no run {run} in {place}.",
+        run,
+        "See seatrial list, --namespace and --context; or launch it.",
+    )
+
+
+def age(since: str, now: datetime) -> str:
+    """How long ago something was, in the largest unit that says enough."""
+    try:
+        seconds = max(0.0, (now - datetime.fromisoformat(since)).total_seconds())
+    except ValueError:
+        return "?"
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size or (size == 60 and seconds >= 60):
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} s"

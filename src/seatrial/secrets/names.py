@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names of variables, keys and options that hold a secret."""
+
+import re
+
+_SECRET_NAME = re.compile(
+    r"""
+      (^|[_.-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?)$
+    | (^|[_-])ACCESS[_-]KEY[_-]ID$
+    | (?-i:[a-z0-9](Token|Password|Passwd|Passphrase|Pass|Credentials?|Key)$)  # camel case
+    | [_-]KEY$ | APIKEY$
+    | SECRET(?![A-Z])
+    | CONN(ECTION)?[_-]?STR(ING)?$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_HARMLESS_NAME = re.compile(
+    r"""
+      ^(NCCL|TORCH_NCCL|FI|OMP|UCX|GLOO)_(?!.*(SECRET|PASSWORD)$)
+    | (^|[_-])(BOS|EOS|EOD|PAD|UNK|CLS|SEP|MASK|PREFIX|MIDDLE|SUFFIX)[_-]TOKEN$  # of a vocabulary
+    | [_-](PATH|FILE|DIR|NAME|ARN)$                      # where a secret lies, not the secret
+    | (^|[_-])(PUBLIC|PRIMARY|FOREIGN|SORT|PARTITION|CACHE|TEXT|JSON)[_-]?KEY$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_REFERENCES = frozenset({"secret", "image_pull_secret"})
+"""Keys of the spec that hold the name of a secret."""
+
+# In what a training prints, a token is most often a part of a text, and a key one of a mapping.
+_CERTAIN_NAME = re.compile(
+    r"""
+      PASSWORD$ | PASSWD$ | PASSPHRASE$ | (^|[_-])PWD$ | (DB|ROOT|SSH|MYSQL)[_-]?PASS$
+    | (ACCESS|AUTH|API|REFRESH|SESSION|SECURITY|BEARER|ID|SAS|HF|HUB|GITHUB|GITLAB|GH|VAULT
+       |PRIVATE|DEPLOY|BOT|APP|SERVICE|ACCOUNT|LOGIN|USER|ADMIN|WANDB|SLACK|JOB)[_-]?TOKEN$
+    | (API|ACCESS|SECRET|PRIVATE|ACCOUNT|SIGNING|ENCRYPTION|MASTER|LICENSE|AUTH|WANDB|SERVICE)
+      [_-]?KEY$
+    | (SHARED|STORAGE)[_-]?(ACCESS|ACCOUNT)?[_-]?(KEY|SIGNATURE)$
+    | ACCESS[_-]?KEY[_-]?ID$ | CLIENT[_-]KEY[_-]DATA$
+    | [_-]SECRET$ | ^SECRET[_-] | CLIENTSECRET$ | (?-i:[a-z0-9]Secret$)
+    | CONN(ECTION)?[_-]?STR(ING)?$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_TEXT_TOKEN = re.compile(
+    r"(^|[_.-])(PAD|EOS|BOS|UNK|MASK|SEP|CLS|EOD|EOT|IMAGE|SPECIAL|NEXT|LAST|FIRST|PREV|INPUT"
+    r"|OUTPUT|TARGET|END|START|STOP|BEGIN|OF|PER|EACH|DOCUMENT|TEXT|MAX|MIN|NUM|VOCAB|ADDED"
+    r"|PREFIX|SUFFIX|MIDDLE|CONTROL|IGNORE|LABEL|PADDING|ACTIVE)[_-]?TOKEN$",
+    re.IGNORECASE,
+)
+
+
+def names_secret(name: str) -> bool:
+    """Return True if a variable or key of this name holds a secret, such as `HF_TOKEN`."""
+    if name in _REFERENCES or _HARMLESS_NAME.search(name):
+        return False
+    return _SECRET_NAME.search(name) is not None
+
+
+def is_certain(name: str) -> bool:
+    """Return True if whatever follows this name in a log is a secret, however it looks."""
+    if name in _REFERENCES or _HARMLESS_NAME.search(name) or _TEXT_TOKEN.search(name):
+        return False
+    if not name.isupper() or "_" not in name:
+        return _CERTAIN_NAME.search(name) is not None
+    # An environment variable, of which few hold a piece of text or the key of a mapping.
+    return names_secret(name)
+
+
+def may_name_secret(name: str) -> bool:
+    """Return True if what follows this name in a log is a secret if it looks random."""
+    return names_secret(name) and _TEXT_TOKEN.search(name) is None

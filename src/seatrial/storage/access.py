@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The store at an address."""
+
+from seatrial.errors import UsageError
+from seatrial.storage.directory import LocalStore
+from seatrial.storage.object_store import ObjectStore
+from seatrial.storage.providers import KINDS
+from seatrial.storage.store import Store, named
+
+
+def store_at(address: str) -> Store:
+    """The store whose root is a path, or an address such as `s3://BUCKET/PATH`."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return LocalStore(address)
+    if scheme in KINDS and rest.strip("/"):
+        return ObjectStore(address)
+    known = ", ".join(f"{name}://" for name in KINDS)
+    raise UsageError(
+        f"{named(address)}: data cannot be written there. Use a path, or one of {known} with "
+        "a bucket and a path."
+    )

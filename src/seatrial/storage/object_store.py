@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""An object store as a store: S3, Azure Blob and Google Storage through fsspec."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+from seatrial.storage.object_reader import open_range_reader
+from seatrial.storage.providers import S3, object_files
+from seatrial.storage.retries import PATIENCE, RetryPolicy, status_of
+from seatrial.storage.store import StoredFile, path_parts
+from seatrial.storage.uploads import upload
+from seatrial.storage.writer import StoreWriter
+from seatrial.storage.writer_claims import is_dead
+
+_DELETERS = 16
+_ATTEMPT = re.compile(r"[0-9a-f]{8}-\d+-\d+-\d+")
+
+
+class ObjectStore:
+    """Objects below one prefix of a bucket or container."""
+
+    def __init__(self, address: str, patience: RetryPolicy = PATIENCE) -> None:
+        """Keep objects below an address such as `s3://BUCKET/PATH`."""
+        self.address = address.rstrip("/")
+        self._place = object_files(address, patience)
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file; FileNotFoundError when there is none."""
+        full = self._full(path)
+        data: bytes = self._place.call(path, lambda: self._place.files.cat_file(full))
+        return data
+
+    def open_reader(self, path: str, start: int = 0) -> BinaryIO:
+        """A stream from an offset on; broken connections are taken up again where they broke."""
+        self._full(path)
+        size = int(self._place.info(path)["size"])
+        return open_range_reader(self._place, path, size, start)
+
+    def open_writer(self, path: str) -> BinaryIO:
+        """A stream into a new file, which is there when the stream is closed without an error."""
+        self._full(path)
+        return StoreWriter(upload(self._place, path))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create a small file whole; False, and nothing changed, when it is there already.
+
+        The condition goes with the upload, so of two creators the store lets one win. An answer
+        can get lost and the upload be sent again; that would then find the file there. So the
+        file carries, as a parameter of its content type, who made it.
+        """
+        full = self._full(path)
+        mark = f"application/octet-stream; creator={uuid4().hex}"
+        options = self._place.kind.content_type(mark)
+
+        def once() -> None:
+            try:
+                self._place.files.pipe_file(full, data, mode="create", **options)
+            except OSError as error:
+                # s3fs knows only some servers' way to say that the condition does not hold.
+                if status_of(error) == 412:
+                    raise FileExistsError(path) from error
+                # S3 says so of two conditional uploads at once; the next try settles it.
+                if status_of(error) == 409 and self._place.kind is S3:
+                    raise ConnectionError("conflicting uploads") from None
+                raise
+
+        try:
+            self._place.call(path, once)
+        except FileExistsError:
+            return _content_type(self._place.info(path)) == mark
+        return True
+
+    def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
+        """All files below a path, in order of their paths; an upload shows when it is whole."""
+        start = self._full(below) if below else self._place.root
+        found = self._place.call(below, lambda: _found(self._place.files, start))
+        cut = len(self._place.root) + 1
+        files = [StoredFile(name[cut:], int(info["size"])) for name, info in found.items()]
+        if not deep:
+            depth = len(start) - len(self._place.root)
+            files = [file for file in files if "/" not in file.path[depth:]]
+        return iter(sorted(files, key=lambda file: file.path))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files; one that is gone already is no error."""
+        checked = [(path, self._full(path)) for path in paths]
+
+        def remove(one: tuple[str, str]) -> None:
+            path, full = one
+            with contextlib.suppress(FileNotFoundError):
+                self._place.call(path, lambda: self._place.files.rm_file(full))
+
+        with ThreadPoolExecutor(_DELETERS) as deleters:
+            for _ in deleters.map(remove, checked):
+                pass
+
+    def sync(self) -> None:
+        """Nothing: an upload that was answered outlasts whatever the store is made for."""
+
+    def sweep(self, below: str = "", everything: bool = False) -> None:
+        """Abort uploads to S3 that killed writers left below a path.
+
+        The other stores drop theirs by themselves after a week and do not show them.
+        """
+        start = self._full(below) if below else self._place.root
+        if self._place.kind is not S3:
+            return
+        bucket, _, prefix = f"{start}/".partition("/")
+        for key, name in self._uploads(bucket, prefix):
+            attempt = _ATTEMPT.search(key)
+            if everything or (attempt and is_dead(attempt[0])):
+                self._s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=name)
+
+    def _uploads(self, bucket: str, prefix: str) -> Iterator[tuple[str, str]]:
+        """Uploads to S3 that have begun and not ended: key and name."""
+        more: dict[str, str] = {}
+        while True:
+            page = self._s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
+            for begun in page.get("Uploads") or ():
+                yield begun["Key"], begun["UploadId"]
+            if not page.get("IsTruncated"):
+                return
+            more = {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page["NextUploadIdMarker"],
+            }
+
+    def _s3(self, method: str, **arguments: str) -> dict[str, Any]:
+        def once() -> dict[str, Any]:
+            answer: dict[str, Any] = self._place.files.call_s3(method, **arguments)
+            return answer
+
+        try:
+            return self._place.call("", once)
+        except FileNotFoundError:
+            # Ended by somebody else in the meantime.
+            return {}
+
+    def _full(self, path: str) -> str:
+        return self._place.full("/".join(path_parts(path, self.address)))
+
+
+def _found(files: Any, start: str) -> dict[str, dict[str, Any]]:
+    """The objects below a prefix; without those that only stand for a directory."""
+    found = files.find(start, detail=True)
+    return {
+        name: info
+        for name, info in found.items()
+        if info["type"] == "file" and name.startswith(f"{start}/") and not name.endswith("/")
+    }
+
+
+def _content_type(info: dict[str, Any]) -> str:
+    """The content type of a file, by whichever name its store has for it."""
+    settings = info.get("content_settings") or {}
+    return str(
+        info.get("ContentType") or info.get("contentType") or settings.get("content_type") or ""
+    )

@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The loader: the one place that calls torch's and Python's unpicklers.
+
+What is loaded is what the scanner returned (`seatrial.checkpoints.scan`): the bytes that it read,
+and tensors from the descriptor that it read them from. torch then loads them as weights only, with
+the same allow-list. `install` puts this in the place of the loading that the engines do themselves.
+"""
+
+import functools
+import io
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, BinaryIO
+
+import numpy
+import torch
+import torch.distributed.checkpoint.filesystem
+
+from seatrial.checkpoints.fp8_rules import EXTRA_STATE_RULES, STORAGE_LOADERS
+from seatrial.checkpoints.pickle_rules import (
+    METADATA_RULES,
+    PLAIN_RULES,
+    Name,
+    Rules,
+    UnsafeFileError,
+)
+from seatrial.checkpoints.pickle_scan import scan_pickle
+from seatrial.checkpoints.scan import scan_archive
+
+WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+"""torch's own switch; it holds where a caller asks for the opposite, and in child processes."""
+PICKLE_READERS: tuple[tuple[str, Rules], ...] = (
+    # torch's list of tensors.
+    ("torch.distributed.checkpoint.filesystem", METADATA_RULES),
+    # Composer's newer functions for checkpoints: the state of a resumption.
+    ("composer.checkpoint.load", PLAIN_RULES),
+    # MDS shards whose index says that a column holds pickles.
+    ("streaming.base.format.mds.encodings", PLAIN_RULES),
+)
+"""Modules that unpickle files by themselves, and what those files may name."""
+
+_torch_load: Callable[..., Any] = torch.load
+"""torch's own, whatever `install` puts in its place."""
+
+Source = str | os.PathLike[str] | BinaryIO
+
+
+class SafetyError(UnsafeFileError, pickle.UnpicklingError):
+    """A file that was refused; the engines know it as a failure to unpickle."""
+
+
+def load_archive(source: Source, map_location: Any = "cpu") -> Any:
+    """Scan an archive of torch and load it from the same descriptor.
+
+    Raises SafetyError (an UnsafeFileError) if it is anything but an archive of torch whose pickle
+    stays within the allow-list. A stream is read from where it is to its end.
+    """
+    with _opened(source) as stream:
+        try:
+            scanned = scan_archive(stream, offset=stream.tell())
+        except UnsafeFileError as error:
+            name = getattr(stream, "name", None) or type(stream).__name__
+            raise SafetyError(f"{name}: {error}. Nothing of it was run.") from error
+        _allow(scanned.content.names)
+        return _torch_load(scanned.open(), map_location=map_location, weights_only=True)
+
+
+def load_pickle(data: bytes, allowed: Rules) -> Any:
+    """Scan a pickle and load those bytes; raise SafetyError if it asks for more than allowed."""
+    try:
+        scanned = scan_pickle(data, allowed)
+    except UnsafeFileError as error:
+        raise SafetyError(f"{error}. Nothing of it was run.") from error
+    return _AllowedUnpickler(io.BytesIO(scanned.data), allowed).load()
+
+
+def install() -> None:
+    """Route what loads checkpoints in this process through this module.
+
+    Call it after the engine is imported: Megatron puts a loader of its own into torch.
+    """
+    os.environ[WEIGHTS_ONLY] = "1"
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    torch.load = torch.serialization.load = _load_scanned
+    torch.storage._load_from_bytes = _load_from_bytes
+    own = sys.modules.get("megatron.core.safe_globals")
+    if own is not None:
+        # Megatron's own for the same, which pickles of its processes name.
+        own.safe_load_from_bytes = _load_from_bytes  # type: ignore[attr-defined]
+        # Its layers import this when they load their state.
+        own.SafeUnpickler = _ExtraStateUnpickler  # type: ignore[attr-defined]
+    for name, allowed in PICKLE_READERS:
+        if name in sys.modules:
+            sys.modules[name].pickle = _Pickle(allowed)  # type: ignore[attr-defined]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("transformer_engine.") and getattr(module, "pickle", None) is pickle:
+            module.pickle = _Pickle(EXTRA_STATE_RULES)  # type: ignore[attr-defined]
+        if name.startswith("megatron.") and "safe_numpy_load" in vars(module):
+            module.safe_numpy_load = _load_numbers  # type: ignore[attr-defined]
+
+
+@functools.wraps(torch.load)
+def _load_scanned(f: Source, map_location: Any = None, *_: Any, **__: Any) -> Any:
+    """Stands in for torch.load; whatever else a caller asks for, it loads weights only."""
+    return load_archive(f, map_location)
+
+
+def _load_from_bytes(b: bytes) -> Any:
+    """Load a storage that was pickled by itself, which torch does in its legacy format.
+
+    Another process of this run sent it, or it is in the state of FP8, and the scanner knows it.
+    """
+    return _torch_load(io.BytesIO(b), weights_only=True)
+
+
+# Pickles name it, and this is the name that other processes know.
+_load_from_bytes.__module__ = torch.storage.__name__
+
+
+class _AllowedUnpickler(pickle.Unpickler):
+    """Python's unpickler, for bytes that were scanned; holds the allow-list a second time."""
+
+    def __init__(self, file: BinaryIO, allowed: Rules) -> None:
+        super().__init__(file)
+        self._allowed = allowed
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        known = Name({"__builtin__": "builtins"}.get(module, module), name)
+        if known not in self._allowed:
+            raise SafetyError(f"it asks for {module}.{name}, which no checkpoint needs")
+        if known in STORAGE_LOADERS:
+            # torch's own would unpickle anything, where `install` was not called.
+            return _load_from_bytes
+        return super().find_class(known.module, name)
+
+
+class _Pickle:
+    """Stands in for the module `pickle` where an engine reads files with it."""
+
+    def __init__(self, allowed: Rules) -> None:
+        self._allowed = allowed
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("Unpickler", "_Unpickler"):
+            raise SafetyError(f"pickle.{name} is not available here")
+        return getattr(pickle, name)
+
+    def load(self, file: BinaryIO, **_: Any) -> Any:
+        return load_pickle(file.read(), self._allowed)
+
+    def loads(self, data: bytes, /, **_: Any) -> Any:
+        return load_pickle(bytes(data), self._allowed)
+
+
+class _ExtraStateUnpickler:
+    """Stands in for Megatron's SafeUnpickler, whose list of names leaves all arguments free.
+
+    What it reads is the state of FP8, which is in the bytes of a tensor.
+    """
+
+    def __init__(self, file: BinaryIO, **_: Any) -> None:
+        self._file = file
+
+    def load(self) -> Any:
+        return load_pickle(self._file.read(), EXTRA_STATE_RULES)
+
+
+def _load_numbers(path: Source, mmap_mode: Any = None, **_: Any) -> Any:
+    """Stands in for Megatron's safe_numpy_load: its indices are numbers, and need no pickle."""
+    try:
+        return numpy.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        rule = f"{path}: it is not an array of numbers ({error}). Nothing of it was run."
+        raise SafetyError(f"{rule} Remove it; the engine builds its indices again.") from error
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[BinaryIO]:
+    if isinstance(source, (str, os.PathLike)):
+        with open(source, "rb") as stream:
+            yield stream
+    else:
+        yield source
+
+
+def _allow(names: Iterable[Name]) -> None:
+    """Tell torch the names that passed; by itself it loads little more than tensors."""
+    for name in names:
+        if name.module not in ("torch", "torch._utils", "torch.storage"):
+            _allow_one(name)
+
+
+@functools.cache
+def _allow_one(name: Name) -> None:
+    value = getattr(import_module(name.module), name.name)
+    torch.serialization.add_safe_globals([(value, f"{name.module}.{name.name}")])
+    if value is numpy.dtype:
+        # Each dtype has a class of its own, which no pickle names.
+        kinds = {type(numpy.dtype(code)) for code in numpy.typecodes["AllInteger"] + "?efdFD"}
+        torch.serialization.add_safe_globals(list(kinds))

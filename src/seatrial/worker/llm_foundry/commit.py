@@ -1,0 +1,210 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The commit protocol around Composer's own saving, and the choice before its loading.
+
+A save counts from the moment its record exists, as with Megatron (`seatrial.checkpoints.commit`).
+Composer has no place to look over its shoulder while it writes, so its files are read once more
+right after it, a share by each rank; digests are of what the disk gave back then.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from composer.utils import dist, get_device
+from llmfoundry import __version__ as engine_version
+from omegaconf import OmegaConf
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from seatrial.checkpoints.commit import commit, make_room, read_back
+from seatrial.checkpoints.inventory import Checkpoint
+from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA, RECORD, step_of
+from seatrial.checkpoints.record import Record, ShardFile, ShardList
+from seatrial.checkpoints.select import ResumeRequest
+from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checkpoints.starts import StaleStartError
+from seatrial.checkpoints.stopping import StopCode, StopError, stop
+from seatrial.codes.checkpoints import CheckpointCode, found
+from seatrial.engines.llm_foundry.checkpoints import flat, refuse_foreign, setup_from_settings
+from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY
+from seatrial.storage.location import LocalPlace
+from seatrial.units import format_bytes
+from seatrial.version import VERSION
+from seatrial.worker.checkpointing.retention import Retirement
+from seatrial.worker.checkpointing.select_checkpoint import Chooser
+from seatrial.worker.collectives import first_rank, gathered_at_first, rank, world_size
+from seatrial.worker.settings import Settings
+
+TIMEOUT = 600.0
+"""LLM Foundry's own limit for ranks that wait for each other, where nothing else is set."""
+
+
+class ComposerCommitter:
+    """Makes this run's saves count, and has it go on from the newest that is good."""
+
+    def __init__(self, chosen: Settings, configured: Any) -> None:
+        """Take the worker's settings and LLM Foundry's, which are changed where a run goes on."""
+        self._chooser = Chooser(chosen)
+        self._configured = configured
+        self._given = flat(OmegaConf.to_container(configured, resolve=True))
+        self._retirement = Retirement()
+        self._save = str(configured.get("save_folder") or "")
+        self.incarnation = 0
+        self.validation_loss: float | None = None
+        """That of the last evaluation."""
+
+    @contextmanager
+    def resuming(self) -> Iterator[None]:
+        """Claim this start, and name the checkpoint that training loads, verified.
+
+        A run that has saved nothing yet loads what it was told to, if anything.
+        """
+        goes_on = False
+        if self._save and self._configured.get("autoresume") and "://" not in self._save:
+            goes_on = self._choose()
+        if not goes_on and self._configured.get("load_path"):
+            self._configured.load_path = self._looked_at(str(self._configured.load_path))
+        with TemporaryDirectory(prefix="seatrial-whole-") as scratch:
+            self._put_together(Path(scratch))
+            yield
+
+    def _choose(self) -> bool:
+        """Go on from the run's own newest good checkpoint; whether there is one."""
+        told = self._configured
+        join_ranks(told)
+        self.incarnation = self._chooser.begin_start(self._save)
+        # Composer would go by a link to what was written last, verified or not.
+        told.autoresume = False
+        one = self._chooser.choose(ResumeRequest(self._save))
+        if one is None or one.record is None:
+            return False
+        for name in ("load_weights_only", "load_ignore_keys"):
+            told.pop(name, None)
+        told.load_path = _loaded_as(Path(self._save), one)
+        return True
+
+    def _looked_at(self, load: str) -> str:
+        """What to load of a path that somebody named: verified where it has a record.
+
+        What was saved without one is taken where its pickles name nothing but what a checkpoint
+        needs: Composer would run whatever they name.
+        """
+        join_ranks(self._configured)
+        path = Path(load)
+
+        def asked() -> ResumeRequest | None:
+            holder = path.parent if path.is_file() else path
+            step = step_of(holder.name)
+            if step is not None and (holder / RECORD).is_file():
+                return ResumeRequest(str(holder.parent), step, borrowed=True)
+            if path.is_dir() and any(step_of(one.name) for one in path.iterdir()):
+                return ResumeRequest(load, foreign=True)
+            refuse_foreign(load)
+            return None
+
+        request = first_rank(asked)
+        if request is None:
+            return load
+        one = self._chooser.choose(request)
+        if one is None:
+            rule, fix = "no save in it came to its end.", "Begin with other weights."
+            finding = found(CheckpointCode.NONE_GOOD, load, rule, fix)
+            raise stop(StopCode.NO_CHECKPOINT, finding)
+        return _loaded_as(Path(request.address), one)
+
+    def _put_together(self, scratch: Path) -> None:
+        """Make a whole checkpoint of shards for a rank that is alone.
+
+        Composer does not shard there, and then loads whole checkpoints only.
+        """
+        load = str(self._configured.get("load_path") or "")
+        if dist.get_world_size() == 1 and load and Path(load, METADATA).is_file():
+            dcp_to_torch_save(load, scratch / COMPOSER_FILE)
+            self._configured.load_path = str(scratch / COMPOSER_FILE)
+
+    @contextmanager
+    def committing(self, state: Any) -> Iterator[None]:
+        """Have a fresh directory for a save, and make it count after it."""
+        if not self.incarnation:
+            yield
+            return
+        step = int(state.timestamp.batch)
+        directory = Path(self._save, STEP_DIRECTORY.format(batch=step))
+        first_rank(lambda: self._make_room(step, directory))
+        yield
+        self._finish(step, int(state.timestamp.sample), directory)
+
+    def _make_room(self, step: int, directory: Path) -> None:
+        place = LocalPlace(self._save)
+        aside = _fenced(lambda: make_room(place, step, self.incarnation, directory.name))
+        if aside is not None:
+            _say(f"step {step} is saved again; the old checkpoint is in {aside}")
+        # What a save that was cut short has left would else be taken for a part of this one.
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+
+    def _finish(self, step: int, samples: int, directory: Path) -> None:
+        """Read the files back, put the digests of all ranks together, and commit."""
+        names = first_rank(lambda: sorted(path.name for path in directory.iterdir()))
+        mine = [read_back(directory / name) for name in names[rank() :: world_size()]]
+        every = gathered_at_first([file for file in mine if file is not None])
+
+        def create() -> str:
+            files: list[ShardFile] = [file for share in every for file in share]
+            record = Record(
+                step=step,
+                consumed_samples=samples,
+                saved_at="",
+                incarnation=self.incarnation,
+                shards=ShardList(0, 0, ""),
+                setup=self._setup(),
+                validation_loss=self.validation_loss,
+            )
+            place = LocalPlace(self._save)
+            done = _fenced(lambda: commit(place, files, record, directory.name)).record
+            self._retirement.after_commit(place)
+            number = done.shards.files
+            files_said = f"{number} file{'s' if number != 1 else ''}"
+            return f"{files_said}, {format_bytes(done.shards.size)}"
+
+        said = first_rank(create)
+        if rank() == 0:
+            _say(f"the checkpoint of step {step} is committed: {said}")
+
+    def _setup(self) -> Setup:
+        versions = Versions(VERSION, f"llm-foundry {engine_version}", torch.__version__)
+        return setup_from_settings(self._given, versions, world_size())
+
+
+def _loaded_as(root: Path, one: Checkpoint) -> str:
+    """What Composer is told to load for a checkpoint: a directory of shards, or the one file."""
+    sharded = one.record is not None and one.record.setup.in_shards
+    return str(root / one.directory if sharded else root / one.directory / COMPOSER_FILE)
+
+
+def join_ranks(configured: Any) -> None:
+    """Have the ranks meet as Composer would have them meet later; once is enough.
+
+    Whoever needs them before it must not meet and part by itself: the second meeting would find
+    the first one's store, which is about to close.
+    """
+    timeout = float(configured.get("dist_timeout") or TIMEOUT)
+    dist.initialize_dist(get_device(None), timeout=timeout)
+
+
+def _fenced[T](action: Callable[[], T]) -> T:
+    """What an action gives; one that comes too late ends this process for good."""
+    try:
+        return action()
+    except StaleStartError as error:
+        raise StopError(StopCode.STALE, str(error)) from error
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"seatrial: {text}\n")
+    sys.stderr.flush()

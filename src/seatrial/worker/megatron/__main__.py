@@ -1,0 +1,15 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m seatrial.worker.megatron ENGINE-ARGUMENTS`: one process of a run, started by torchrun.
+
+The engine writes checkpoints through helper processes that import this module again; it is
+empty for them, so that they do not load torch and the engine once more.
+"""
+
+if __name__ == "__main__":
+    from seatrial.worker.process import spared_teardown
+
+    with spared_teardown():
+        from seatrial.worker.megatron.run import main
+
+        main()

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The commit protocol around the engine's own saving.
+
+The engine writes the checkpoint shards, its list of tensors and its note of the format; both of
+its ways to save come through here, the one in step and the one beside the training. After its last
+file, and before it turns to its tracker, the ranks put their digests together and the first one
+creates the record. See `seatrial.checkpoints.commit`.
+"""
+
+import io
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from megatron.core import __version__ as engine_version
+from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.strategies import async_utils, filesystem_async
+from megatron.training import checkpointing, get_args
+from megatron.training import training as engine
+
+from seatrial.checkpoints.commit import commit, make_room, write_tracker
+from seatrial.checkpoints.naming import TRACKER, step_of
+from seatrial.checkpoints.record import Record, ShardList
+from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checkpoints.starts import StaleStartError, refuse_stale
+from seatrial.checkpoints.stopping import StopCode, StopError
+from seatrial.engines.megatron.checkpoints import setup_from_arguments
+from seatrial.storage.location import LocalPlace
+from seatrial.units import format_bytes
+from seatrial.version import VERSION
+from seatrial.worker.checkpointing.retention import Retirement
+from seatrial.worker.collectives import first_rank, gathered_at_first, rank
+from seatrial.worker.megatron import commit_process
+from seatrial.worker.megatron.commit_digests import Written, install_writing
+from seatrial.worker.megatron.sealed_results import sealing
+
+Wrapped = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Save:
+    """A save on its way."""
+
+    step: int
+    directory: str
+    consumed_samples: int
+    validation_loss: float | None
+
+
+class MegatronCommitter:
+    """Makes this run's saves count, as long as this start of it is the last."""
+
+    def __init__(self) -> None:
+        """Begin before the engine is up; `begin_start` says which start this is."""
+        self.incarnation = 0
+        self._validation_loss: float | None = None
+        self._retirement = Retirement()
+        self.written = Written(lambda: self.incarnation, self._refuse_stale)
+
+    def install(self) -> None:
+        """Put the protocol around the engine's functions."""
+        install_writing()
+        filesystem_async.get_write_results_queue = sealing(filesystem_async.get_write_results_queue)
+        writer = filesystem_async.FileSystemWriterAsync
+        writer.prepare_write_data = self.written.naming(writer.prepare_write_data)
+        writer.retrieve_write_results = self.written.collecting(writer.retrieve_write_results)
+        async_utils.PersistentAsyncCaller.async_loop = staticmethod(commit_process.async_loop)
+        dist_checkpointing.save = self._watch_save(dist_checkpointing.save)
+        engine.evaluate = self._watch_evaluation(engine.evaluate)
+        checkpointing.maybe_msc = _WholeTracker(checkpointing.maybe_msc)
+
+    def _refuse_stale(self) -> None:
+        """Raise where a later start has begun; the first rank alone looks."""
+        told = get_args()
+        if rank() == 0 and self.incarnation and told.save is not None:
+            refuse_stale(LocalPlace(told.save), self.incarnation)
+
+    def _watch_save(self, original: Wrapped) -> Wrapped:
+        def save(sharded_state_dict: Any, checkpoint_dir: str, *args: Any, **kwargs: Any) -> Any:
+            begun = self._begin(str(checkpoint_dir), get_args())
+            request = original(sharded_state_dict, checkpoint_dir, *args, **kwargs)
+            if begun is None:
+                return request
+            if request is None:
+                self._finish(begun)
+            else:
+                # Before the engine's own last steps, of which the tracker is one.
+                request.finalize_fns.append(lambda: self._finish(begun))
+            return request
+
+        return save
+
+    def _watch_evaluation(self, original: Wrapped) -> Wrapped:
+        def evaluate(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            losses = result[0] if isinstance(result, tuple) else result
+            loss = losses.get("lm loss") if isinstance(losses, dict) else None
+            if loss is not None:
+                self._validation_loss = float(loss)
+            return result
+
+        return evaluate
+
+    def _begin(self, directory: str, args: Namespace) -> _Save | None:
+        """A fresh directory for a save of this run; none for what is saved elsewhere."""
+        step = step_of(Path(directory).name)
+        kept = args.save is not None and Path(directory).parent == Path(args.save)
+        if step is None or not kept or not self.incarnation:
+            return None
+
+        def fresh() -> None:
+            place = LocalPlace(args.save)
+            aside = _fenced(lambda: make_room(place, step, self.incarnation))
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            if aside is not None:
+                said = f"seatrial: step {step} is saved again; the old checkpoint is in {aside}"
+                print(said, file=sys.stderr, flush=True)  # noqa: T201
+
+        first_rank(fresh)
+        return _Save(step, directory, int(args.consumed_train_samples), self._validation_loss)
+
+    def _finish(self, save: _Save) -> None:
+        """Put the digests of all ranks together, and commit."""
+        mine = (self.written.take(save.directory), save.validation_loss)
+        every = gathered_at_first(mine)
+
+        def create() -> str:
+            args = get_args()
+            files = [file for files, _ in every for file in files]
+            losses = [loss for _, loss in every if loss is not None]
+            record = Record(
+                step=save.step,
+                consumed_samples=save.consumed_samples,
+                saved_at="",
+                incarnation=self.incarnation,
+                shards=ShardList(0, 0, ""),
+                setup=run_setup(args),
+                validation_loss=losses[0] if losses else None,
+            )
+            place = LocalPlace(args.save)
+            done = _fenced(lambda: commit(place, files, record)).record
+            self._retirement.after_commit(place)
+            return f"{done.shards.files} files, {format_bytes(done.shards.size)}"
+
+        said = first_rank(create)
+        if rank() == 0:
+            print(  # noqa: T201
+                f"seatrial: the checkpoint of step {save.step} is committed: {said}", flush=True
+            )
+
+
+def run_setup(args: Namespace) -> Setup:
+    """What the checkpoints of this run depend on."""
+    versions = Versions(VERSION, f"megatron-core {engine_version}", torch.__version__)
+    return setup_from_arguments(vars(args), versions, int(args.world_size))
+
+
+def _fenced[T](action: Callable[[], T]) -> T:
+    """What an action gives; one that comes too late ends this process for good."""
+    try:
+        return action()
+    except StaleStartError as error:
+        raise StopError(StopCode.STALE, str(error)) from error
+
+
+class _TrackerText(io.StringIO):
+    """What the engine writes into its tracker; the file is replaced when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = Path(path)
+
+    def close(self) -> None:
+        if not self.closed:
+            write_tracker(LocalPlace(self._path.parent), self.getvalue())
+        super().close()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+
+class _WholeTracker:
+    """The engine's way to files, in which its tracker is never half written."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def open(self, path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "w" and os.path.basename(str(path)) == TRACKER:
+            return _TrackerText(str(path))
+        return self._original.open(path, mode, *args, **kwargs)

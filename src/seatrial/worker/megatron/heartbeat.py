@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The heartbeat of a rank, from the engine's loop.
+
+As with the event log, functions of the loop are wrapped and called as they are. Only one thing is
+added: after an asynchronous save was finished all ranks wait for each other once. What rank 0 does
+alone there would otherwise look, from another node, like a step that hangs.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from megatron.training import async_utils, get_args
+from megatron.training import training as engine
+
+from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
+
+Wrapped = Callable[..., Any]
+
+
+@contextmanager
+def beating(heart: BeatWriter) -> Iterator[None]:
+    """Beat while the engine trains."""
+    wrappers: dict[str, Callable[[Wrapped], Wrapped]] = {
+        "train": lambda original: _train(heart, original),
+        "training_log": lambda original: _step(heart, original),
+        "save_checkpoint_and_time": lambda original: _paused(heart, RankPhase.SAVING, original),
+        "maybe_finalize_async_save": lambda original: _finished(heart, original),
+        "evaluate": lambda original: _paused(heart, RankPhase.EVALUATING, original),
+    }
+    originals = {name: getattr(engine, name) for name in wrappers}
+    for name, wrap in wrappers.items():
+        setattr(engine, name, wrap(originals[name]))
+    try:
+        yield
+    finally:
+        heart.end()
+        for name, original in originals.items():
+            setattr(engine, name, original)
+
+
+def _train(heart: BeatWriter, original: Wrapped) -> Wrapped:
+    def train(*args: Any, **kwargs: Any) -> Any:
+        heart.begin(int(get_args().iteration))
+        result = original(*args, **kwargs)
+        heart.end()
+        return result
+
+    return train
+
+
+def _step(heart: BeatWriter, original: Wrapped) -> Wrapped:
+    # The fourth argument is the step; the engine gives it by position.
+    def training_log(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        heart.step(int(args[3] if len(args) > 3 else kwargs["iteration"]))
+        return result
+
+    return training_log
+
+
+def _paused(heart: BeatWriter, phase: RankPhase, original: Wrapped) -> Wrapped:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with heart.pause(phase):
+            return original(*args, **kwargs)
+
+    return call
+
+
+def _finished(heart: BeatWriter, original: Wrapped) -> Wrapped:
+    def maybe_finalize_async_save(*args: Any, **kwargs: Any) -> Any:
+        before = unfinished_saves()
+        if not before:
+            return original(*args, **kwargs)
+        with heart.pause(RankPhase.SAVING):
+            result = original(*args, **kwargs)
+            # The count is the same on all ranks (megatron/training/async_utils.py).
+            if unfinished_saves() < before and torch.distributed.is_initialized():
+                torch.distributed.barrier()
+            return result
+
+    return maybe_finalize_async_save
+
+
+def unfinished_saves() -> int:
+    """Asynchronous saves of this rank that do not count yet."""
+    queue = async_utils._async_calls_queue
+    return 0 if queue is None else int(queue.get_num_unfinalized_calls())

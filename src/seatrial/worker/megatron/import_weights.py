@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hugging Face weights as a checkpoint: `python -m seatrial.worker.megatron.import_weights`.
+
+Takes the directory of the weights and where the checkpoint goes. It is of step 0, has weights and
+no optimizer state, and is committed as any other: a start verifies it before it loads it.
+"""
+
+import sys
+from argparse import Namespace
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seatrial.checkpoints.commit import commit, write_tracker
+from seatrial.checkpoints.exchange.export_plan import refuse_occupied
+from seatrial.checkpoints.exchange.import_plan import ImportPlan, plan_import, spec_of_model
+from seatrial.checkpoints.exchange.key_map import KeyMapEntry
+from seatrial.checkpoints.exchange.safetensors_file import Placed
+from seatrial.checkpoints.exchange.shapes import HubTensor, stacked_shape
+from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.record import Record, ShardList
+from seatrial.checkpoints.setup import Versions
+from seatrial.engines.megatron.checkpoints import COMMON, setup_from_arguments
+from seatrial.engines.megatron.hub_model import arguments_of_model
+from seatrial.engines.megatron.weight_map import EMPTY_OBJECTS, entries
+from seatrial.storage.location import LocalPlace
+from seatrial.version import VERSION
+from seatrial.worker.weights.parts import joined
+from seatrial.worker.weights.progress import Tell, answer
+from seatrial.worker.weights.shard_writing import ShardWriter
+
+STEP = 0
+_HALF = {"bfloat16": "bf16", "float16": "fp16"}
+
+
+def main() -> None:
+    """Import, and print what was written."""
+    source, target = sys.argv[1:3]
+    answer(lambda tell: import_weights(Path(source), Path(target), tell))
+
+
+def import_weights(source: Path, target: Path, tell: Tell) -> dict[str, Any]:
+    """Write weights as a committed checkpoint, and say what is there now."""
+    plan = plan_import(source, entries)
+    refuse_occupied(target)
+    return write_weights(plan, target, tell)
+
+
+def write_weights(plan: ImportPlan, target: Path, tell: Tell) -> dict[str, Any]:
+    """Write what was planned below a directory that holds no such checkpoint yet."""
+    directory = target / directory_name(STEP)
+    directory.mkdir(parents=True)
+    writer = ShardWriter(directory)
+    _write_tensors(plan, writer, tell)
+    arguments = arguments_of_model(plan.model) | _precision(plan.dtype)
+    _write_objects(plan, writer, arguments)
+    place = LocalPlace(target)
+    versions = Versions(VERSION, f"megatron-core {version('megatron-core')}", torch.__version__)
+    setup = setup_from_arguments(arguments | _tokenizer(plan.tokenizer), versions, 1)
+    empty = ShardList(0, 0, "")
+    done = commit(place, writer.finish(), Record(STEP, 0, "", 1, empty, setup))
+    write_tracker(place, str(STEP))
+    return {
+        "class": str(plan.model.kind),
+        "dtype": plan.dtype,
+        "tensors": len(plan.sources),
+        "bytes": done.record.shards.size,
+        "record": done.record.identity,
+        "checkpoint": str(target),
+        "spec": spec_of_model(plan.model, str(target)),
+    }
+
+
+def _precision(dtype: str) -> dict[str, bool]:
+    return {_HALF[dtype]: True} if dtype in _HALF else {}
+
+
+def _tokenizer(named: str) -> dict[str, str]:
+    kind, _, model = named.partition(" ")
+    return {"tokenizer_type": kind, "tokenizer_model": model}
+
+
+def _write_tensors(plan: ImportPlan, writer: ShardWriter, tell: Tell) -> None:
+    """Every tensor of the engine's, one layer or expert after the other."""
+    groups: dict[tuple[str, tuple[int, ...]], list[HubTensor]] = {}
+    for one in plan.sources.values():
+        groups.setdefault((one.entry.engine, one.at), []).append(one)
+    done = 0
+    types: dict[str, torch.dtype] = {}
+    for (engine, at), parts in groups.items():
+        read = {one.entry: _read(plan.places[one.name]) for one in parts}
+        slab = joined(read, plan.model)
+        # A tensor of the engine's has one type, whatever its layers had.
+        slab = slab.to(types.setdefault(engine, slab.dtype))
+        entry = parts[0].entry
+        for name in _names(entry):
+            writer.tensor(name, stacked_shape(entry, plan.model), at, slab)
+        done += sum(plan.places[one.name].tensor.size for one in parts)
+        tell("writing", done, plan.size)
+
+
+def _names(entry: KeyMapEntry) -> tuple[str, ...]:
+    """Every name under which a layer of the engine's may ask for a tensor."""
+    return (entry.engine, entry.also) if entry.also else (entry.engine,)
+
+
+def _read(placed: Placed) -> torch.Tensor:
+    """One tensor, and no more of its file."""
+    data = bytearray(placed.tensor.size)
+    with placed.file.open("rb") as stream:
+        stream.seek(placed.offset)
+        stream.readinto(data)
+    dtype = getattr(torch, placed.tensor.dtype)
+    return torch.frombuffer(data, dtype=dtype).reshape(placed.tensor.shape)
+
+
+def _write_objects(plan: ImportPlan, writer: ShardWriter, arguments: dict[str, Any]) -> None:
+    """What the engine asks for beside tensors: empty states of its modules, and its arguments."""
+    model = plan.model
+    for module in EMPTY_OBJECTS[model.kind]:
+        sizes = (model.layers, model.experts) if ".experts." in module else (model.layers,)
+        for at in product(*map(range, sizes)):
+            place, of = ".".join(map(str, at)), ".".join(map(str, sizes))
+            writer.object(f"decoder.layers.{module}._extra_state/shard_{place}_{of}", None)
+    writer.object("decoder.final_layernorm._extra_state/shard_0_1", None)
+    saved = Namespace(**arguments, tensor_model_parallel_size=1, pipeline_model_parallel_size=1)
+    common = {"args": saved, "checkpoint_version": 3.0, "iteration": STEP}
+    writer.object(COMMON, common)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hugging Face weights that a run begins with, made a checkpoint once, before its first step.
+
+The first rank does it, on the volume that all nodes see; the others wait for the record, which is
+created last. What was cut short is done again; a download goes on where it was.
+"""
+
+import shutil
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+from seatrial.checkpoints.commit import CommitError
+from seatrial.checkpoints.exchange.import_plan import misfits, plan_import, read_model
+from seatrial.checkpoints.exchange.model import HubModel
+from seatrial.checkpoints.inventory import checkpoints
+from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.stopping import StopCode, StopError
+from seatrial.engines.megatron.hub_model import model_of_arguments
+from seatrial.engines.megatron.weight_map import entries
+from seatrial.errors import FindingsError
+from seatrial.findings import Severity
+from seatrial.storage.location import LocalPlace
+from seatrial.units import format_bytes
+from seatrial.worker.megatron.import_weights import STEP, write_weights
+from seatrial.worker.settings import Settings
+from seatrial.worker.supervisor.heartbeats import BeatWriter
+from seatrial.worker.weights.hub_download import HUB, fetch_config, fetch_weights
+
+LOOK_SECONDS = 2.0
+"""How often it is looked whether the weights are there, or have grown."""
+SAY_SECONDS = 30.0
+"""How often it is said how much there is."""
+
+
+def bring_in(chosen: Settings, told: Namespace, heart: BeatWriter) -> None:
+    """Have the checkpoint that the engine is told to begin with; nothing where none is asked for.
+
+    Args:
+        chosen: Which weights, and which rank this is.
+        told: The engine's arguments.
+        heart: Told while it goes on.
+    """
+    if not chosen.initial_weights:
+        return
+    target = Path(told.pretrained_checkpoint)
+    if chosen.rank == 0 and not _is_settled(told):
+        try:
+            with _growing(target, heart):
+                _bring(chosen.initial_weights, target, told)
+        except FindingsError as error:
+            raise StopError(StopCode.NO_CHECKPOINT, str(error)) from error
+        except CommitError:
+            # A process of a start that was given up has come first, with the same weights.
+            if not _is_settled(told):
+                raise
+    while not _is_settled(told):
+        heart.still()
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_settled(told: Namespace) -> bool:
+    """Whether there is something to load: the weights, or what the run itself has saved since."""
+    brought = Path(told.pretrained_checkpoint, directory_name(STEP), RECORD)
+    if brought.exists():
+        return True
+    own = LocalPlace(told.load) if told.load else None
+    return own is not None and any(one.record is not None for one in checkpoints(own))
+
+
+def _bring(source: str, target: Path, told: Namespace) -> None:
+    """Fetch, look, and write; what does not fit is refused before much of it is fetched."""
+    run = model_of_arguments(vars(told), source)
+    shutil.rmtree(target / directory_name(STEP), ignore_errors=True)
+    fetched = target / "download" if source.startswith(HUB) else None
+    if fetched is not None:
+        fetched.mkdir(parents=True, exist_ok=True)
+        fetch_config(source, fetched)
+    directory = fetched or Path(source)
+    _refuse_misfits(read_model(directory), run, source, told.padded_vocab_size or run.vocab_size)
+    if fetched is not None:
+        _say(f"fetching {source}, once for this run, to {fetched}")
+        fetch_weights(source, fetched)
+    plan = plan_import(directory, entries)
+    _say(f"making {format_bytes(plan.size)} of {source} a checkpoint in {target}")
+    write_weights(plan, target, lambda *_: None)
+    if fetched is not None:
+        shutil.rmtree(fetched, ignore_errors=True)
+    _say(f"{source} is in {target}")
+
+
+def _refuse_misfits(weights: HubModel, run: HubModel, source: str, padded: int) -> None:
+    found = misfits(weights, run, source, padded)
+    for finding in found:
+        if finding.severity is not Severity.ERROR:
+            _say(f"{finding.severity} {finding.code} {finding.one_line()}")
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if errors:
+        raise FindingsError(errors)
+
+
+@contextmanager
+def _growing(directory: Path, heart: BeatWriter) -> Iterator[None]:
+    """Beat as long as the files below a directory grow; a fetch that hangs is not excused."""
+    over = Event()
+
+    def look() -> None:
+        size, said = -1, time.monotonic()
+        while not over.wait(LOOK_SECONDS):
+            before, size = size, _size(directory)
+            if size == before:
+                continue
+            heart.still()
+            if time.monotonic() - said > SAY_SECONDS:
+                said = time.monotonic()
+                _say(f"{format_bytes(size)} are there")
+
+    thread = Thread(target=look, name="seatrial-weights", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _size(directory: Path) -> int:
+    """Bytes of all files below a directory, some of which may go away meanwhile."""
+    total = 0
+    for file in directory.rglob("*"):
+        try:
+            total += file.stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"seatrial: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,336 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events from the engine's loop.
+
+The loop has no callbacks, so functions of its own are wrapped: they are called as they are, and
+what they were given or returned is written down. Nothing of what they do changes.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from megatron.core import mpu
+from megatron.core.rerun_state_machine import RerunDataIterator
+from megatron.training import get_args
+from megatron.training import training as engine
+
+from seatrial.monitoring.anomalies.detector import Notice
+from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.event_log import Event, EventKind, EventLog
+from seatrial.worker.megatron.step_parts import StepParts
+from seatrial.worker.node import nccl_log
+from seatrial.worker.node.stall_thread import Heartbeat
+from seatrial.worker.process import process_began
+from seatrial.worker.settings import Device, expected, settings
+
+Wrapped = Callable[..., Any]
+
+
+class MegatronObserver:
+    """Watches the engine's loop: writes the event log, and kills itself where a drill says so."""
+
+    def __init__(
+        self, events: Path | None, kill_step: int | None = None, shares: bool = False
+    ) -> None:
+        """Take the file that this process writes events to, if it is the one that does.
+
+        A process that shares tells that one of its own steps, which every rank has to do.
+        """
+        self._log = _opened(events)
+        self._kill_step = kill_step
+        self._shares = shares
+        self._parts = StepParts(settings().device)
+        self._step = 0
+        self._started = False
+        self._split = ""
+        self._last = time.perf_counter()
+        self._writing = threading.RLock()
+        self._keeper = Watchkeeper()
+        chosen = settings()
+        told = None if self._log is None else self._silent
+        self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, told)
+        gpu = self._log is not None and chosen.device is Device.GPU
+        self._nccl = nccl_log.prepare() if gpu else None
+        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        if restarts:
+            self._write(EventKind.RESTART, count=restarts, began=process_began())
+
+    def wrappers(self) -> dict[str, Callable[[Wrapped], Wrapped]]:
+        """The functions of megatron.training.training that are watched, and by what."""
+        return {
+            "train": self._watch_train,
+            "train_step": self._watch_train_step,
+            "finalize_model_grads": self._watch_gradients,
+            "training_log": self._watch_step,
+            "save_checkpoint_and_time": self._watch_save,
+            "evaluate_and_print_results": self._watch_split,
+            "evaluate": self._watch_evaluation,
+        }
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch while the engine trains; an exception is written down and goes on its way."""
+        originals = {name: getattr(engine, name) for name in self.wrappers()}
+        for name, wrap in self.wrappers().items():
+            setattr(engine, name, wrap(originals[name]))
+        loading = RerunDataIterator.__next__
+        RerunDataIterator.__next__ = self._parts.loading(loading)
+        try:
+            yield
+        except SystemExit as end:
+            self._exit(code=end.code or 0)
+            raise
+        except BaseException as error:
+            self._exit(code=1, error=f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self._exit(code=0)
+        finally:
+            RerunDataIterator.__next__ = loading
+            for name, original in originals.items():
+                setattr(engine, name, original)
+
+    def _exit(self, **values: Any) -> None:
+        """Write down the end; where there was no start, with when the process was made."""
+        self._heartbeat.stop()
+        began = {} if self._started else {"began": process_began()}
+        self._write(EventKind.EXIT, **values, **began)
+
+    def _write(self, kind: EventKind, **values: Any) -> None:
+        """Append an event of the present step."""
+        self._append(kind, self._step, **values)
+
+    def _append(self, kind: EventKind, step: int, **values: Any) -> None:
+        """Append an event; a log that cannot be written must not end a run."""
+        if self._log is None:
+            return
+        with self._writing:
+            event = Event(kind, step, round(time.time(), 3), values)
+            self._put(event)
+            self._watch(event)
+
+    def _watch(self, event: Event) -> None:
+        """Let the watchkeeper look at an event; whatever is wrong with it must not end a run."""
+        try:
+            notices = self._keeper.observe(event)
+        except Exception as error:
+            self._keeper = Watchkeeper()
+            sys.stderr.write(f"seatrial: anomalies are learnt anew, after an error: {error!r}\n")
+            return
+        self._announce(notices)
+
+    def _put(self, event: Event) -> None:
+        """Write an event down."""
+        if self._log is None:
+            return
+        try:
+            self._log.append(event)
+        except OSError as error:
+            self._log = None
+            sys.stderr.write(f"seatrial: the event log ends here, it cannot be written: {error}\n")
+
+    def _announce(self, notices: tuple[Notice, ...]) -> None:
+        """Write down what the watchkeeper has noticed, and say it where people look first."""
+        for notice in notices:
+            self._put(notice.event(round(time.time(), 3)))
+            sys.stderr.write(f"seatrial: step {notice.step}: {notice.line}\n")
+            sys.stderr.flush()
+
+    def _silent(self, now: float, missing: tuple[int, ...]) -> None:
+        """Nothing has happened for long; called from beside the steps."""
+        with self._writing:
+            self._announce(self._keeper.pass_time(now, missing))
+
+    def _watch_train(self, original: Wrapped) -> Wrapped:
+        def train(*args: Any, **kwargs: Any) -> Any:
+            settings = get_args()
+            self._step = int(settings.iteration)
+            self._started = True
+            self._shares = self._parts.agree(self._shares)
+            self._keeper = Watchkeeper(expected(settings))
+            self._heartbeat.start(expected(settings))
+            self._write(EventKind.START, began=process_began(), **_ran_with(settings))
+            self._last = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                # What comes after the last step has no steps to be held against.
+                self._heartbeat.stop()
+
+        return train
+
+    def _watch_train_step(self, original: Wrapped) -> Wrapped:
+        def train_step(*args: Any, **kwargs: Any) -> Any:
+            self._parts.begin()
+            result = original(*args, **kwargs)
+            self._parts.mark("ended")
+            self._refused(result)
+            return result
+
+        return train_step
+
+    def _refused(self, result: Any) -> None:
+        """Say at once that the engine does not believe its own result, before it saves and ends."""
+        # Losses, skipped, whether to save, whether to end, and with which code.
+        ending = result[3:5] if isinstance(result, tuple) else ()
+        if len(ending) == 2 and ending[0] and self._log is not None:
+            with self._writing:
+                self._watch(Event(EventKind.EXIT, self._step, time.time(), {"code": ending[1]}))
+
+    def _watch_gradients(self, original: Wrapped) -> Wrapped:
+        def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
+            self._parts.mark("ready")
+            result = original(*args, **kwargs)
+            self._parts.mark("reduced")
+            return result
+
+        return finalize_model_grads
+
+    def _share(self) -> None:
+        """Gather how the ranks fared, as often as the engine itself logs."""
+        told = get_args()
+        if self._shares and self._step % told.log_interval == 0:
+            stage, tells = mpu.get_pipeline_model_parallel_rank(), self._log is not None
+            figures = self._parts.share(told.world_size, stage, tells)
+            plain = {name: figure.to_dict() for name, figure in figures.items()}
+            self._write(EventKind.RANKS, **plain)
+
+    def _watch_step(self, original: Wrapped) -> Wrapped:
+        # The names are those of the engine, which gives some of them by position.
+        def training_log(
+            loss_dict: dict[str, Any],
+            total_loss_dict: dict[str, Any],
+            learning_rate: float | None,
+            iteration: int,
+            loss_scale: float,
+            report_memory_flag: bool,
+            skipped_iter: int,
+            grad_norm: float | None,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            self._step = int(iteration)
+            if self._step == self._kill_step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            now = time.perf_counter()
+            seconds = now - self._last
+            self._write(
+                EventKind.STEP,
+                seconds=round(seconds, 6),
+                # The optimizer has waited for the step already, so reading costs nothing.
+                loss=_number(loss_dict.get("lm loss")),
+                grad_norm=_number(grad_norm),
+                learning_rate=learning_rate,
+                skipped=bool(skipped_iter),
+                parts=self._parts.finish(seconds),
+            )
+            self._last = now
+            done = Event(EventKind.STEP, self._step, time.time(), {"seconds": seconds})
+            self._heartbeat.beat(done)
+            self._read_nccl()
+            # After the step is written down: a rank that is gone must not hide that it was done.
+            self._share()
+            return original(
+                loss_dict,
+                total_loss_dict,
+                learning_rate,
+                iteration,
+                loss_scale,
+                report_memory_flag,
+                skipped_iter,
+                grad_norm,
+                *args,
+                **kwargs,
+            )
+
+        return training_log
+
+    def _read_nccl(self) -> None:
+        """Look once, after the first step, at which network NCCL has chosen."""
+        file, self._nccl = self._nccl, None
+        with self._writing:
+            for line in nccl_log.lines(file):
+                self._announce(self._keeper.observe_line(line))
+
+    def _watch_save(self, original: Wrapped) -> Wrapped:
+        def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:
+            result, taken = self._timed(original, iteration, *args, **kwargs)
+            self._append(EventKind.SAVE, int(iteration), seconds=taken)
+            return result
+
+        return save_checkpoint_and_time
+
+    def _watch_split(self, original: Wrapped) -> Wrapped:
+        def evaluate_and_print_results(prefix: str, *args: Any, **kwargs: Any) -> Any:
+            self._split = "test" if "test set" in prefix else "validation"
+            return original(prefix, *args, **kwargs)
+
+        return evaluate_and_print_results
+
+    def _watch_evaluation(self, original: Wrapped) -> Wrapped:
+        def evaluate(*args: Any, **kwargs: Any) -> Any:
+            result, taken = self._timed(original, *args, **kwargs)
+            losses = result[0] if isinstance(result, tuple) else result
+            loss = losses.get("lm loss") if isinstance(losses, dict) else None
+            self._write(EventKind.EVALUATION, seconds=taken, loss=_number(loss), split=self._split)
+            return result
+
+        return evaluate
+
+    def _timed(self, function: Wrapped, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+        """The function's result and its seconds, which the next step does not count as its own."""
+        began = time.perf_counter()
+        self._heartbeat.pause()
+        result = function(*args, **kwargs)
+        taken = time.perf_counter() - began
+        self._last += taken
+        self._heartbeat.beat(Event(EventKind.TIMERS, self._step, time.time()))
+        return result, round(taken, 6)
+
+
+def _opened(events: Path | None) -> EventLog | None:
+    """The log; none where it cannot be opened, which must not end a run."""
+    if events is None:
+        return None
+    try:
+        return EventLog(events)
+    except OSError as error:
+        sys.stderr.write(f"seatrial: no event log is kept, it cannot be opened: {error}\n")
+        return None
+
+
+def _ran_with(settings: Any) -> dict[str, Any]:
+    """What the time of a step depends on and a log is held against, as the engine itself has it."""
+    names = {
+        "total_steps": "train_iters",
+        "save_every_steps": "save_interval",
+        "world_size": "world_size",
+        "dp_size": "data_parallel_size",
+        "tp_size": "tensor_model_parallel_size",
+        "pp_size": "pipeline_model_parallel_size",
+        "cp_size": "context_parallel_size",
+        "ep_size": "expert_model_parallel_size",
+        "micro_batch_size": "micro_batch_size",
+        "global_batch_size": "global_batch_size",
+        "sequence_length": "seq_length",
+        "layers": "num_layers",
+        "hidden_size": "hidden_size",
+    }
+    # The engine has None where there is one chunk a stage, and where nothing is recomputed.
+    usual = {
+        "vp_size": getattr(settings, "virtual_pipeline_model_parallel_size", None) or 1,
+        "recompute": getattr(settings, "recompute_granularity", None) or "none",
+    }
+    return {ours: getattr(settings, theirs, None) for ours, theirs in names.items()} | usual
+
+
+def _number(value: Any) -> float | None:
+    """A tensor of one number, or a number, as a float."""
+    return None if value is None else float(value)

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The start of a run: which checkpoint it goes on from; the engine is then told the step."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from megatron.training import get_args
+from megatron.training import training as engine
+
+from seatrial.checkpoints.commit import write_tracker
+from seatrial.checkpoints.inventory import tracked_step
+from seatrial.checkpoints.select import ResumeRequest, tracker_finding
+from seatrial.storage.location import LocalPlace
+from seatrial.worker.checkpointing.loading import loading
+from seatrial.worker.checkpointing.select_checkpoint import Chooser
+from seatrial.worker.collectives import first_rank, world_size
+from seatrial.worker.megatron.commit import MegatronCommitter
+from seatrial.worker.megatron.continue_from import Followed, comparing, follow
+from seatrial.worker.settings import Settings
+
+Wrapped = Callable[..., Any]
+COMMITTED_FORMAT = "torch_dist"
+"""The engine's format whose saves get a record; a start must not look for one of others."""
+
+
+class Resumption:
+    """Chooses before the engine loads."""
+
+    def __init__(self, chosen: Settings, keeper: MegatronCommitter) -> None:
+        """Choose for one start of the processes."""
+        self._settings = chosen
+        self._chooser = Chooser(chosen)
+        self._keeper = keeper
+
+    def install(self) -> None:
+        """Put the choice before the engine's own loading."""
+        engine.setup_model_and_optimizer = self._watch_setup(engine.setup_model_and_optimizer)
+
+    def _watch_setup(self, original: Wrapped) -> Wrapped:
+        def setup_model_and_optimizer(*args: Any, **kwargs: Any) -> Any:
+            told = get_args()
+            if told.ckpt_format != COMMITTED_FORMAT:
+                self._chooser.say(
+                    f"saves as {told.ckpt_format} have no record: the engine chooses by itself"
+                )
+                with loading(told, None):
+                    return original(*args, **kwargs)
+            if told.save is not None:
+                self._keeper.incarnation = self._chooser.begin_start(told.save)
+            step, parent = self._choose(told)
+            with loading(told, step), comparing(told, parent):
+                return original(*args, **kwargs)
+
+        return setup_model_and_optimizer
+
+    def _choose(self, told: Namespace) -> tuple[int | None, Followed | None]:
+        """The step to load, and the parent where it is the parent's; none where none is needed."""
+        parent = self._settings.parent
+        if told.load is not None:
+            request = ResumeRequest(told.load, told.ckpt_step, bool(told.finetune))
+            own = self._chooser.choose(request, self._track)
+            if own is not None:
+                return own.step, None
+        if parent is not None:
+            request = ResumeRequest(parent.address, parent.step, borrowed=True)
+            found = self._chooser.choose(request, self._track)
+            followed = first_rank(lambda: follow(told, parent, found, world_size()))
+            return followed.step, followed
+        if told.pretrained_checkpoint is not None:
+            request = ResumeRequest(told.pretrained_checkpoint, told.ckpt_step, foreign=True)
+            first = self._chooser.choose(request, self._track)
+            return (first.step if first else None), None
+        return None, None
+
+    def _track(self, place: LocalPlace, request: ResumeRequest, step: int) -> None:
+        """Have the engine's tracker name the chosen step; the engine reads it in any case."""
+        tracked = tracked_step(place)
+        chosen = request.step is not None or request.borrowed
+        if tracked == step or (chosen and tracked not in (None, -1)):
+            return
+        finding = tracker_finding(request, step, tracked)
+        if finding is not None:
+            self._chooser.print(finding)
+        write_tracker(place, str(step))

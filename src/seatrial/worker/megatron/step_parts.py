@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a step's time is made of on this rank, and what the ranks tell each other of it.
+
+A rank is busy from the beginning of a step until its gradients are ready to be added up with those
+of the others. From there on all wait for the slowest, so that only the time before tells who it is.
+Ranks that exchange something inside of layers (tensor parallel) or between stages (pipeline) wait
+for each other within that time too: a slow one then shows as its whole model copy.
+"""
+
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from seatrial.monitoring.rank_times import RankFigure, lags, sum_up
+from seatrial.worker.process import core_wait_seconds
+from seatrial.worker.settings import Device
+
+FIGURES = ("busy", "data", "memory", "starved", "pace", "stage")
+"""What every rank tells the others, in this order.
+
+`pace` is the median of its busy time without the wait for data, and on a CPU without the time that
+the host gave to something else (`starved`): a rehearsal shares its cores.
+"""
+SHOWN = ("busy", "data", "memory")
+SHOWN_ON_CPU = (*SHOWN, "starved")
+"""Those of them that are written down as they are."""
+STARVING = 0.9
+"""Share of its busy time that a rank may wait for a core: beyond it, what is left after taking that
+off is the small difference of two large numbers, and cold caches; no rank's pace can be told."""
+
+
+class StepParts:
+    """Marks the moments of a step, by the clock of the device that computes it."""
+
+    def __init__(self, device: Device) -> None:
+        """Begin before the first step."""
+        self._device = device
+        self._marks: dict[str, Any] = {}
+        self._data = self._data_starved = 0.0
+        self._sums = [0.0, 0.0, 0.0]
+        self._paces: list[float] = []
+        self._steps = 0
+
+    def begin(self) -> None:
+        self._marks = {}
+        self._data = self._data_starved = 0.0
+        self.mark("began")
+
+    def mark(self, name: str) -> None:
+        """Something of a step begins or ends now; on a GPU, once it gets there."""
+        if self._device is Device.CPU:
+            self._marks[name] = time.perf_counter()
+            self._marks[f"{name} waited"] = self._waited()
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks[name] = event
+
+    def loading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that gives the next micro batch, timed."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began, waited = time.perf_counter(), self._waited()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._data += time.perf_counter() - began
+                self._data_starved += self._waited() - waited
+
+        return timed
+
+    def finish(self, seconds: float) -> dict[str, float]:
+        """The parts of a step that took so long; they add up to it."""
+        busy = self._between("began", "ready")
+        reduced = self._between("ready", "reduced")
+        updated = self._between("reduced", "ended")
+        # What a rank waited for a core while it waited for data is part of the latter.
+        starved = self._between("began waited", "ready waited") - self._data_starved
+        self._steps += 1
+        self._paces.append(max(0.0, busy - self._data - starved))
+        self._sums = [self._sums[0] + busy, self._sums[1] + self._data, self._sums[2] + starved]
+        parts = {
+            "data": self._data,
+            "compute": max(0.0, busy - self._data),
+            "gradients": reduced,
+            "optimizer": updated,
+        }
+        parts["other"] = max(0.0, seconds - sum(parts.values()))
+        return {name: round(value, 6) for name, value in parts.items()}
+
+    def share(self, world_size: int, stage: int, tells: bool) -> dict[str, RankFigure]:
+        """Tell the other ranks of the steps since the last time; every rank has to call it.
+
+        Only a rank that tells others of it needs the figures.
+        """
+        busy, data, starved = (value / max(1, self._steps) for value in self._sums)
+        pace = statistics.median(self._paces) if self._paces else 0.0
+        self._sums, self._paces, self._steps = [0.0, 0.0, 0.0], [], 0
+        mine = [busy, data, float(self._memory()), starved, pace, float(stage)]
+        every = [mine]
+        if world_size > 1:
+            place = "cpu" if self._device is Device.CPU else "cuda"
+            told = torch.tensor(mine, dtype=torch.float64, device=place)
+            gathered = torch.empty(world_size * len(mine), dtype=torch.float64, device=place)
+            torch.distributed.all_gather_into_tensor(gathered, told)
+            every = gathered.view(world_size, len(mine)).tolist() if tells else []
+        if not tells:
+            return {}
+        columns = dict(zip(FIGURES, zip(*every, strict=True), strict=True))
+        shown = SHOWN_ON_CPU if self._device is Device.CPU else SHOWN
+        figures = {name: sum_up(columns[name]) for name in shown}
+        waits = zip(columns["starved"], columns["busy"], strict=True)
+        if any(starved > STARVING * busy for starved, busy in waits):
+            return figures
+        if self._device is Device.CPU:
+            figures["pace"] = sum_up(columns["pace"])
+        lag = sum_up(lags(columns["pace"], [int(stage) for stage in columns["stage"]]))
+        return figures | ({"lag": lag} if lag.highest else {})
+
+    def agree(self, willing: bool) -> bool:
+        """Whether every rank is willing; one that is not would leave the others waiting."""
+        if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+            return willing
+        place = "cpu" if self._device is Device.CPU else "cuda"
+        answer = torch.tensor([int(willing)], dtype=torch.int32, device=place)
+        torch.distributed.all_reduce(answer, op=torch.distributed.ReduceOp.MIN)
+        return bool(answer.item())
+
+    def _between(self, first: str, second: str) -> float:
+        """Seconds between two marks; 0 where the engine has passed one of them by."""
+        one, other = self._marks.get(first), self._marks.get(second)
+        if one is None or other is None:
+            return 0.0
+        if self._device is Device.CPU:
+            return float(other - one)
+        other.synchronize()
+        return float(one.elapsed_time(other)) / 1000
+
+    def _waited(self) -> float:
+        """Seconds so far in which this thread could have run and did not get a core."""
+        return core_wait_seconds() if self._device is Device.CPU else 0.0
+
+    def _memory(self) -> int:
+        """The most memory so far: of the GPU, as reserved; on a CPU, of the process."""
+        if self._device is Device.CPU:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return int(torch.cuda.max_memory_reserved())

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Deliberate faults, so that a bar that cannot fail is found out.
+
+Each breaks one thing that a layout's correctness stands on. Only tests ask for one, through the
+environment; on a GPU none is ever installed, because they live in the CPU runtime's layers.
+"""
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import torch
+
+WAIT_SECONDS = 0.2
+"""Of a step that waits."""
+
+
+class Fault(StrEnum):
+    UNMARKED_NORM = "unmarked-norm"
+    """Norms are not marked as sequence parallel, so their gradients are not added up."""
+    NO_CAUSAL_MASK = "no-causal-mask"
+    """Context-parallel attention sees the future."""
+    CONTIGUOUS_CHUNKS = "contiguous-chunks"
+    """Masks are made as if a rank held neighbouring tokens."""
+    UNORDERED_KEYS = "unordered-keys"
+    """Gathered keys are left in the order of the ranks."""
+    LOCAL_POSITIONS = "local-positions"
+    """Every context-parallel rank counts positions from 0."""
+    SLOW_SAVES = "slow-saves"
+    """Every second save takes ten times as long as it would; nothing else is wrong."""
+    WAITING_STEPS = "waiting-steps"
+    """Every step waits as a host does for its GPUs, and leaves the cores to others; nothing is
+    wrong."""
+
+
+def install(fault: Fault) -> None:
+    """Put one fault in."""
+    _FAULTS[fault]()
+
+
+def _replace(owner: Any, name: str, broken: Any) -> None:
+    """Put something broken in the place of something that works."""
+    setattr(owner, name, broken)
+
+
+def _unmarked_norm() -> None:
+    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
+
+    _replace(layers, "mark_sequence_parallel", lambda parameter, split: None)
+
+
+def _no_causal_mask() -> None:
+    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
+
+    original = layers.ContextParallelAttention.forward
+
+    def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any) -> Any:
+        seen = None if mask is None else torch.zeros_like(mask)
+        return original(self, query, key, value, seen, **kwargs)
+
+    def seeing_rows(length: int, cp_size: int, rank: int) -> torch.Tensor:
+        return torch.zeros(1, 1, length // cp_size, length, dtype=torch.bool)
+
+    _replace(layers, "causal_rows", seeing_rows)
+    _replace(layers.ContextParallelAttention, "forward", forward)
+
+
+def _contiguous_chunks() -> None:
+    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
+
+    original = layers.ContextParallelAttention.forward
+
+    def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any) -> Any:
+        size, rank = self.cp_group.size(), self.cp_group.rank()
+        length = key.size(0) * size
+        mine = torch.arange(query.size(0)) + rank * query.size(0)
+        wrong = (torch.arange(length)[None, :] > mine[:, None])[None, None]
+        return original(self, query, key, value, wrong if size > 1 else mask, **kwargs)
+
+    _replace(layers.ContextParallelAttention, "forward", forward)
+
+
+def _unordered_keys() -> None:
+    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
+
+    _replace(layers, "sequence_order", lambda length, cp_size: torch.arange(length))
+
+
+def _local_positions() -> None:
+    from seatrial.worker.megatron import gpt  # noqa: PLC0415
+
+    original = gpt.load_batch
+
+    def load_batch(*args: Any) -> list[Any]:
+        batch = original(*args)
+        if batch[0] is not None:
+            batch[3] = torch.arange(batch[0].size(1))[None]
+        return batch
+
+    _replace(gpt, "load_batch", load_batch)
+
+
+def _slow_saves() -> None:
+    from megatron.training import training  # noqa: PLC0415
+
+    original, count = training.save_checkpoint, 0
+
+    def save_checkpoint(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        began = time.monotonic()
+        result = original(*args, **kwargs)
+        if count % 2 == 0:
+            time.sleep(9 * (time.monotonic() - began))
+        return result
+
+    _replace(training, "save_checkpoint", save_checkpoint)
+
+
+def _waiting_steps() -> None:
+    from megatron.training import training  # noqa: PLC0415
+
+    original = training.train_step
+
+    def train_step(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(WAIT_SECONDS)
+        return original(*args, **kwargs)
+
+    _replace(training, "train_step", train_step)
+
+
+_FAULTS: dict[Fault, Callable[[], None]] = {
+    Fault.UNMARKED_NORM: _unmarked_norm,
+    Fault.NO_CAUSAL_MASK: _no_causal_mask,
+    Fault.CONTIGUOUS_CHUNKS: _contiguous_chunks,
+    Fault.UNORDERED_KEYS: _unordered_keys,
+    Fault.LOCAL_POSITIONS: _local_positions,
+    Fault.SLOW_SAVES: _slow_saves,
+    Fault.WAITING_STEPS: _waiting_steps,
+}

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the nodes of a run do together before training: compare clocks, see one file, add up.
+
+Started by torchrun from `seatrial.worker.node.preflight`, in a store of its own: a process group
+that was made and given up would leave its keys in the store that training uses. A finding is
+printed as a line of JSON.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from seatrial.codes.preflight import PreflightCode
+from seatrial.findings import Finding
+from seatrial.worker.node.preflight import TOGETHER_SECONDS, finding, skew_findings
+
+ELEMENTS = 16 << 20
+"""Numbers that are added up: 64 MiB, enough to go over every link of a ring."""
+ROUNDS = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Join the others, and say what is wrong between them."""
+    parser = argparse.ArgumentParser(prog="python -m seatrial.worker.node.all_reduce")
+    parser.add_argument("--directory", required=True)
+    parser.add_argument("--elements", type=int, default=ELEMENTS)
+    given = parser.parse_args(arguments)
+    on_gpu = torch.cuda.is_available() and os.environ.get("SEATRIAL_DEVICE") != "cpu"
+    device = torch.device("cpu")
+    if on_gpu:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    backend = "nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=TOGETHER_SECONDS))
+    found = [
+        *clock_findings(device),
+        *sharing_findings(Path(given.directory)),
+        *sum_findings(device, given.elements),
+    ]
+    # Asked by all, for it is an exchange; said by those that have nothing of their own to say.
+    others = other_findings(device, len(found))
+    found = found or others
+    for each in found:
+        sys.stdout.write(json.dumps(each.to_dict()) + "\n")
+    sys.stdout.flush()
+    dist.barrier()
+    return 1 if found else 0
+
+
+def other_findings(device: torch.device, mine: int) -> list[Finding]:
+    """Whether others have findings: all nodes end alike, or torchrun would wait for the rest."""
+    faults = torch.tensor(mine, dtype=torch.int64, device=device)
+    dist.all_reduce(faults)
+    if int(faults) == mine:
+        return []
+    rule = "this node is well, and another is not."
+    return [finding(PreflightCode.TOGETHER, rule, "See what the pods of the others say.")]
+
+
+def clock_findings(device: torch.device, now: float | None = None) -> list[Finding]:
+    """This node's clock beside those of all, read when all are there."""
+    dist.barrier()
+    mine = torch.tensor(time.time() if now is None else now, dtype=torch.float64, device=device)
+    clocks = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(clocks, mine)
+    return skew_findings(float(mine), [float(clock) for clock in clocks])
+
+
+def sharing_findings(directory: Path) -> list[Finding]:
+    """Whether this node sees a file that the first has written."""
+    name: list[str] = [f".meeting-{time.time_ns()}"]
+    dist.broadcast_object_list(name)
+    probe = directory / name[0]
+    if dist.get_rank() == 0:
+        probe.write_text("seatrial")
+    dist.barrier()
+    seen = _appears(probe)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        probe.unlink(missing_ok=True)
+    if seen:
+        return []
+    rule = f"a file that node 0 has written to {directory} is not seen here."
+    fix = "See whether all pods mount the same volume, and whether it can be shared by nodes."
+    return [finding(PreflightCode.NOT_SHARED, rule, fix, directory)]
+
+
+def _appears(probe: Path, patience: float = 10.0) -> bool:
+    """Whether a file appears; a network file system may take a moment to tell of it."""
+    until = time.monotonic() + patience
+    while not probe.exists():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def sum_findings(device: torch.device, elements: int) -> list[Finding]:
+    """Add up what every rank holds, and compare with what the sum must be."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    # Small whole numbers: their sum is exact in single precision for any number of ranks.
+    expected = sum(_share(each) for each in range(world))
+    began = time.perf_counter()
+    wrong = 0
+    # All rounds, whatever they give: a rank that left early would meet the others in another
+    # exchange than they are in, and its finding would be lost.
+    for _ in range(ROUNDS):
+        numbers = torch.full((elements,), _share(rank), dtype=torch.float32, device=device)
+        dist.all_reduce(numbers)
+        wrong += int((numbers != expected).sum())
+    seconds = (time.perf_counter() - began) / ROUNDS
+    if wrong:
+        rule = f"{wrong} of {ROUNDS * elements} sums over {world} ranks are not {expected}."
+        fix = "A link or a GPU corrupts data: exclude the node and test it."
+        return [finding(PreflightCode.SUM, rule, fix, wrong)]
+    if rank == 0:
+        moved = 2 * (world - 1) / world * elements * 4 / seconds / 1e9
+        sys.stderr.write(
+            f"seatrial: all-reduce of {elements * 4 >> 20} MiB over {world} ranks: "
+            f"{seconds * 1e3:.1f} ms, {moved:.2f} GB/s\n"
+        )
+    return []
+
+
+def _share(rank: int) -> int:
+    """What a rank gives to the sum; neighbours give different numbers."""
+    return rank % 7 + 1
+
+
+if __name__ == "__main__":
+    # At once, and with the process group as it is: to take it down, torch 2.7 waits for its thread
+    # with Python's lock held, and the thread may wait for that lock to let go of a tensor.
+    os._exit(main())

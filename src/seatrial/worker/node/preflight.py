@@ -1,0 +1,298 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m seatrial.worker.node.preflight`: look at a node before training starts there.
+
+GPUs, fabric devices, shared memory, the volume and its room; then all nodes together: clocks, a
+file that each must see, an all-reduce. What is wrong is a finding, printed and left where
+Kubernetes keeps a container's last words, so that it is read from the pod's status. Exit code 0
+when all is well, 1 with findings. Needs torch only for what all nodes do together.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from uuid import uuid4
+
+from seatrial.codes.preflight import PreflightCode
+from seatrial.errors import ExitCode
+from seatrial.findings import Finding, Severity, Where
+from seatrial.storage.state_files import DamagedError, decode, parse_json
+from seatrial.units import format_bytes
+
+LAST_WORDS = Path("/dev/termination-log")
+"""Where Kubernetes reads a container's last words from."""
+GPU_GLOB = "/dev/nvidia[0-9]*"
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (the pod's own)
+TOGETHER_SECONDS = 900
+"""How long nodes wait for each other; images are pulled at different speeds."""
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a node should have, as the plan counts on it."""
+
+    gpus: int
+    """GPUs in the pod; 0 where it trains on processors."""
+    devices: str
+    """Pattern of the fabric's devices; empty without a fabric."""
+    device_count: int
+    """How many of them there should be."""
+    shared_memory_gib: int
+    """Shared memory of the pod, GiB."""
+    mount: str
+    """Where the volume is mounted."""
+    directory: str
+    """The run's own directory on it."""
+    free_bytes: int
+    """Room that the volume must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """How a node meets the others."""
+
+    nodes: int
+    processes: int
+    node_rank: int
+    address: str
+    """Where node 0 listens."""
+    port: int
+    met: str = ""
+    """The file on the volume that says that all nodes of this attempt have met; empty without."""
+
+
+def finding(code: PreflightCode, rule: str, fix: str, value: object = "") -> Finding:
+    """A finding about this node."""
+    node = os.environ.get("NODE_NAME", "this node")
+    return Finding(code, Severity.ERROR, Where(field=node), rule, str(value), fix)
+
+
+def look(expected: Expected) -> list[Finding]:
+    """What is wrong with this node alone."""
+    return [
+        *_devices(expected),
+        *_memory(expected.shared_memory_gib),
+        *_volume(expected),
+    ]
+
+
+def _devices(expected: Expected) -> Iterator[Finding]:
+    gpus = len(glob(GPU_GLOB))
+    if gpus < expected.gpus:
+        yield finding(
+            PreflightCode.GPUS,
+            f"{gpus} of {expected.gpus} GPUs are there.",
+            "Look for a fallen GPU on the node (nvidia-smi, Xid 79 in its kernel log); cordon it.",
+            gpus,
+        )
+    seen = len(glob(expected.devices)) if expected.devices else 0
+    if seen < expected.device_count:
+        yield finding(
+            PreflightCode.DEVICES,
+            f"{seen} of {expected.device_count} devices {expected.devices} are there.",
+            "See whether the fabric's device plugin runs on the node, and its driver is loaded.",
+            seen,
+        )
+
+
+def _memory(wanted_gib: int) -> Iterator[Finding]:
+    try:
+        state = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        size = 0
+    else:
+        size = state.f_frsize * state.f_blocks
+    # A page or two are the file system's own.
+    if size < 0.99 * wanted_gib * _GIB:
+        yield finding(
+            PreflightCode.SHARED_MEMORY,
+            f"{SHARED_MEMORY} has {format_bytes(size)}, and the plan counts on {wanted_gib} GiB.",
+            "Render the manifests again; the pod's shared-memory volume says its size.",
+            size,
+        )
+
+
+def _volume(expected: Expected) -> Iterator[Finding]:
+    if not os.path.ismount(expected.mount):
+        fix = "See whether the claim is bound, and its driver runs on the node."
+        rule = f"nothing is mounted at {expected.mount}: files would end with the pod."
+        yield finding(PreflightCode.MOUNT, rule, fix, expected.mount)
+        return
+    directory = Path(expected.directory)
+    probe = directory / f".preflight-{uuid4().hex}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with probe.open("xb") as stream:
+            stream.write(b"seatrial")
+            stream.flush()
+            os.fsync(stream.fileno())
+        probe.unlink()
+        state = os.statvfs(directory)
+    except OSError as error:
+        rule = f"{directory} cannot be written: {error.strerror}."
+        fix = "Set cluster.run_as_user to the owner of the volume, or change its owner."
+        yield finding(PreflightCode.MOUNT, rule, fix, expected.directory)
+        return
+    free = state.f_frsize * state.f_bavail
+    if free < expected.free_bytes:
+        yield finding(
+            PreflightCode.ROOM,
+            f"{expected.mount} has {format_bytes(free)} free, and a checkpoint takes "
+            f"{format_bytes(expected.free_bytes)}.",
+            "Remove what is not needed, or use a larger volume.",
+            free,
+        )
+
+
+def meet_once(company: Company, directory: str) -> list[Finding]:
+    """What is wrong between the nodes, unless they have met in this attempt already.
+
+    A pod that takes the place of one that was lost comes alone: the others are past their look,
+    and only their training starts again. It would wait for them in vain.
+    """
+    met = Path(company.met) if company.met else None
+    if met is not None and met.exists():
+        sys.stderr.write("seatrial: the nodes have met in this attempt; this one looked alone.\n")
+        return []
+    found = meet(company, directory)
+    if met is not None and not found:
+        met.parent.mkdir(parents=True, exist_ok=True)
+        met.touch()
+    return found
+
+
+def meet(company: Company, directory: str) -> list[Finding]:
+    """What is wrong between the nodes, found by processes of torch on all of them."""
+    words = [
+        *(sys.executable, "-m", "torch.distributed.run"),
+        f"--nnodes={company.nodes}",
+        f"--nproc-per-node={company.processes}",
+        f"--node-rank={company.node_rank}",
+        f"--master-addr={company.address}",
+        f"--master-port={company.port}",
+        f"--rdzv-conf=timeout={TOGETHER_SECONDS}",
+        "--max-restarts=0",
+        *("--module", "seatrial.worker.node.all_reduce"),
+        f"--directory={directory}",
+    ]
+    try:
+        done = subprocess.run(  # noqa: S603  (our own words, no shell)
+            words,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=2 * TOGETHER_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [_apart(company, f"no answer within {2 * TOGETHER_SECONDS} s")]
+    found = read_findings(done.stdout)
+    if done.returncode and not found:
+        return [_apart(company, f"torchrun ended with {done.returncode}")]
+    return found
+
+
+def _apart(company: Company, reason: str) -> Finding:
+    return finding(
+        PreflightCode.TOGETHER,
+        f"the {company.nodes} nodes do not meet at {company.address}:{company.port}: {reason}.",
+        "Another node may have failed its own look, which is the cause then; else see network "
+        "policies, the fabric and NCCL's lines above.",
+        reason,
+    )
+
+
+def read_findings(text: str) -> list[Finding]:
+    """The findings among the lines that processes have printed; each once."""
+    found: dict[Finding, None] = {}
+    for line in text.splitlines():
+        start = line.find('{"code"')
+        if start < 0:
+            continue
+        # Lines of several processes can run into each other.
+        with suppress(DamagedError):
+            found[decode(Finding, parse_json(line[start:]))] = None
+    return list(found)
+
+
+def main(arguments: Sequence[str] | None = None, last_words: Path = LAST_WORDS) -> int:
+    """Look at the node, then meet the others; the exit code says whether all is well."""
+    expected, company = _parse(arguments)
+    found = look(expected)
+    if company is not None and company.nodes * company.processes > 1 and not found:
+        found = meet_once(company, expected.directory)
+    for each in found:
+        sys.stderr.write(f"seatrial: {each.code} {each.one_line()}\n")
+    text = json.dumps([each.to_dict() for each in found])
+    # Kubernetes keeps 4096 bytes of it; whole findings are better than half of all.
+    while len(text.encode()) > 4096 and len(found) > 1:
+        found = found[:-1]
+        text = json.dumps([each.to_dict() for each in found])
+    if found and last_words.exists():
+        last_words.write_text(text)
+    return ExitCode.FINDINGS if found else ExitCode.OK
+
+
+def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
+    parser = argparse.ArgumentParser(prog="python -m seatrial.worker.node.preflight")
+    for name in ("--gpus", "--device-count", "--shared-memory-gib", "--free-bytes"):
+        parser.add_argument(name, type=int, default=0)
+    parser.add_argument("--devices", default="")
+    parser.add_argument("--mount", required=True)
+    parser.add_argument("--directory", required=True)
+    for name in ("--nodes", "--processes", "--node-rank", "--first-rank", "--master-port"):
+        parser.add_argument(name, type=int, default=0)
+    parser.add_argument("--master-addr", default="")
+    parser.add_argument("--met", default="")
+    given = parser.parse_args(arguments)
+    expected = Expected(
+        given.gpus,
+        given.devices,
+        given.device_count,
+        given.shared_memory_gib,
+        given.mount,
+        given.directory,
+        given.free_bytes,
+    )
+    if not given.master_addr:
+        return expected, None
+    rank = given.first_rank + given.node_rank
+    return expected, Company(
+        given.nodes, given.processes, rank, given.master_addr, given.master_port, given.met
+    )
+
+
+LARGEST_SKEW = 5.0
+"""Seconds between clocks above which logs cannot be put in order, and tokens of clouds expire."""
+
+
+def skew_findings(mine: float, clocks: Sequence[float]) -> list[Finding]:
+    """What is wrong with this node's clock beside those of all, itself among them.
+
+    Where no more than half agree, as with two nodes, nobody knows who is right. All nodes say so
+    then, for a finding that all have excludes none of them.
+    """
+    middle = sorted(clocks)[len(clocks) // 2]
+    agreeing = sum(abs(clock - middle) <= LARGEST_SKEW for clock in clocks)
+    fix = "Start the node's time service."
+    if 2 * agreeing <= len(clocks):
+        skew = max((mine - clock for clock in clocks), key=abs)
+        rule = f"the clock is {skew:+.1f} s from another node's, and no majority is right."
+        fix = "See the time service of all nodes."
+    else:
+        skew = mine - middle
+        rule = f"the clock is {skew:+.1f} s from those of the other nodes."
+        if abs(skew) <= LARGEST_SKEW:
+            return []
+    return [finding(PreflightCode.CLOCK, rule, fix, round(skew, 3))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

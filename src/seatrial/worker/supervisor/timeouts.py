@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long a process may be silent, learned from the run itself.
+
+Steps of one run are alike, so that one that takes five times the usual is no step. Saves and
+evaluations are not alike: a full disk or a busy file system makes one save ten times as long as
+the one before, and nothing is wrong. They have a patience of their own, far above that.
+"""
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
+
+STEP_FLOOR = 10.0
+STEP_FACTOR = 5.0
+"""Steps: max(10 s, 5 × the 99th percentile of recent ones). Five times is also what NVIDIA's
+resiliency extension takes of what it has seen (fault_tolerance/config.py, safety_factor)."""
+EARLY_STEPS = 20
+EARLY_FLOOR = 60.0
+"""Before so many steps were seen nobody knows what is usual."""
+SLOW_FLOOR = 600.0
+SLOW_FACTOR = 20.0
+"""Saves, evaluations and the end: max(10 min, 20 × the longest so far)."""
+START_FLOOR = 1800.0
+START_FACTOR = 5.0
+"""The start and the first step: max(30 min, 5 × the longest so far)."""
+_RECENT = 1000
+_PERCENTILE = 0.99
+
+
+class HeartbeatTimeouts:
+    """What is usual in this run, and how long to wait for what is not."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._steps: deque[float] = deque(maxlen=_RECENT)
+        self._usual = 0.0
+        self._longest = dict.fromkeys(RankPhase, 0.0)
+
+    def learn_step(self, seconds: float) -> None:
+        """A step took so long."""
+        self._steps.append(seconds)
+        ordered = sorted(self._steps)
+        self._usual = ordered[min(len(ordered), math.ceil(_PERCENTILE * len(ordered))) - 1]
+
+    def learn_phase(self, phase: RankPhase, seconds: float) -> None:
+        """A phase other than steps took so long."""
+        self._longest[phase] = max(self._longest[phase], seconds)
+
+    @property
+    def usual_step(self) -> float:
+        """The 99th percentile of recent steps, seconds; 0 before there are any."""
+        return self._usual
+
+    @property
+    def stopped_limit(self) -> float:
+        """Seconds that a process may be stopped, whatever it is at."""
+        return max(STEP_FLOOR, STEP_FACTOR * self._usual)
+
+    def limit(self, phase: RankPhase) -> float:
+        """Seconds of silence after which something is wrong."""
+        if phase is RankPhase.STEPS:
+            if len(self._steps) < EARLY_STEPS:
+                return max(EARLY_FLOOR, STEP_FACTOR * self._usual)
+            return self.stopped_limit
+        if phase in (RankPhase.STARTING, RankPhase.FIRST):
+            return max(START_FLOOR, START_FACTOR * self._longest[phase])
+        return max(SLOW_FLOOR, SLOW_FACTOR * self._longest[phase])
+
+
+MARGIN = 0.9
+"""Seconds by which a limit is taken shorter: a look every quarter of a second comes late, and later
+on a busy host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Processes that have not told anything for too long."""
+
+    beats: tuple[Beat, ...]
+    seconds: float
+    """How long the first of them has been silent."""
+    limit: float
+    """How long it may be."""
+
+
+class HeartbeatWatch:
+    """Follows the heartbeats of a node, and learns from them what is usual."""
+
+    def __init__(self, patience: HeartbeatTimeouts | None = None) -> None:
+        """Take what is known of the run, or begin to learn."""
+        self.patience = patience or HeartbeatTimeouts()
+        self._last: dict[int, Beat] = {}
+
+    def look(self, beats: Iterable[Beat], alive: Collection[int], now: float) -> Silence | None:
+        """Learn from new beats; what is too silent among processes that are alive, if any.
+
+        A rank that finishes a save makes the others wait for it inside a step, so nobody is late
+        while somebody is within the patience of something slow.
+        """
+        here = [beat for beat in beats if beat.process in alive]
+        for beat in here:
+            self._learn(beat)
+        late = [beat for beat in here if self._is_late(beat, now)]
+        slow = [
+            beat
+            for beat in here
+            if beat.phase is not RankPhase.STEPS and not self._is_late(beat, now)
+        ]
+        if not late or slow:
+            return None
+        first = min(late, key=lambda beat: beat.since)
+        return Silence(tuple(late), now - first.since, self.patience.limit(first.phase))
+
+    def _is_late(self, beat: Beat, now: float) -> bool:
+        return now - beat.since > self.patience.limit(beat.phase) - MARGIN
+
+    def _learn(self, beat: Beat) -> None:
+        last = self._last.get(beat.rank)
+        self._last[beat.rank] = beat
+        if last is None or last.process != beat.process:
+            return
+        if beat.step > last.step and beat.seconds > 0:
+            self.patience.learn_step(beat.seconds)
+        if beat.phase is not last.phase and last.phase is not RankPhase.STEPS:
+            self.patience.learn_phase(last.phase, beat.since - last.since)

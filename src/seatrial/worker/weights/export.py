@@ -1,0 +1,288 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint as Hugging Face weights: `python -m seatrial.worker.weights.export`.
+
+Takes the address of a run's checkpoints, the checkpoint's directory and where the export goes.
+Everything is verified before anything is read. One layer is in memory at a time.
+"""
+
+import hashlib
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+
+from seatrial.checkpoints.exchange.export_plan import (
+    EXPORT_RECORD,
+    ExportPlan,
+    plan_export,
+    refuse_occupied,
+)
+from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.safetensors_file import (
+    INDEX,
+    LARGEST_FILE,
+    Tensor,
+    header,
+    index_of,
+)
+from seatrial.checkpoints.exchange.sides import contents_at, side_of
+from seatrial.checkpoints.pickle_rules import UnsafeFileError
+from seatrial.checkpoints.record import Record
+from seatrial.checkpoints.setup import Setup
+from seatrial.checkpoints.stored_tensors import Chunk, StoredTensor
+from seatrial.checkpoints.verification import Verifier, read_record
+from seatrial.codes.exchange import ExchangeCode, refusal
+from seatrial.errors import FindingsError
+from seatrial.findings import has_errors
+from seatrial.storage.location import Location, place_at
+from seatrial.version import VERSION
+from seatrial.worker.checkpointing.safe_load import load_archive
+from seatrial.worker.weights.parts import cut
+from seatrial.worker.weights.progress import Tell, answer
+
+
+class TensorReader:
+    """Reads pieces of stacked tensors; the last one is kept, as its parts are asked for in turn."""
+
+    def __init__(
+        self, place: Location, directory: str, tensors: Mapping[str, StoredTensor]
+    ) -> None:
+        """Read from a checkpoint that was verified."""
+        self._place = place
+        self._directory = directory
+        self._tensors = tensors
+        self._last: tuple[tuple[str, tuple[int, ...]], torch.Tensor] | None = None
+
+    def slab(self, name: str, at: tuple[int, ...]) -> torch.Tensor:
+        """The part of a tensor at the given places of its first axes."""
+        if self._last is not None and self._last[0] == (name, at):
+            return self._last[1]
+        # Let go of the last before the next is there.
+        self._last = None
+        found = self._assembled(self._tensors[name], at)
+        self._last = ((name, at), found)
+        return found
+
+    def _assembled(self, tensor: StoredTensor, at: tuple[int, ...]) -> torch.Tensor:
+        ahead, dtype = len(at), getattr(torch, tensor.dtype)
+        shape = tensor.shape[ahead:]
+        wanted = [chunk for chunk in tensor.chunks if _holds(chunk, at)]
+        if len(wanted) == 1 and wanted[0].sizes[ahead:] == shape:
+            return self._chunk(wanted[0], at, dtype)
+        whole = torch.empty(shape, dtype=dtype)
+        filled = 0
+        for chunk in wanted:
+            begins, sizes = chunk.offsets[ahead:], chunk.sizes[ahead:]
+            window = tuple(slice(b, b + s) for b, s in zip(begins, sizes, strict=True))
+            whole[window] = self._chunk(chunk, at, dtype)
+            filled += whole[window].numel()
+        if filled != whole.numel():
+            raise ValueError(f"{tensor.name}: {filled:,} of {whole.numel():,} numbers are there")
+        return whole
+
+    def _chunk(self, chunk: Chunk, at: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """One piece, loaded as weights and nothing else."""
+        with self._place.open(f"{self._directory}/{chunk.item.file}") as stream:
+            stream.seek(chunk.item.offset)
+            data = stream.read(chunk.item.length)
+        if chunk.plain:
+            # Of a copy, because torch wants memory that it may write to.
+            loaded = torch.frombuffer(bytearray(data), dtype=dtype)
+        else:
+            loaded = load_archive(io.BytesIO(data)).detach()
+        loaded = loaded.reshape(chunk.sizes)
+        inside = tuple(i - begin for i, begin in zip(at, chunk.offsets, strict=False))
+        return loaded[inside]
+
+
+def _holds(chunk: Chunk, at: tuple[int, ...]) -> bool:
+    """Whether a piece has something of the wanted layer and expert."""
+    axes = zip(at, chunk.offsets, chunk.sizes, strict=False)
+    return all(begin <= i < begin + size for i, begin, size in axes)
+
+
+class WeightsFile:
+    """One file: its header first, then its tensors in the order that the header says."""
+
+    def __init__(self, path: Path, tensors: list[Tensor]) -> None:
+        """Begin a file that is not there yet."""
+        self._hasher = hashlib.sha256()
+        self._waiting = list(reversed(tensors))
+        self._stream = path.open("xb")
+        self._put(header(tensors))
+
+    def write(self, tensor: torch.Tensor) -> int:
+        """Write the next tensor; returns its bytes."""
+        told = self._waiting.pop()
+        if tuple(tensor.shape) != told.shape or str(tensor.dtype) != f"torch.{told.dtype}":
+            raise ValueError(f"{told.name}: {tuple(tensor.shape)} {tensor.dtype}, not {told}")
+        # As plain bytes: numpy has no bfloat16. Reshaped, because a single number has no last axis.
+        flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        self._put(memoryview(flat))
+        return told.size
+
+    def _put(self, data: bytes | memoryview) -> None:
+        self._hasher.update(data)
+        self._stream.write(data)
+
+    @property
+    def sha256(self) -> str:
+        """The digest of what was written."""
+        return self._hasher.hexdigest()
+
+    def __enter__(self) -> "WeightsFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Have it on the disk; a file that was not written to its end is an error."""
+        if kind is None:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        self._stream.close()
+        if kind is None and self._waiting:
+            raise ValueError(f"{len(self._waiting)} tensors were not written")
+
+
+TellBytes = Callable[[int], None]
+"""Told how many bytes are done."""
+
+
+KIND = "HuggingFaceTokenizer"
+"""Megatron's name for tokenizers that transformers loads."""
+
+
+def tokenizer_of(setup: Setup) -> str:
+    """The kind and the name of a run's tokenizer; LLM Foundry names no kind, having one."""
+    return f"{KIND} {setup.tokenizer}".strip() if setup.by_composer else setup.tokenizer
+
+
+def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
+    """Save a run's tokenizer into a directory, and its special tokens; nothing where it is not had.
+
+    `tokenizer` is the engine's kind, and a name of the Hub or a path.
+    """
+    kind, _, name = tokenizer.partition(" ")
+    if kind != KIND or not name:
+        return {}
+    try:
+        loaded = AutoTokenizer.from_pretrained(name, local_files_only=True)
+        loaded.save_pretrained(target)
+    except Exception:
+        # Not on this host, or of a kind that cannot be saved: the reference alone stays.
+        return {}
+    return {"bos_token_id": loaded.bos_token_id, "eos_token_id": loaded.eos_token_id}
+
+
+LARGEST = "SEATRIAL_LARGEST_WEIGHTS_FILE"
+"""Bytes of a file of weights; only tests set it."""
+
+
+def main() -> None:
+    """Export, and print what was written."""
+    source, directory, target = sys.argv[1:4]
+    answer(lambda tell: export(place_at(source), directory, Path(target), tell))
+
+
+def export(place: Location, directory: str, target: Path, tell: Tell) -> dict[str, Any]:
+    """Verify a checkpoint, write its weights, and say what is there now."""
+    where = f"{place.address}/{directory}"
+    record = _verified(place, directory, tell)
+    refuse_occupied(target)
+    try:
+        contents = contents_at(place, directory, record.setup)
+    except UnsafeFileError as error:
+        fix = "Export a checkpoint that the worker of this version has saved."
+        raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
+    largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
+    plan = plan_export(contents, side_of(record.setup), where, largest)
+    target.mkdir(parents=True, exist_ok=True)
+    reader = TensorReader(place, directory, contents.tensors)
+    files = _write_weights(plan, reader, target, tell)
+    tokenizer = tokenizer_of(record.setup)
+    tokens = save_tokenizer(tokenizer, target)
+    config = config_of_model(plan.model, plan.dtype, tokens)
+    _write_json(target / "config.json", config)
+    if len(plan.files) > 1:
+        _write_json(target / INDEX, index_of(plan.files))
+    told = {
+        "format": 1,
+        "class": str(plan.model.kind),
+        "dtype": plan.dtype,
+        "checkpoint": where,
+        "step": record.step,
+        "record": record.identity,
+        "tokenizer": tokenizer,
+        "tokenizer_saved": bool(tokens),
+        "vocabulary": plan.model.vocab_size,
+        "padding_left_out": plan.padding,
+        "tensors": len(plan.sources),
+        "bytes": plan.size,
+        "seatrial": VERSION,
+        "files": files | _digests(target, files),
+    }
+    _write_json(target / EXPORT_RECORD, told)
+    return told
+
+
+def _verified(place: Location, directory: str, tell: Tell) -> Record:
+    """The record of a checkpoint that was read whole and found good."""
+    record, findings = read_record(place, directory)
+    if record is None:
+        raise FindingsError(findings)
+    side_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{directory}")
+    total = record.shards.size
+    verifier = Verifier(place, directory, record)
+    findings = verifier.verify(tell=lambda _, done: tell("verifying", done, total))
+    if has_errors(findings):
+        raise FindingsError(findings)
+    return record
+
+
+def _write_weights(
+    plan: ExportPlan, reader: TensorReader, target: Path, tell: Tell
+) -> dict[str, str]:
+    """Write every file of weights; the digest of each."""
+    digests, done = {}, 0
+    for name, tensors in plan.files.items():
+        with WeightsFile(target / name, tensors) as file:
+            for tensor in tensors:
+                source = plan.sources[tensor.name]
+                slab = reader.slab(plan.engine_names[tensor.name], source.at)
+                done += file.write(cut(slab, source.entry, plan.model))
+                tell("writing", done, plan.size)
+        digests[name] = file.sha256
+    return digests
+
+
+def _digests(target: Path, known: dict[str, str]) -> dict[str, str]:
+    """The digests of the small files."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(target.iterdir())
+        if path.is_file() and path.name not in known
+    }
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    with path.open("x", encoding="utf-8") as stream:
+        json.dump(value, stream, indent=2, ensure_ascii=False)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+if __name__ == "__main__":
+    main()

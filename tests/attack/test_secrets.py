@@ -1,0 +1,528 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Random values of every token format in all that Seatrial reads, and what of them comes out."""
+
+import csv
+import json
+import os
+import random
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+from string import ascii_lowercase
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.entry import Kind
+from seatrial.cli.main import _report_defect
+from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.monitoring.logs.reading import whole_lines
+from seatrial.rehearsal.rehearse import write_report
+from seatrial.secrets.formats import FORMATS, Format
+from seatrial.secrets.redaction import LineRedactor, looks_secret, redact, redact_tree
+from seatrial.worker.node import mlflow_sender
+from seatrial.worker.supervisor.crash_report import _write
+from tests.conftest import SPEC
+from tests.secret_values import random_value
+from tests.unit.cli.forking import Answer, Call, Forker
+
+pytestmark = [pytest.mark.attack, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+NOON = 1_794_744_000.0
+RECORD = {
+    "number": 1,
+    "submission": "abc",
+    "submitted": "2026-11-16T12:00:00+00:00",
+    "operator": "torchrun",
+    "spec_digest": "0" * 64,
+}
+HERE = "cluster: {profile: local, processes_per_node: 4}"
+
+
+# Outputs: each gives back all that Seatrial wrote or printed of the values.
+
+Output = Callable[[Forker, Path, list[str]], str]
+
+
+def _called(forker: Forker, home: Path, *words: str) -> Answer:
+    variables = {**os.environ, "COLUMNS": "10000", "SEATRIAL_CATALOG": str(home)}
+    return forker(Call(words, str(home), variables))
+
+
+def _said(forker: Forker, home: Path, *words: str) -> str:
+    answer = _called(forker, home, *words)
+    assert answer.code != 70, answer.said
+    return answer.said
+
+
+def _foreign_log(home: Path, values: list[str]) -> Path:
+    """Write an event log as another program does, with values wherever text can stand."""
+    told = [f"GET https://h.example/k?X-Amz-Signature={v}&x=1 (token {v}) failed" for v in values]
+    lines: list[dict[str, object]] = [
+        {"kind": "start", "step": 0, "time": NOON, "began": NOON - 9, "world_size": 8},
+        {"kind": "step", "step": 1, "time": NOON + 1, "seconds": 1.0, "loss": 2.0},
+    ]
+    for number, (rule, value) in enumerate(zip(told, values, strict=True)):
+        found = {"code": f"ST-X-{number:03}", "severity": "error", "rule": rule, "value": value}
+        more = {"fix": f"not {value}", "HF_TOKEN": value, "n": [value]}
+        lines.append({"kind": "finding", "step": 1, "time": NOON + 3, **found, **more})
+    lines.append({"kind": "exit", "step": 1, "time": NOON + 4, "code": 1, "error": " ".join(told)})
+    file = home / "foreign.events.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def _printed_log(home: Path, values: list[str]) -> Path:
+    file = home / "ranks.log"
+    lines = [
+        f"[rank{rank}]: Traceback (most recent call last):\n"
+        f'[rank{rank}]:   File "/x/train.py", line 1, in <module>\n'
+        f"[rank{rank}]:     open('https://user:{value}@h.example/x')\n"
+        f"[rank{rank}]: OSError: [Errno 24] Too many open files: \x1b[31m{value}\x1b[0m\n"
+        for rank, value in enumerate(values)
+    ]
+    file.write_text("".join(lines))
+    return file
+
+
+def _local_run(home: Path, values: list[str]) -> Path:
+    """Write the files of a run on this host that failed."""
+    spec = home / "run.yaml"
+    kept = [line for line in SPEC.splitlines() if "cluster:" not in line]
+    spec.write_text("\n".join([*kept, HERE, ""]))
+    attempts = home / ".seatrial" / "slim-7b" / "attempts"
+    attempts.mkdir(parents=True)
+    (attempts / "00001.record").write_text(json.dumps(RECORD))
+    reason = f"pulling {' '.join(values)}"
+    end = {"when": "2026-11-16T13:00:00+00:00", "outcome": "failed", "reason": reason}
+    (attempts / "00001.end").write_text(json.dumps(end))
+    lines = [f"[default0]:logging in with {value}\n" for value in values]
+    (attempts / "00001.log").write_text("".join(lines))
+    return spec
+
+
+def report(forker: Forker, home: Path, values: list[str]) -> str:
+    page = home / "page.html"
+    said = _said(forker, home, "report", str(_foreign_log(home, values)), "--output", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert "ST-X-000" in text
+    # Without the library that draws, which is no part of the answer.
+    return said + "".join(part for part in text.split("<script>") if len(part) < 1_000_000)
+
+
+def watch(forker: Forker, home: Path, values: list[str]) -> str:
+    said = _said(forker, home, "watch", str(_foreign_log(home, values)), "--once")
+    assert "ST-X-" in said
+    assert "failed in step 1: GET" in said
+    return said
+
+
+def watch_json(forker: Forker, home: Path, values: list[str]) -> str:
+    said = _said(forker, home, "watch", str(_foreign_log(home, values)), "--once", "--json")
+    assert [json.loads(line)["kind"] for line in said.splitlines()][-1] == "exit"
+    return said
+
+
+def diagnose(forker: Forker, home: Path, values: list[str]) -> str:
+    said = _said(forker, home, "diagnose", str(_printed_log(home, values)))
+    assert "Too many open files" in said
+    events = _said(forker, home, "diagnose", str(_foreign_log(home, values)))
+    return said + events + _said(forker, home, "diagnose", str(home / "ranks.log"), "--json")
+
+
+def logs(forker: Forker, home: Path, values: list[str]) -> str:
+    spec = str(_local_run(home, values))
+    said = _said(forker, home, "logs", spec) + _said(forker, home, "logs", spec, "--json")
+    assert said.count("logging in with") == 2 * len(values)
+    return said
+
+
+def status(forker: Forker, home: Path, values: list[str]) -> str:
+    spec = str(_local_run(home, values))
+    said = _said(forker, home, "status", spec) + _said(forker, home, "status", spec, "--json")
+    assert said.count("pulling") == 2
+    return said + _said(forker, home, "list", "--json")
+
+
+def _refused(forker: Forker, home: Path, values: list[str], *words: str) -> str:
+    """What a command says of a spec whose environment has the values, and all that it writes."""
+    spec = home / "run.yaml"
+    env = {f"ENDPOINT_{number}": value for number, value in enumerate(values)}
+    spec.write_text(SPEC.replace("nodes: 2}", f"nodes: 2, env: {json.dumps(env)}}}"))
+    answer = _called(forker, home, words[0], str(spec), *words[1:])
+    spec.unlink()
+    assert answer.code == 1
+    assert answer.said.count("ST-SPEC-006") == len(values)
+    return answer.said + _written(home)
+
+
+def _written(home: Path) -> str:
+    return "".join(
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(home.rglob("*"))
+        if path.is_file()
+    )
+
+
+def plan_and_kept_plan(forker: Forker, home: Path, values: list[str]) -> str:
+    said = _refused(forker, home, values, "plan")
+    return said + _refused(forker, home, values, "plan", "--json")
+
+
+def manifests(forker: Forker, home: Path, values: list[str]) -> str:
+    return _refused(forker, home, values, "render", "--output", str(home / "made"))
+
+
+def check_findings(forker: Forker, home: Path, values: list[str]) -> str:
+    # It tries a repair for each finding, with a check of its own: of many, a few will do.
+    few = values[:: len(values) // 5 + 1]
+    said = _refused(forker, home, few, "check")
+    return said + _refused(forker, home, few, "check", "--json")
+
+
+def overrides(forker: Forker, home: Path, values: list[str]) -> str:
+    spec = home / "run.yaml"
+    spec.write_text(SPEC)
+    value = values[-1]
+    words = (f"cluster.env.X={value}", f"name={value}", f"training.steps={value}", value)
+    return "".join(
+        _said(forker, home, "validate", str(spec), word, *json_too)
+        for word in words
+        for json_too in ((), ("--json",))
+    )
+
+
+def errors_of_the_command_line(forker: Forker, home: Path, values: list[str]) -> str:
+    value = values[-1]
+    called = [
+        ("report", value),
+        ("catalog", "show", "models", value),
+        ("data", "estimate", f"s3://u:{value}@bucket/x"),
+        ("explain", value),
+        ("validate", f"{value}.yaml", "--json"),
+        (value,),
+        ("plan", f"--{value}"),
+    ]
+    return "".join(_said(forker, home, *words) for words in called)
+
+
+def event_log_on_disk(forker: Forker, home: Path, values: list[str]) -> str:
+    file = home / "events.jsonl"
+    log = EventLog(file)
+    for value in values:
+        finding = Finding(
+            "ST-X-001", Severity.ERROR, Where("x"), f"{value}.", value, f"no {value}."
+        )
+        log.write(EventKind.FINDING, 1, **finding.to_dict(), told=[f"a {value}", {"b": value}])
+        log.write(EventKind.EXIT, 1, code=1, error=f"RuntimeError('https://u:{value}@host')")
+    log.close()
+    assert len(file.read_text().splitlines()) == 2 * len(values)
+    return file.read_text()
+
+
+def rehearsal_report(forker: Forker, home: Path, values: list[str]) -> str:
+    file = home / "rehearsal.json"
+    told = {"results": [{"drill": "train", "said": [f"the hub refused {v}" for v in values]}]}
+    write_report(SimpleNamespace(to_dict=lambda: told), file)  # type: ignore[arg-type]
+    assert file.read_text().count("the hub refused") == len(values)
+    return file.read_text()
+
+
+def crash_report(forker: Forker, home: Path, values: list[str]) -> str:
+    _write(home / "stack.txt", "".join(f'Thread: "login"\n    token: "{v}"\n' for v in values))
+    return (home / "stack.txt").read_text()
+
+
+def defect_report(forker: Forker, home: Path, values: list[str]) -> str:
+    try:
+        raise KeyError([f"https://host/x?sig={value}" for value in values])
+    except KeyError as error:
+        _report_defect(error)
+    (told,) = home.glob("seatrial-*.txt")
+    return told.read_text()
+
+
+def mlflow(forker: Forker, home: Path, values: list[str]) -> str:
+    """What the sender hands to MLflow, and what it says when MLflow is away."""
+    sent: list[str] = []
+    away = OSError(f"https://user:{values[-1]}@mlflow.example refused {' '.join(values)}")
+
+    class Run:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def send(self, events: object) -> None:
+            sent.append(repr(events))
+            raise away
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlflow_sender, "MlflowRun", Run)
+        mlflow_sender.Sender("run", "http://x", "x", _foreign_log(home, values)).look()
+    assert "ST-X-000" in sent[0]
+    return sent[0]
+
+
+OUTPUTS: tuple[Output, ...] = (
+    *(report, watch, watch_json, diagnose, logs, status, plan_and_kept_plan, manifests),
+    *(check_findings, overrides, errors_of_the_command_line, event_log_on_disk),
+    *(rehearsal_report, crash_report, defect_report, mlflow),
+)
+SHOW_FEW = (watch, diagnose, check_findings, overrides, errors_of_the_command_line)
+"""Outputs that show few of many values."""
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Forker]:
+    with Forker({**os.environ, "NO_COLOR": "1"}) as found:
+        yield found
+
+
+def _told(value: str, text: str) -> bool:
+    """Whether a text has the value, or the half of it that is no prefix."""
+    return value in text or value[len(value) // 2 :] in text
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A text that holds a secret."""
+
+    kind: str
+    """A token's issuer, or how the text tells that it holds a secret."""
+    text: str
+    parts: tuple[str, ...]
+    """What must not be shown."""
+
+    def is_told(self, text: str) -> bool:
+        return any(_told(part, text) for part in self.parts)
+
+
+ASSIGNMENTS = (
+    *("HF_TOKEN={}", "export DB_PASSWORD='{}'", "client_secret: {}", '"password": "{}"'),
+    *("--password {}", "--password={}", "--api-key {}", "login --token {}", "['--token', '{}']"),
+    *(
+        "curl -u me:{} https://h",
+        "['curl', '-u', 'me:{}']",
+        '{{"name": "HF_TOKEN", "value": "{}"}}',
+    ),
+    *("Authorization: Basic {}", "x-api-key: {}", "Cookie: session={}", "https://me:{}@h/x"),
+)
+KEYS = ("PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY")
+
+
+def _drawn(seed: int) -> list[Drawn]:
+    """Tokens of all formats, assignments of passwords without a format, and private keys."""
+    chance = random.Random(seed)  # noqa: S311
+    tokens = [(form.issuer, random_value(form, seed)) for form in FORMATS]
+    found = [Drawn(issuer, value, (value,)) for issuer, value in tokens]
+    for form in ASSIGNMENTS:
+        secret = "".join(chance.choices(ascii_lowercase, k=11)) + f"{chance.randrange(100):02}"
+        found.append(Drawn(form, form.format(secret), (secret,)))
+    for kind in KEYS:
+        width = 70 if "OPENSSH" in kind else 64
+        body = b64encode(chance.randbytes(400)).decode()
+        lines = [body[place : place + width] for place in range(0, len(body), width)]
+        text = "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"])
+        found.append(Drawn(kind, text, tuple(lines)))
+    return found
+
+
+def test_no_format_reaches_an_output(
+    forker: Forker,
+    tmp_path: Path,
+    attack_size: Callable[[int, int], int],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """All together, and each of them alone too; in the short form, of the tokens none alone.
+
+    Of all together some outputs show a few; alone, each is shown.
+    """
+    monkeypatch.setattr(sys, "argv", ["seatrial"])
+    every = _drawn(0)
+    alone = _drawn(1)[attack_size(0, len(every) - 4) :]
+    groups = [every, *([each] for each in alone)]
+    leaked = []
+    for number, group in enumerate(groups):
+        values = [each.text for each in group]
+        for output in OUTPUTS if len(group) > 1 else SHOW_FEW:
+            home = tmp_path / f"{number}-{output.__name__}"
+            home.mkdir()
+            monkeypatch.setenv("TMPDIR", str(home))
+            monkeypatch.setattr("tempfile.tempdir", None)
+            text = output(forker, home, values)
+            captured = capfd.readouterr()
+            text += captured.out + captured.err
+            leaked += [
+                (each.kind, output.__name__, each.text) for each in group if each.is_told(text)
+            ]
+    assert leaked == []
+    record_property(
+        "figure",
+        f"{len(FORMATS)} token formats, {len(ASSIGNMENTS)} assignments and {len(KEYS)} kinds of "
+        f"private keys: 0 leaked in {len(OUTPUTS)} outputs",
+    )
+
+
+SURROUNDINGS = (
+    *("{}", "x {} y", "({})", "'{}',", '{{"a": "{}"}}', '{{\\"a\\": \\"{}\\"}}', "a\\n{}\\nb"),
+    *("\x1b[1;31m{}\x1b[0m", "\\u001b[31m{}\\u001b[0m", "https://h/x?q={}&b=1", "q%3D{}%26b"),
+    *("HF_TOKEN={}", "Authorization: Bearer {}", "https://u:{}@h/x", "[rank3]:KeyError: '{}'"),
+    *("  File \"x.py\", line 1\n    login(token='{}')\nValueError: {}", "<td>{}</td>"),
+    *("No such option: --{}", "-{}", "__{}__", "#{}", "@{}", "={}", "/{}/x", "|{}|", "${{{}}}"),
+)
+
+
+def _variants(value: str) -> Iterator[str]:
+    """The value as programs write it; what does not change it stands once."""
+    half = len(value) // 2
+    coloured = f"{value[:half]}\x1b[0m\x1b[7m{value[half:]}"
+    yield from dict.fromkeys([value, quote(value, safe=""), value.replace("/", "\\/"), coloured])
+
+
+def test_no_format_stays_in_a_text(
+    attack_size: Callable[[int, int], int], record_property: Callable[[str, object], None]
+) -> None:
+    texts = 0
+    leaked = []
+    for form in FORMATS:
+        for seed in range(attack_size(30, 2)):
+            value = random_value(form, seed)
+            for text in _texts(value):
+                texts += 1
+                plain = redact(text)
+                if _told(value, plain) or redact(plain) != plain:
+                    leaked.append((form.issuer, text, plain))
+            for text in (value, value.upper(), value.lower()):
+                # Another case is no longer the token, but may be turned back.
+                if any(char.isdigit() for char in text[4:]) and not looks_secret(text):
+                    leaked.append((form.issuer, text, ""))
+            leaked += _cut_in_pieces(form, value)
+    assert leaked == []
+    record_property("figure", f"{len(FORMATS)} token formats: 0 left in {texts:,} texts")
+
+
+def _texts(value: str) -> Iterator[str]:
+    for shape in _variants(value):
+        for around in SURROUNDINGS:
+            yield around.format(*[shape] * around.count("{}"))
+
+
+def _cut_in_pieces(form: Format, value: str) -> list[tuple[str, str, str]]:
+    """Read a log whose chunks end in the middle of the value."""
+
+    class Pieces(BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return super().read(7)
+
+    redactor = LineRedactor()
+    read = b"".join(whole_lines(Pieces(f"before\nlogin {value} failed\nafter\n".encode())))
+    shown = "\n".join(redactor(line) for line in read.decode().split("\n"))
+    return [(form.issuer, value, shown)] if _told(value, shown) else []
+
+
+HOSTILE = (
+    *("://a:", "://", "https://a", "-eyJ", "eyJaaaaaaaaaaa.", "token=", "token=a;", "_pat=", "key"),
+    *("password='", "-----BEGIN PRIVATE KEY-----", "bearer aaaaaaa ", "curl -u a:", "secret=\\"),
+    *("%252F", "\x1b[", "a", "A1", "Cookie: ", "authorization: ", '"auth": "', "authorization:"),
+)
+RUNS = (
+    ("token", "\\"),
+    ("token", " "),
+    ("password=", "'a"),
+    ("cookie: a=", "="),
+    ("http://a:", "@"),
+)
+
+
+def _seconds(text: str) -> float:
+    began = time.process_time()
+    redact(text)
+    return time.process_time() - began
+
+
+def test_hostile_text_takes_linear_time(
+    attack_size: Callable[[int, int], int], record_property: Callable[[str, object], None]
+) -> None:
+    size = attack_size(1_000_000, 30_000)
+    pieces = (*HOSTILE, *(form.anchor for form in FORMATS[:: attack_size(1, 10)]))
+    heads = [("", piece) for piece in pieces] + list(RUNS)
+    slowest = 0.0
+    for head, piece in heads:
+        half, whole = (head + (piece * length)[:length] for length in (size // 2, size))
+        seconds = _seconds(whole)
+        slowest = max(slowest, seconds)
+        # Twice the text takes twice the time; what is short cannot be measured.
+        assert seconds < 0.2 or seconds < 3 * _seconds(half), (head, piece)
+    rate = size / slowest / 1e6
+    record_property(
+        "figure", f"{len(heads)} hostile texts of {size:,} characters: {rate:.1f} MB/s at worst"
+    )
+
+
+# What is no secret.
+
+
+def _spec_texts() -> Iterator[tuple[str, str]]:
+    """The texts of specs, of pages and of manifests that tests hold."""
+    for recipe in sorted((files("seatrial.recipes") / "data").iterdir(), key=str):
+        yield recipe.name, recipe.read_text(encoding="utf-8")
+    for pattern in (
+        "docs/**/*.md",
+        "tests/golden/**/*",
+        "README.md",
+        "tests/data/logs/*",
+        "tests/data/failures/**/*",
+    ):
+        for path in sorted(ROOT.glob(pattern)):
+            # The decision about secrets has examples of what is one.
+            if path.is_file() and path.suffix not in (".png", ".gz", ".zst"):
+                yield (
+                    str(path.relative_to(ROOT)),
+                    path.read_text(encoding="utf-8", errors="replace"),
+                )
+
+
+def test_nothing_else_is_taken_for_a_secret(
+    record_property: Callable[[str, object], None],
+) -> None:
+    false: list[tuple[object, ...]] = []
+    pages = dict(_spec_texts())
+    recipes = sum(name.endswith(".yaml") and "/" not in name for name in pages)
+    for name, text in pages.items():
+        plain = redact(text)
+        for old, new in zip(text.splitlines(), plain.splitlines(), strict=False):
+            if old != new:
+                false.append((name, old, new))
+                break
+    catalog = Catalog()
+    entries = [catalog.entry(kind, name) for kind in Kind for name in catalog.names(kind)]
+    for entry in entries:
+        told = entry.model_dump(mode="json")
+        false += [(told, "")] if redact_tree(told) != told else []
+    runs = 0
+    for file in sorted((ROOT / "backtest/data").rglob("*.csv")):
+        with file.open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                runs += file.name == "published_runs.csv"
+                false += [
+                    (file.name, key, cell)
+                    for key, cell in row.items()
+                    if cell and (looks_secret(cell, key) or redact(cell) != cell)
+                ]
+    assert false == []
+    record_property(
+        "figure",
+        f"false alarms: 0 in {recipes} recipes, {len(entries)} catalog entries, "
+        f"{runs:,} published runs, {len(pages)} pages, manifests and logs",
+    )

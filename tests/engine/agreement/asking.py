@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the static check says of a draw, and how the engine is asked about the same run."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checks.check import check
+from seatrial.engines.engine import Arguments
+from seatrial.engines.megatron.engine import engine_environment
+from seatrial.engines.megatron.flags import command_line, engine_arguments
+from seatrial.engines.megatron.trial import production_arguments
+from seatrial.findings import Severity
+from seatrial.planning.parameters import padded_vocab_size
+from seatrial.planning.plan import Plan
+from seatrial.planning.resolve import resolve
+from seatrial.spec.loader import loads
+from tests.engine.agreement.drawing import Draw, value_at
+from tests.engine.agreement.healthy import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A run, as the engine is asked about it."""
+
+    number: int
+    world_size: int
+    words: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def static_errors(draw: Draw, catalog: Catalog) -> tuple[tuple[str, ...], Question]:
+    """The codes of the errors, and the question for the engine.
+
+    A run that has a plan is asked about with the plan's own arguments. Of one that has none, the
+    arguments are those of the healthy run with what the changed field decides set by hand.
+    """
+    verdict = check(json.dumps(draw.spec), f"draw {draw.number}", catalog)
+    errors = {found.code for found in verdict.findings if found.severity is Severity.ERROR}
+    if verdict.situation is not None:
+        plan = verdict.situation.plan
+        return tuple(sorted(errors)), _planned(draw, plan)
+    before = resolve(loads(json.dumps(draw.healthy), "healthy"), catalog)
+    return tuple(sorted(errors)), _by_hand(draw, before)
+
+
+def _planned(draw: Draw, plan: Plan) -> Question:
+    arguments = production_arguments(engine_arguments(plan))
+    words = tuple(command_line(arguments))
+    return Question(draw.number, plan.layout.world_size, words, engine_environment(plan))
+
+
+def _by_hand(draw: Draw, before: Plan) -> Question:
+    spec = draw.spec
+    arguments = production_arguments(engine_arguments(before))
+    arguments |= _changed(draw, spec)
+    cluster, layout = spec["cluster"], spec["parallelism"]
+    environment = {}
+    if layout["sharding"] == "fsdp":
+        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
+    elif layout["tp_size"] > 1 or layout["cp_size"] > 1:
+        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    world = cluster["nodes"] * cluster["processes_per_node"]
+    return Question(draw.number, world, tuple(command_line(arguments)), environment)
+
+
+DIRECT = {
+    "model.dimensions.layers": "num-layers",
+    "model.dimensions.hidden_size": "hidden-size",
+    "model.dimensions.head_dim": "kv-channels",
+    "model.dimensions.ffn_hidden_size": "ffn-hidden-size",
+    "model.dimensions.vocab_size": "vocab-size",
+    "model.dimensions.moe.experts": "num-experts",
+    "model.dimensions.moe.expert_ffn_hidden_size": "moe-ffn-hidden-size",
+    "model.dimensions.moe.shared_expert_ffn_hidden_size": "moe-shared-expert-intermediate-size",
+    "training.micro_batch_size": "micro-batch-size",
+    "training.global_batch_size": "global-batch-size",
+    "training.hidden_dropout": "hidden-dropout",
+    "training.attention_dropout": "attention-dropout",
+    "training.deterministic": "deterministic-mode",
+    "training.learning_rate.minimum": "min-lr",
+    "training.evaluation.every_steps": "eval-interval",
+    "parallelism.tp_size": "tensor-model-parallel-size",
+    "parallelism.pp_size": "pipeline-model-parallel-size",
+    "parallelism.cp_size": "context-parallel-size",
+    "parallelism.ep_size": "expert-model-parallel-size",
+    "parallelism.etp_size": "expert-tensor-parallel-size",
+    "parallelism.first_stage_layers": "decoder-first-pipeline-num-layers",
+    "parallelism.last_stage_layers": "decoder-last-pipeline-num-layers",
+    "parallelism.embedding_as_layer": "account-for-embedding-in-pipeline-split",
+    "parallelism.loss_as_layer": "account-for-loss-in-pipeline-split",
+    "parallelism.sequence_parallel": "sequence-parallel",
+    "checkpoints.every_steps": "save-interval",
+}
+"""Fields whose value is that of one flag."""
+UNSEEN = ("cluster.nodes", "cluster.processes_per_node")
+"""Fields that the engine sees only in the world size."""
+_NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "layernorm-no-bias": "LayerNorm"}
+_POSITIONS = {"learned": "learned_absolute", "rope": "rope", "alibi": "none"}
+
+
+def _changed(draw: Draw, spec: Spec) -> Arguments:
+    change = draw.change
+    if change is None or change.field in UNSEEN:
+        return {}
+    found: Arguments = {}
+    if change.field in DIRECT:
+        found[DIRECT[change.field]] = change.value
+    else:
+        found |= _of_several_flags(change.field, change.value, spec)
+    model, layout = spec["model"]["dimensions"], spec["parallelism"]
+    if change.field in ("parallelism.tp_size", "model.dimensions.vocab_size"):
+        found["padded-vocab-size"] = padded_vocab_size(model["vocab_size"], layout["tp_size"])
+    return found
+
+
+def _of_several_flags(field: str, value: Any, spec: Spec) -> Arguments:
+    """The flags of a field that decides more than one, or gives its value another name."""
+    model = spec["model"]["dimensions"]
+    rotary = model.get("positions", "rope" if model["family"] == "llama" else "learned") == "rope"
+    heads, shared = model["heads"], model["kv_heads"] != model["heads"]
+    positions = max(model["max_positions"], spec["training"]["sequence_length"])
+    table: dict[str, Arguments] = {
+        "model.dimensions.heads": {
+            "num-attention-heads": heads,
+            "group-query-attention": shared,
+            "num-query-groups": model["kv_heads"] if shared else None,
+        },
+        "model.dimensions.kv_heads": {
+            "group-query-attention": shared,
+            "num-query-groups": model["kv_heads"] if shared else None,
+        },
+        "model.dimensions.max_positions": {
+            "max-position-embeddings": positions if rotary else model["max_positions"]
+        },
+        "training.sequence_length": {
+            "seq-length": spec["training"]["sequence_length"],
+            "max-position-embeddings": positions if rotary else model["max_positions"],
+        },
+        "model.dimensions.moe.top_k": {
+            "moe-router-topk": value,
+            "moe-router-pre-softmax": value == 1,
+        },
+        "parallelism.vp_size": {
+            "num-virtual-stages-per-pipeline-rank": value if value != 1 else None
+        },
+    }
+    if field in table:
+        return table[field]
+    return _of_words(field, value, spec)
+
+
+def _of_words(field: str, value: Any, spec: Spec) -> Arguments:
+    """The flags of a field whose value is a word, or several."""
+    if field == "model.dimensions.moe.dense_layers":
+        layers = value_at(spec, "model.dimensions.layers")
+        return {"moe-layer-freq": f"([0]*{value}+[1]*{layers - value})"}
+    if field == "parallelism.sharding":
+        whole = value == "fsdp"
+        return {
+            "use-distributed-optimizer": value == "optimizer",
+            "dist-ckpt-optim-fully-reshardable": value == "optimizer",
+            "use-megatron-fsdp": whole,
+            "data-parallel-sharding-strategy": "optim_grads_params" if whole else None,
+            "ckpt-format": "fsdp_dtensor" if whole else "torch_dist",
+        }
+    if field == "parallelism.recompute":
+        full = value == "full"
+        return {
+            "recompute-granularity": None if value == "none" else value,
+            "recompute-method": "uniform" if full else None,
+            "recompute-num-layers": 1 if full else None,
+        }
+    if field == "parallelism.recompute_modules":
+        return {"recompute-modules": tuple(map(str, value))}
+    if field == "data.split":
+        return {"split": ",".join(f"{share:g}" for share in value)}
+    if field == "training.precision":
+        return _precision(str(value))
+    if field in ("training.learning_rate.warmup", "training.learning_rate.decay"):
+        return _span("lr-warmup" if field.endswith("warmup") else "lr-decay", value, spec)
+    words: dict[str, Arguments] = {
+        "model.dimensions.norm": {"normalization": _NORMS.get(str(value))},
+        "model.dimensions.positions": {"position-embedding-type": _POSITIONS.get(str(value))},
+        "model.dimensions.activation": {"swiglu": value == "swiglu"},
+        "model.dimensions.linear_bias": {"disable-bias-linear": value is False},
+        "model.dimensions.qkv_bias": {"add-qkv-bias": value},
+        "model.dimensions.qk_norm": {"qk-layernorm": value},
+        "model.dimensions.tied_embeddings": {"untie-embeddings-and-output-weights": not value},
+        "checkpoints.asynchronous": {"async-save": value, "use-persistent-ckpt-worker": value},
+    }
+    return words[field]
+
+
+def _precision(value: str) -> Arguments:
+    return {
+        "bf16": value in ("bf16", "fp8", "mxfp8", "nvfp4"),
+        "fp16": value == "fp16",
+        "fp8-format": "hybrid" if value in ("fp8", "mxfp8") else None,
+        "fp8-recipe": {"fp8": "delayed", "mxfp8": "mxfp8"}.get(value),
+        "fp4-format": "e2m1" if value == "nvfp4" else None,
+    }
+
+
+def _span(flag: str, value: Any, spec: Spec) -> Arguments:
+    """A part of the schedule, in the unit in which the run's length is given."""
+    training = spec["training"]
+    batch = training["global_batch_size"]
+    samples = training.get("samples") or batch * training.get("steps", 1)
+    if "tokens" in training:
+        samples = training["tokens"] // training["sequence_length"]
+    given = value.get("samples") or value.get("steps", 0) * batch
+    given = given or int(value.get("fraction", 0) * samples)
+    if "samples" in training:
+        return {f"{flag}-samples": given}
+    return {f"{flag}-iters": given // batch}

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Numbered draws: a healthy run, or one in which a single field was set to something else."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.engine.agreement.healthy import Spec, healthy
+
+SEED = 20_260_711
+"""All draws follow from it and their number."""
+BROKEN_SHARE = 0.6
+"""How many draws change a field."""
+
+NewValue = Callable[[Random, Any], Any]
+"""The other value of a field, from what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    field: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    number: int
+    healthy: Spec
+    change: Change | None
+    """What was changed; nothing where the run stays as it is."""
+
+    @property
+    def spec(self) -> Spec:
+        found = deepcopy(self.healthy)
+        if self.change is not None:
+            *path, last = self.change.field.split(".")
+            section = found
+            for key in path:
+                section = section.setdefault(key, {})
+            section[last] = self.change.value
+        return found
+
+
+def value_at(spec: Spec, field: str) -> Any:
+    """What a field of a run is; nothing where it is not given."""
+    found: Any = spec
+    for key in field.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _one_of(*values: Any) -> NewValue:
+    """One of some values, and not the old one; a switch that is on already is turned off."""
+    return lambda draw, old: draw.choice([value for value in values if value != old] or [False])
+
+
+def _near(draw: Random, old: Any) -> int:
+    """A number beside the old one, a multiple of it, or a part of it."""
+    number = int(old or 1)
+    return draw.choice((number + 1, max(1, number - 1), number * 2, number * 3, number + 7))
+
+
+def _size(draw: Random, old: Any) -> int:
+    return draw.choice([size for size in (1, 2, 3, 4, 5, 6, 8, 12, 16) if size != old])
+
+
+CHANGES: dict[str, NewValue] = {
+    "model.dimensions.layers": _near,
+    "model.dimensions.hidden_size": _near,
+    "model.dimensions.heads": _near,
+    "model.dimensions.kv_heads": _size,
+    "model.dimensions.head_dim": _one_of(32, 63, 80, 96, 256),
+    "model.dimensions.ffn_hidden_size": _near,
+    "model.dimensions.max_positions": _one_of(512, 1024, 2048, 3000, 16_384),
+    "model.dimensions.vocab_size": _near,
+    "model.dimensions.positions": _one_of("learned", "rope", "alibi"),
+    "model.dimensions.norm": _one_of("layernorm", "rmsnorm", "layernorm-no-bias"),
+    "model.dimensions.activation": _one_of("gelu", "swiglu"),
+    "model.dimensions.linear_bias": _one_of(True, False),
+    "model.dimensions.qkv_bias": _one_of(True),
+    "model.dimensions.qk_norm": _one_of(True),
+    "model.dimensions.tied_embeddings": _one_of(True, False),
+    "model.dimensions.moe.experts": _size,
+    "model.dimensions.moe.top_k": _size,
+    "model.dimensions.moe.expert_ffn_hidden_size": _near,
+    "model.dimensions.moe.shared_expert_ffn_hidden_size": _near,
+    "model.dimensions.moe.dense_layers": _size,
+    "training.sequence_length": _one_of(1000, 1023, 1536, 2050, 6144, 8192, 16_384),
+    "training.micro_batch_size": _size,
+    "training.global_batch_size": _near,
+    "training.precision": _one_of("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"),
+    "training.hidden_dropout": _one_of(0.1, 1.0),
+    "training.attention_dropout": _one_of(0.1, 1.0),
+    "training.deterministic": _one_of(True),
+    "training.learning_rate.minimum": _one_of(0.0, 1e-5, 1e-3),
+    "training.learning_rate.warmup": _one_of(
+        {"steps": 10}, {"steps": 100_000}, {"samples": 4096}, {"fraction": 0.5}, {"fraction": 1.0}
+    ),
+    "training.learning_rate.decay": _one_of(
+        {"steps": 5}, {"steps": 100_000}, {"fraction": 0.5}, {"samples": 1000}
+    ),
+    "training.evaluation.every_steps": _one_of(1, 7, 100_000),
+    "parallelism.tp_size": _size,
+    "parallelism.pp_size": _size,
+    "parallelism.vp_size": _size,
+    "parallelism.cp_size": _size,
+    "parallelism.ep_size": _size,
+    "parallelism.etp_size": _size,
+    "parallelism.sequence_parallel": _one_of(True, False),
+    "parallelism.sharding": _one_of("none", "optimizer", "fsdp"),
+    "parallelism.recompute": _one_of("none", "selective", "full"),
+    "parallelism.recompute_modules": _one_of(
+        ["core_attn"],
+        ["layernorm"],
+        ["mlp"],
+        ["moe"],
+        ["moe_act"],
+        ["shared_experts"],
+        ["mla_up_proj"],
+        ["core_attn", "moe_act"],
+    ),
+    "parallelism.first_stage_layers": _size,
+    "parallelism.last_stage_layers": _size,
+    "parallelism.embedding_as_layer": _one_of(True),
+    "parallelism.loss_as_layer": _one_of(True),
+    "cluster.nodes": _size,
+    "cluster.processes_per_node": _size,
+    "checkpoints.every_steps": _one_of(1, 7, 999, 100_000),
+    "checkpoints.asynchronous": _one_of(True, False),
+    "data.split": _one_of([100, 0, 0], [98, 2, 0], [0, 100, 0], [99.5, 0.5, 0]),
+}
+"""The fields that are changed, and to what."""
+
+
+def drawn(number: int) -> Draw:
+    """The draw of a number; the same at any time."""
+    draw = Random(f"{SEED}:{number}")
+    run = healthy(draw, number)
+    if draw.random() >= BROKEN_SHARE:
+        return Draw(number, run, None)
+    has_experts = value_at(run, "model.dimensions.moe") is not None
+    fields = [field for field in CHANGES if has_experts or ".moe." not in field]
+    field = draw.choice(fields)
+    return Draw(number, run, Change(field, CHANGES[field](draw, value_at(run, field))))

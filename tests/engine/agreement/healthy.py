@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that keep every rule, drawn at random: the ground on which one thing is then broken."""
+
+from dataclasses import dataclass
+from math import gcd
+from random import Random
+from typing import Any
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node type of the catalog, with what the draw has to know of it."""
+
+    profile: str
+    node_type: str
+    gpus: int
+    precisions: tuple[str, ...]
+    """Number formats that its GPUs compute in, the usual one often."""
+
+
+MACHINES = (
+    Machine("aks", "Standard_ND96amsr_A100_v4", 8, ("bf16", "bf16", "bf16", "fp16", "fp32")),
+    Machine("aks", "Standard_ND96isr_H100_v5", 8, ("bf16", "bf16", "bf16", "fp16", "fp8")),
+    Machine("eks", "p5.48xlarge", 8, ("bf16",)),
+    Machine("eks", "p6-b200.48xlarge", 8, ("bf16", "bf16", "bf16", "mxfp8")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    tp: int
+    cp: int
+    pp: int
+    vp: int
+    dp: int
+
+    @property
+    def world(self) -> int:
+        return self.tp * self.cp * self.pp * self.dp
+
+
+def healthy(draw: Random, number: int) -> Spec:
+    """A run that breaks no rule, every field of its layout given."""
+    machine = draw.choice(MACHINES)
+    pp = draw.choice((1, 1, 2, 2, 3, 4, 8))
+    vp = draw.choice((1, 1, 1, 2, 3)) if pp > 1 else 1
+    tp, cp = draw.choice((1, 1, 2, 4, 8)), draw.choice((1, 1, 1, 2, 4))
+    grid = Grid(tp, cp, pp, vp, draw.choice((1, 2, 3, 4, 8)))
+    each = gcd(grid.world, machine.gpus)
+    parallelism = _parallelism(draw, grid)
+    dimensions = _dimensions(draw, grid, parallelism)
+    training = _training(draw, grid, machine, dimensions)
+    if training["precision"] == "fp16" and parallelism["sharding"] == "fsdp":
+        training["precision"] = "bf16"
+    return {
+        "apiVersion": "seatrial.dev/v1alpha1",
+        "name": f"draw-{number}",
+        "model": {"dimensions": dimensions},
+        "data": {"mock": True},
+        "training": training,
+        "parallelism": parallelism,
+        "cluster": {
+            "profile": machine.profile,
+            "node_type": machine.node_type,
+            "nodes": grid.world // each,
+            "processes_per_node": each,
+        },
+        "checkpoints": {"every_steps": draw.choice((100, 250, 500))},
+    }
+
+
+def _parallelism(draw: Random, grid: Grid) -> Spec:
+    """The layout, with stages that are uneven now and then."""
+    found: Spec = {
+        "tp_size": grid.tp,
+        "pp_size": grid.pp,
+        "vp_size": grid.vp,
+        "cp_size": grid.cp,
+        "ep_size": 1,
+        "etp_size": 1,
+        "sequence_parallel": grid.tp > 1 and draw.random() < 0.7,
+        "sharding": draw.choice(("none", "optimizer", "optimizer", "optimizer", "fsdp")),
+        "recompute": draw.choice(("none", "selective", "full")),
+    }
+    if found["recompute"] == "selective" and draw.random() < 0.5:
+        found["recompute_modules"] = ["core_attn"]
+    if grid.pp > 2 and grid.vp == 1 and draw.random() < 0.3:
+        found["first_stage_layers"] = draw.choice((1, 2, 3))
+        found["last_stage_layers"] = draw.choice((1, 2, 3))
+    elif grid.pp > 1 and draw.random() < 0.2:
+        found["embedding_as_layer"] = True
+        found["loss_as_layer"] = draw.random() < 0.5
+    return found
+
+
+def _dimensions(draw: Random, grid: Grid, parallelism: Spec) -> Spec:
+    head_dim, heads = draw.choice((64, 128)), grid.tp * draw.choice((2, 4))
+    family = draw.choice(("gpt", "llama", "llama"))
+    found: Spec = {
+        "family": family,
+        "layers": _layers(draw, grid, parallelism),
+        "hidden_size": heads * head_dim,
+        "heads": heads,
+        "kv_heads": draw.choice((heads, grid.tp)) if family == "llama" else heads,
+        "head_dim": head_dim,
+        "ffn_hidden_size": grid.tp * draw.choice((512, 1024)),
+        "vocab_size": draw.choice((32_000, 50_257, 128_256)),
+        "max_positions": draw.choice((4096, 8192)),
+    }
+    if family == "llama" and draw.random() < 0.4:
+        _add_experts(draw, grid, parallelism, found)
+    return found
+
+
+def _layers(draw: Random, grid: Grid, parallelism: Spec) -> int:
+    per_chunk = draw.choice((1, 2, 3))
+    if "first_stage_layers" in parallelism:
+        ends = parallelism["first_stage_layers"] + parallelism["last_stage_layers"]
+        return int(ends + (grid.pp - 2) * per_chunk)
+    counted = parallelism.get("embedding_as_layer", False) + parallelism.get("loss_as_layer", False)
+    # A chunk keeps a layer of its own beside what is counted as one.
+    return int(grid.pp * grid.vp * (per_chunk + (counted > 0)) - counted)
+
+
+def _add_experts(draw: Random, grid: Grid, parallelism: Spec, dimensions: Spec) -> None:
+    """Experts that divide over the ranks of a stage, and what they ask of the layout."""
+    ranks = grid.tp * grid.cp * grid.dp
+    etp = draw.choice((1, 1, grid.tp))
+    ep = draw.choice([size for size in (1, 2, 4, 8) if ranks % (size * etp) == 0] or [1])
+    etp = etp if ranks % (ep * etp) == 0 else 1
+    experts = ep * draw.choice((2, 4))
+    parallelism |= {"ep_size": ep, "etp_size": etp, "sequence_parallel": grid.tp > 1}
+    dimensions["moe"] = {
+        "experts": experts,
+        "top_k": draw.choice((1, 2)),
+        "expert_ffn_hidden_size": etp * draw.choice((256, 512)),
+        "shared_expert_ffn_hidden_size": draw.choice((0, grid.tp * 256)),
+        "dense_layers": draw.choice((0, 0, 1)) if dimensions["layers"] > 1 else 0,
+    }
+
+
+def _training(draw: Random, grid: Grid, machine: Machine, dimensions: Spec) -> Spec:
+    micro = draw.choice((1, 2, 4))
+    batch = micro * grid.dp * draw.choice((1, 2, 4)) * (grid.pp if grid.vp > 1 else 1)
+    steps, length = draw.choice((1000, 5000)), draw.choice((1024, 2048, 4096))
+    lengths = (
+        {"steps": steps},
+        {"samples": steps * batch},
+        {"tokens": steps * batch * length},
+    )
+    rate: Spec = {"peak": draw.choice((3e-4, 6e-4)), "warmup": {"fraction": 0.01}}
+    rate["style"] = draw.choice(("cosine", "cosine", "linear", "constant", "wsd"))
+    if rate["style"] == "wsd":
+        rate["anneal"] = {"fraction": 0.1}
+    return draw.choice(lengths) | {
+        "sequence_length": min(length, dimensions["max_positions"]),
+        "micro_batch_size": micro,
+        "global_batch_size": batch,
+        "precision": draw.choice(machine.precisions),
+        "learning_rate": rate,
+        "evaluation": {"every_steps": 500, "batches": draw.choice((0, 10))},
+    }

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""An engine that the product does not know goes through plan, check and manifests."""
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.exchange.sides import engine_of, side_of
+from seatrial.checks.check import check
+from seatrial.codes.spec import SpecCode
+from seatrial.engine_process.weights import why_not_exported
+from seatrial.engines.registry import ENGINES, option_findings, plan_findings
+from seatrial.errors import FindingsError
+from seatrial.findings import has_errors
+from seatrial.monitoring.logs.reading import read_log
+from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.rehearsal.twin import TwinData, twins
+from seatrial.rendering.render import render
+from seatrial.spec.engine import ENGINE_CLASSES
+from seatrial.spec.loader import LoadedSpec, loads
+from seatrial.spec.parallelism import Sharding
+from tests.conftest import loaded
+from tests.toy_engine.engine import WORKER
+
+SPEC = """\
+apiVersion: seatrial.dev/v1alpha1
+name: toy
+model:
+  dimensions:
+    {family: gpt, layers: 4, hidden_size: 256, heads: 8, vocab_size: 1001, max_positions: 128}
+data: {mock: true}
+training: {steps: 100, global_batch_size: 64, evaluation: {batches: 0}, sequence_length: 128}
+engine: {name: toy}
+cluster:
+  {profile: eks, node_type: p4d.24xlarge, nodes: 2, image: example.com/toy/loop:1.0}
+"""
+
+
+@pytest.fixture
+def spec(toy_engine: None) -> LoadedSpec:
+    return loads(SPEC, "run.yaml")
+
+
+@pytest.fixture
+def run(spec: LoadedSpec, catalog: Catalog) -> PlannedRun:
+    return plan_run(spec, catalog)
+
+
+def test_every_engine_is_registered_under_its_own_name(toy_engine: None) -> None:
+    assert [engine.name for engine in ENGINES.values()] == list(ENGINE_CLASSES)
+    assert "toy" in ENGINES
+
+
+def test_a_name_that_is_not_registered_is_refused() -> None:
+    with pytest.raises(FindingsError) as refused:
+        loaded("engine.name=toy")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where.field) == (SpecCode.RANGE, "engine.name")
+    assert "megatron" in finding.fix
+    assert "llm-foundry" in finding.fix
+
+
+def test_the_planner_keeps_to_the_limits_of_the_engine(run: PlannedRun) -> None:
+    plan = run.plan
+    assert plan.layout.dp_size == plan.layout.world_size == 16
+    assert plan.sharding is Sharding.NONE
+    assert plan.model.padded_vocab_size == 1001
+    assert run.chosen is not None
+    assert run.chosen.workload.stack == "toy"
+
+
+def test_what_the_engine_says_becomes_findings(spec: LoadedSpec, run: PlannedRun) -> None:
+    assert plan_findings(spec, run.plan) == []
+    given = loads(SPEC, "run.yaml", ("engine.options.depth=3",))
+    assert [finding.code for finding in option_findings(given)] == ["ST-ENGINE-001"]
+
+
+def test_the_check_has_nothing_against_it(toy_engine: None, catalog: Catalog) -> None:
+    verdict = check(SPEC, "run.yaml", catalog)
+    assert not has_errors(verdict.findings)
+
+
+def test_manifests_start_its_worker(run: PlannedRun, catalog: Catalog) -> None:
+    text = str(render(run.plan, catalog).manifests)
+    assert f"'--module', '{WORKER}', '--layers=4', '--hidden=256'" in text
+
+
+def test_a_twin_is_of_the_same_engine(spec: LoadedSpec, run: PlannedRun, catalog: Catalog) -> None:
+    (twin,) = twins(spec, run.plan, catalog, TwinData())
+    assert twin.plan.spec.engine.name == "toy"
+    assert str(twin.degrees) == "dp 2"
+
+
+def test_checkpoints_and_logs_are_known_by_the_engine(run: PlannedRun) -> None:
+    setup = setup_of(run.plan)
+    assert engine_of(setup) == "toy"
+    with pytest.raises(FindingsError, match="checkpoints of Toy cannot be exported"):
+        side_of(setup).refuse_shape(setup.model, "here")
+    assert "Toy" in why_not_exported(ENGINES["toy"], ENGINES["toy"].arguments(run.plan))
+    (event,) = read_log([b"some words", b"toy step 3 loss 5.25"])
+    assert (event.step, event.values["loss"]) == (3, 5.25)
