@@ -15,7 +15,7 @@ from typing import Any
 
 from backtest.machines import hardware
 from backtest.rows import RUNS, SPLIT
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.stages import stages_of
 from seatrial.planning.workload import Workload
@@ -191,9 +191,7 @@ def workload(
     """
     tp = int(row["tp"])
     split = row["sp"] == "True" if sequence_parallel is None else sequence_parallel
-    layout = RankLayout(
-        tp, int(row["cp"] or 1), dp_size, int(row["pp"]), vp_size, ep_size, etp_size
-    )
+    layout = Layout(tp, int(row["cp"] or 1), dp_size, int(row["pp"]), vp_size, ep_size, etp_size)
     stages = stages_of(
         sizes, vp_size, embedding_as_layer=embedding_as_layer, loss_as_layer=loss_as_layer
     )

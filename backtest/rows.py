@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backtest.machines import hardware
 from backtest.published_models import PublishedModel, published_model
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.stages import Stage
 from seatrial.planning.workload import Workload
@@ -168,7 +168,7 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | LeftOut:
         etp = int(stated[1]) if stated else tp if "v25.02" in row["notes"] else 1
         if gpus % (etp * ep * pp):
             return LeftOut.UNEVEN
-    layout = RankLayout(tp, cp, dp, pp, vp, ep, etp)
+    layout = Layout(tp, cp, dp, pp, vp, ep, etp)
     batches = int(row["global_batch"]) / (micro * dp)
     precision = _precision(row["precision"])
     nemo = source.startswith(NEMO_SOURCES) or source == "Megatron-MoE-ModelZoo"

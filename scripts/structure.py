@@ -143,8 +143,10 @@ def plan_makers(sources: Sources) -> list[str]:
         f"{module.where}:{function.lineno} {function.name}"
         for module in sources.modules.values()
         for function in _functions(module.tree)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Plan", "PlannedRun")
+        if any(
+            isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Plan", "PlannedRun")
+            for node in ast.walk(function)
+        )
     ]
 
 
@@ -191,7 +193,7 @@ LIMITS: dict[str, tuple[Callable[[Sources], list[str]], int]] = {
     "modules naming an engine": (naming_engines, 1),
     "class names defined twice": (repeated_classes, 6),
     "imports inside functions": (inner_imports, 54),
-    "functions that make a plan": (plan_makers, 2),
+    "functions that make a plan": (plan_makers, 1),
     "files over 500 lines": (long_files, 0),
     "functions over 60 lines": (long_functions, 0),
     "modules in cycles": (cycles, 0),

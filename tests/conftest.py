@@ -11,7 +11,8 @@ from hypothesis import settings
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.engine import ENGINE_CLASSES
 from seatrial.spec.loader import LoadedSpec, loads
 
@@ -86,9 +87,14 @@ def loaded(*overrides: str) -> LoadedSpec:
     return loads(SPEC, "run.yaml", overrides)
 
 
+def plan_spec(spec: LoadedSpec, catalog: Catalog) -> Plan:
+    """The plan of a spec."""
+    return plan_run(resolve_basis(spec, catalog)).plan
+
+
 def resolved(*overrides: str) -> Plan:
     """The plan of the good spec with overrides."""
-    return resolve(loaded(*overrides), Catalog())
+    return plan_spec(loaded(*overrides), Catalog())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

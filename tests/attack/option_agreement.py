@@ -23,7 +23,8 @@ from seatrial.engines.megatron.flags import command_line, engine_arguments
 from seatrial.engines.megatron.trial import production_arguments
 from seatrial.findings import Severity
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.loader import loads
 from tests.attack.option_cases import BASES, Case
 from tests.engine.agreement.asking import Question
@@ -96,7 +97,10 @@ def engine_options(asked: Engine) -> dict[str, dict[str, Any]]:
 def compare(asked: Engine, chosen: Iterable[Case]) -> Iterator[Compared]:
     """Put cases before both sides."""
     catalog = Catalog()
-    plans = {name: resolve(loads(json.dumps(spec), name), catalog) for name, spec in BASES.items()}
+    plans = {
+        name: plan_run(resolve_basis(loads(json.dumps(spec), name), catalog)).plan
+        for name, spec in BASES.items()
+    }
     for number, case in enumerate(chosen):
         asked.send(_question(number, case, plans[case.base]))
         found = check(json.dumps(case.spec), str(case), catalog).findings

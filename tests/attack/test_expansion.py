@@ -26,7 +26,6 @@ from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
 from seatrial.rendering.commands import PYTHON, SUPERVISION
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.data_jobs import (
@@ -48,6 +47,7 @@ from seatrial.spec.run import RunSpec
 from tests.attack.hostile_specs import OPERATORS, UNUSABLE, Case, make_texts, yaml_of
 from tests.attack.kubelet import Process, expand, process_of
 from tests.cluster.kubectl import helm, kubectl
+from tests.conftest import plan_spec
 
 pytestmark = pytest.mark.attack
 
@@ -75,7 +75,7 @@ def rendered(case: Case) -> Rendered | None:
         spec = case.spec()
         try:
             loaded = loads(yaml_of(spec), "run.yaml")
-            plan = resolve(loaded, CATALOG)
+            plan = plan_spec(loaded, CATALOG)
             findings = [*option_findings(loaded), *plan_findings(loaded, plan)]
             if has_errors(findings):
                 raise FindingsError(findings)

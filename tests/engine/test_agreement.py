@@ -11,8 +11,8 @@ from seatrial.engine_process.process import ask_engine
 from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.engines.megatron.trial import production_arguments
-from seatrial.planning.resolve import resolve
 from seatrial.spec.loader import loads
+from tests.conftest import plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
 from tests.engine.agreement.drawing import drawn
@@ -60,7 +60,7 @@ def test_what_both_accept_is_built() -> None:
         draw = drawn(number)
         if static_errors(draw, catalog)[0] or draw.spec["training"]["precision"] != "bf16":
             continue
-        plan = resolve(loads(json.dumps(draw.spec), "draw"), catalog)
+        plan = plan_spec(loads(json.dumps(draw.spec), "draw"), catalog)
         arguments, layout = production_arguments(engine_arguments(plan)), plan.layout
         stages = sorted({0, layout.pp_size - 1})
         settings = engine_environment(plan)

@@ -16,8 +16,8 @@ from seatrial.engine_process.process import ask_engine, worker_python
 from seatrial.engines.megatron.flags import FLAGS, engine_arguments
 from seatrial.engines.megatron.option_table import known_options
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS, production_arguments
-from seatrial.planning.resolve import resolve
 from seatrial.spec.loader import loads
+from tests.conftest import plan_spec
 from tests.engine.conftest import Figure
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
@@ -194,7 +194,7 @@ def test_the_engine_counts_the_same_where_embedding_and_loss_are_layers(
     given = re.sub(r", first_stage_layers: \d+, last_stage_layers: \d+", "", text)
     given = re.sub(r"pp_size: \d+, vp_size: 1", "pp_size: 8, vp_size: 8", given)
     given = given.replace("recompute: none", COUNTED)
-    plan = resolve(loads(given, "run.yaml"), catalog)
+    plan = plan_spec(loads(given, "run.yaml"), catalog)
     assert [len(plan.stages[stage].layers) for stage in (0, 1, 7)] == [15, 16, 15]
     arguments = production_arguments(engine_arguments(plan)) | {"padded-vocab-size": None}
     answer = ask_engine(arguments, plan.layout.world_size, [0, 1, 7], 300)
@@ -208,7 +208,7 @@ def test_the_engine_counts_the_same_where_embedding_and_loss_are_layers(
     [pytest.param(n, marks=() if n in SHORT else pytest.mark.slow) for n in MEGATRON_MODELS],
 )
 def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog, figure: Figure) -> None:
-    plan = resolve(loads(spec_of(name, catalog), "run.yaml"), catalog)
+    plan = plan_spec(loads(spec_of(name, catalog), "run.yaml"), catalog)
     stages = sorted({0, (plan.layout.pp_size - 1) // 2, plan.layout.pp_size - 1})
     # The engine pads the vocabulary itself here, so that its rule is compared with the plan's.
     arguments = production_arguments(engine_arguments(plan)) | {"padded-vocab-size": None}
@@ -222,7 +222,7 @@ def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog, figu
 
 
 def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
-    plan = resolve(loads(spec_of("gpt3-175b", catalog), "run.yaml"), catalog)
+    plan = plan_spec(loads(spec_of("gpt3-175b", catalog), "run.yaml"), catalog)
     answer = ask_engine(production_arguments(engine_arguments(plan)), 16, [0], 300)
     assert not answer["accepted"]
     assert "world size (16) is not divisible by total_model_size" in answer["reason"]

@@ -10,7 +10,8 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.inventory import checkpoints
 from seatrial.checkpoints.verification import verify
 from seatrial.codes.checkpoints import CheckpointCode
-from seatrial.planning.search.planner import plan_run
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.rehearsal.drills import DrillName
 from seatrial.rehearsal.rehearse import RehearsalRequest, make_twins, run_drills
 from seatrial.spec.loader import loads
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
 def test_a_third_engine_is_rehearsed(toy_engine: None, catalog: Catalog, tmp_path: Path) -> None:
     spec = loads(SPEC, "run.yaml")
-    request = RehearsalRequest(spec, plan_run(spec, catalog).plan, catalog, tmp_path, seed=3)
+    request = RehearsalRequest(
+        spec, plan_run(resolve_basis(spec, catalog)).plan, catalog, tmp_path, seed=3
+    )
     found = make_twins(request)
     kept = tmp_path / "kept"
 

@@ -16,11 +16,11 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.engine_process.process import TrainingOutcome, differing_tensors
 from seatrial.engines.engine import Resharding, Trial
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.rehearsal.drills import largest_difference
 from seatrial.rehearsal.twin import SAVE_AT, STEPS, TwinData, twins
 from seatrial.spec.loader import load
+from tests.conftest import plan_spec
 from tests.faults.checkpoint_starts import record, seeds
 from tests.foundry.conftest import Figure
 from tests.foundry.warm import FOUNDRY, WarmFoundry
@@ -43,7 +43,7 @@ KILLED = "llm-foundry kills"
 def twin(name: str, sharding: str) -> Plan:
     """The shrunk twin of a recipe."""
     loaded = load(recipe(name).path, (f"parallelism.sharding={sharding}", *_plain(sharding)))
-    return twins(loaded, resolve(loaded, CATALOG), CATALOG, TwinData())[0].plan
+    return twins(loaded, plan_spec(loaded, CATALOG), CATALOG, TwinData())[0].plan
 
 
 def _plain(sharding: str) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from docs.tools.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
-from seatrial.planning.resolve import resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec import cluster, data, engine, scalars
 from seatrial.spec.base import SpecModel
 from seatrial.spec.fields import holds_list, section_of
@@ -148,7 +149,7 @@ Of these fields, the family and the sizes supply what is left out: `kv_heads` is
 
 def spec_page() -> str:
     loaded = loads(EXAMPLE, "run.yaml")
-    resolve(loaded, Catalog())
+    plan_run(resolve_basis(loaded, Catalog()))
     return page(
         "# Spec",
         INTRODUCTION,

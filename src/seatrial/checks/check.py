@@ -37,8 +37,9 @@ from seatrial.codes.spec import SpecCode
 from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.budget import budget_of
-from seatrial.planning.search.planner import PlannedRun, plan_run
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
@@ -178,7 +179,7 @@ def check(
         return _verdict(error.findings, codes_before("spec"), {UNREADABLE: len(rest)})
     found = [*option_findings(loaded), *placeholders(loaded)]
     try:
-        run = (planner or (lambda spec: plan_run(spec, catalog)))(loaded)
+        run = (planner or (lambda spec: plan_run(resolve_basis(spec, catalog))))(loaded)
     except FindingsError as error:
         rest = [*codes_before("manifests"), *_of_rules()]
         applied = [*codes_before("spec"), *codes_before("plan")]

@@ -11,7 +11,7 @@ from seatrial.checks.cluster.facts import ClusterFacts
 from seatrial.checks.data_facts import CheckpointProbe, DataProbe
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
-from seatrial.planning.search.planner import PlannedRun
+from seatrial.planning.planner import PlannedRun
 from seatrial.spec.cluster import Operator
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.run import RunSpec

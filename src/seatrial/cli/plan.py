@@ -24,8 +24,9 @@ from seatrial.cli.plan_sweep import (
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, FindingsError, UsageError
 from seatrial.findings import Severity, has_errors
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.budget import budget_of
-from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.sizing import limits_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
 from seatrial.reports.plan_html import html_page, refuse_other_file
@@ -126,11 +127,10 @@ def command(
 def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool) -> Page:
     """Plan the run; the plan is kept unless the call changes the spec."""
     loaded = load_checked(file, overrides)
-    found = find(loaded, catalog, file)
+    basis = resolve_basis(loaded, catalog)
+    found = find(basis, file)
     kept_choices = None if again else found.choices
-    run = plan_run(
-        loaded, catalog, calibration=found.calibration, kept=kept_choices, alternatives=True
-    )
+    run = plan_run(basis, calibration=found.calibration, kept=kept_choices, alternatives=True)
     refuse_unsupported(loaded, run.plan)
     if found.news and not overrides and not again:
         say_error(found.news)
@@ -194,8 +194,8 @@ def _variant(
     """One plan of several; a spec that cannot be planned takes its line all the same."""
     try:
         loaded = load_checked(file, overrides)
-        found = find(loaded, catalog, file)
-        run = plan_run(loaded, catalog, calibration=found.calibration)
+        basis = resolve_basis(loaded, catalog)
+        run = plan_run(basis, calibration=find(basis, file).calibration)
         refuse_unsupported(loaded, run.plan)
     except FindingsError as error:
         return refused(cells, error)

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from seatrial.errors import FindingsError, UsageError
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.search.budget import RunBudget
-from seatrial.planning.search.planner import PlannedRun
 from seatrial.reports.plan_phrases import GIB, duration, layout_words, three
 from seatrial.reports.plan_text import cost_words
 from seatrial.reports.tables import name, number, say_table

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.planning.plan import Origin
-from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
@@ -69,21 +68,21 @@ def origins_of(choices: Choices, published_batch: int) -> dict[str, Origin]:
     return origins
 
 
-def filled(loaded: LoadedSpec, choices: Choices) -> LoadedSpec:
-    """The spec with values in place of `auto`; places in the file stay as they are."""
+def fill(spec: RunSpec, choices: Choices) -> RunSpec:
+    """The spec with values in place of `auto`; raises ValueError for a word that is none."""
     by_section: dict[str, dict[str, Any]] = {}
     for field, value in choices.items():
         section, _, key = field.partition(".")
         by_section.setdefault(section, {})[key] = _typed(key, value)
     changed = {
-        section: getattr(loaded.spec, section).model_copy(update=values)
+        section: getattr(spec, section).model_copy(update=values)
         for section, values in by_section.items()
     }
-    return LoadedSpec(loaded.spec.model_copy(update=changed), loaded.root)
+    return spec.model_copy(update=changed)
 
 
 def _typed(key: str, value: Choice) -> Any:
-    """The value in the type of its field; raises ValueError for a word that is none."""
+    """The value in the type of its field."""
     if key == "sharding":
         return Sharding(str(value))
     return Recompute(str(value)) if key == "recompute" else value

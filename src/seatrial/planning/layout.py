@@ -8,33 +8,10 @@ The first axis changes fastest from rank to rank.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 from math import prod
-
-
-@dataclass(frozen=True, slots=True)
-class Degrees:
-    """The sizes of every axis but dp."""
-
-    tp: int
-    """Ranks that share each layer's matrices."""
-    pp: int
-    """Pipeline stages."""
-    cp: int
-    """Ranks that share each sequence."""
-    ep: int
-    """Ranks that share the experts."""
-    vp: int
-    """Chunks of layers per pipeline stage."""
-    etp: int
-    """Ranks that share one expert's matrices."""
-
-    @property
-    def model_size(self) -> int:
-        """Ranks that hold one copy of the model."""
-        return self.tp * self.pp * self.cp
 
 
 class Axis(StrEnum):
@@ -63,16 +40,16 @@ EXPERT_AXES = (Axis.ETP, Axis.EP, Axis.EDP, Axis.PP)
 
 
 @dataclass(frozen=True, slots=True)
-class RankLayout:
+class Layout:
     """The sizes of both grids, and how many chunks a pipeline stage has."""
 
-    tp_size: int
+    tp_size: int = 1
     """Ranks that share each layer's matrices."""
-    cp_size: int
+    cp_size: int = 1
     """Ranks that share each sequence."""
-    dp_size: int
+    dp_size: int = 1
     """Model copies that read different data."""
-    pp_size: int
+    pp_size: int = 1
     """Pipeline stages."""
     vp_size: int = 1
     """Chunks of layers per pipeline stage."""
@@ -80,6 +57,21 @@ class RankLayout:
     """Ranks that share the experts."""
     etp_size: int = 1
     """Ranks that share one expert's matrices."""
+
+    def __str__(self) -> str:
+        """`tp 2 · dp 4`, leaving out what is 1."""
+        names = ("tp", "pp", "vp", "cp", "ep", "dp")
+        sizes = {name: getattr(self, f"{name}_size") for name in names}
+        return " · ".join(f"{name} {n}" for name, n in sizes.items() if n > 1) or "dp 1"
+
+    def spread_over(self, world_size: int) -> "Layout":
+        """The same with as many model copies as the ranks hold; ranks that are left over idle."""
+        return replace(self, dp_size=world_size // self.model_size)
+
+    @property
+    def model_size(self) -> int:
+        """Ranks that hold one copy of the model."""
+        return self.tp_size * self.cp_size * self.pp_size
 
     @property
     def world_size(self) -> int:
@@ -125,7 +117,7 @@ class RankLayout:
         return self.world_size // prod(self.size(axis) for axis in together)
 
 
-def _places(layout: RankLayout, axes: list[Axis]) -> Iterator[dict[Axis, int]]:
+def _places(layout: Layout, axes: list[Axis]) -> Iterator[dict[Axis, int]]:
     """Every combination of positions along the axes, the first axis changing fastest."""
     for reverse in product(*(range(layout.size(axis)) for axis in reversed(axes))):
         yield dict(zip(axes, reversed(reverse), strict=True))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
-from seatrial.planning.layout import Degrees, RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Batch
 from seatrial.planning.stages import Stage, Uneven, counted_words, stage_sizes, stages_of
 from seatrial.spec.model import Architecture, Positions
@@ -49,31 +49,31 @@ def nearby_multiples(number: int, step: int) -> str:
     return f"{lower} or {lower + step}" if lower else f"{step}"
 
 
-def check_world(report: Reporter, world_size: int, per_node: int, degrees: Degrees) -> None:
+def check_world(report: Reporter, world_size: int, per_node: int, layout: Layout) -> None:
     """All ranks must be shared out over tp x pp x cp."""
-    if world_size % degrees.model_size == 0:
+    if world_size % layout.model_size == 0:
         return
-    factors = f"tp {degrees.tp} × pp {degrees.pp}"
-    factors += f" × cp {degrees.cp}" if degrees.cp > 1 else ""
-    nodes = degrees.model_size // gcd(degrees.model_size, per_node)
-    others = degrees.tp * degrees.cp
+    factors = f"tp {layout.tp_size} × pp {layout.pp_size}"
+    factors += f" × cp {layout.cp_size}" if layout.cp_size > 1 else ""
+    nodes = layout.model_size // gcd(layout.model_size, per_node)
+    others = layout.tp_size * layout.cp_size
     smaller = ""
     if world_size % others == 0:
-        fitting = choices(degrees.pp - 1, world_size // others).rpartition(" ")[2]
+        fitting = choices(layout.pp_size - 1, world_size // others).rpartition(" ")[2]
         smaller = f", or parallelism.pp_size={fitting}" if fitting else ""
     report.error(
         PlanCode.WORLD,
         "cluster.nodes",
-        f"{_ranks(world_size)} cannot be shared out: {factors} = {degrees.model_size}.",
+        f"{_ranks(world_size)} cannot be shared out: {factors} = {layout.model_size}.",
         world_size,
         f"Use nodes in multiples of {nodes}{smaller}.",
     )
 
 
-def check_tensor_parallel(report: Reporter, model: Architecture, degrees: Degrees) -> bool:
+def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout) -> bool:
     """Heads and inner widths must divide by the ranks that share them; whether they do."""
     before = len(report.findings)
-    tp = degrees.tp
+    tp = layout.tp_size
     qkv = (model.heads + 2 * model.kv_heads) * model.head_dim
     if model.heads % tp:
         report.error(
@@ -92,7 +92,7 @@ def check_tensor_parallel(report: Reporter, model: Architecture, degrees: Degree
             tp,
             f"Use tp_size {fitting}.",
         )
-    for name, width, field, ranks in _shared_widths(model, degrees):
+    for name, width, field, ranks in _shared_widths(model, layout):
         if width % ranks:
             report.error(
                 PlanCode.WIDTH,
@@ -104,17 +104,17 @@ def check_tensor_parallel(report: Reporter, model: Architecture, degrees: Degree
     return len(report.findings) == before
 
 
-def _shared_widths(model: Architecture, degrees: Degrees) -> list[tuple[str, int, str, int]]:
+def _shared_widths(model: Architecture, layout: Layout) -> list[tuple[str, int, str, int]]:
     """The inner widths of a model, and the field and number of ranks that share each."""
-    dense = ("ffn_hidden_size", model.ffn_hidden_size, "tp_size", degrees.tp)
+    dense = ("ffn_hidden_size", model.ffn_hidden_size, "tp_size", layout.tp_size)
     moe = model.moe
     if moe is None:
         return [dense]
     shared = moe.shared_expert_ffn_hidden_size
     return [
         *([dense] if moe.dense_layers else []),
-        ("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, "etp_size", degrees.etp),
-        ("shared_expert_ffn_hidden_size", shared, "tp_size", degrees.tp),
+        ("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, "etp_size", layout.etp_size),
+        ("shared_expert_ffn_hidden_size", shared, "tp_size", layout.tp_size),
     ]
 
 
@@ -129,15 +129,15 @@ def _joined(link_domain: int) -> str:
     )
 
 
-def check_links(report: Reporter, degrees: Degrees, link_domain: int) -> None:
+def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
     """Tensor parallelism beyond NVLink works, slowly."""
-    if link_domain and degrees.tp > link_domain:
+    if link_domain and layout.tp_size > link_domain:
         report.warning(
             PlanCode.ACROSS_NODES,
             "parallelism.tp_size",
-            f"tp {degrees.tp} leaves {_joined(link_domain)}; every layer then "
+            f"tp {layout.tp_size} leaves {_joined(link_domain)}; every layer then "
             "waits for the network between nodes.",
-            degrees.tp,
+            layout.tp_size,
             f"Use tp_size {link_domain} or less, and pipeline stages for the rest.",
         )
 
@@ -189,9 +189,9 @@ def check_stages(
     )
 
 
-def check_experts(report: Reporter, model: Architecture, world_size: int, degrees: Degrees) -> None:
+def check_experts(report: Reporter, model: Architecture, world_size: int, layout: Layout) -> None:
     """Experts must divide over ep, and the ranks over the experts' own grid."""
-    ep, etp = degrees.ep, degrees.etp
+    ep, etp = layout.ep_size, layout.etp_size
     if model.moe is None:
         for field, size in (("ep_size", ep), ("etp_size", etp)):
             if size > 1:
@@ -220,12 +220,12 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, degree
             etp,
             "Use etp_size 1, or dimensions with linear_bias: false.",
         )
-    _check_expert_grid(report, experts, world_size, degrees)
+    _check_expert_grid(report, experts, world_size, layout)
 
 
-def _check_expert_grid(report: Reporter, experts: int, world_size: int, degrees: Degrees) -> None:
+def _check_expert_grid(report: Reporter, experts: int, world_size: int, layout: Layout) -> None:
     """The ranks of a stage must divide over etp x ep."""
-    ep, etp, pp = degrees.ep, degrees.etp, degrees.pp
+    ep, etp, pp = layout.ep_size, layout.etp_size, layout.pp_size
     # A pp that does not divide the world is reported with the dense grid.
     if world_size % pp or world_size % (etp * ep * pp) == 0:
         return
@@ -274,10 +274,10 @@ def check_recompute(
 
 
 def check_sequence(
-    report: Reporter, model: Architecture, length: int, degrees: Degrees, *, split: bool
+    report: Reporter, model: Architecture, length: int, layout: Layout, *, split: bool
 ) -> None:
     """The sequence must fit the positions and divide over the ranks that share it."""
-    tp, cp = degrees.tp, degrees.cp
+    tp, cp = layout.tp_size, layout.cp_size
     _check_positions(report, model, length)
     if cp > 1 and length % (2 * cp):
         report.error(
@@ -328,7 +328,7 @@ def _check_positions(report: Reporter, model: Architecture, length: int) -> None
 
 
 def check_batch(
-    report: Reporter, micro: int, total: int, layout: RankLayout, length: int, nodes: int = 1
+    report: Reporter, micro: int, total: int, layout: Layout, length: int, nodes: int = 1
 ) -> Batch:
     """The global batch must divide into micro batches over the data-parallel ranks."""
     step = micro * layout.dp_size

@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.stages import Stage
 from seatrial.spec.model import Activation, Architecture, Norm, Positions
 
@@ -99,9 +99,7 @@ def active_parameters(model: Architecture, padded_vocab: int) -> int:
     return total - (model.layers - model.moe.dense_layers) * idle * expert
 
 
-def rank_parameters(
-    model: Architecture, padded_vocab: int, layout: RankLayout, stage: Stage
-) -> int:
+def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stage: Stage) -> int:
     """The parameters that one rank of a stage holds, as the engine would report them.
 
     With tied embeddings the last of several stages holds a copy of the words for its output.

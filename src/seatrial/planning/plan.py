@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from seatrial.findings import Finding
 from seatrial.hashing import digest
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.length import Length, Schedule
 from seatrial.planning.stages import Stage
 from seatrial.spec.cluster import Operator
@@ -106,7 +106,7 @@ class Plan:
     """The model with its sizes."""
     machines: Machines
     """The machines of the run."""
-    layout: RankLayout
+    layout: Layout
     """Which rank holds what."""
     sequence_parallel: bool
     """Whether norms and dropout are split along the sequence."""

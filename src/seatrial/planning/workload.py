@@ -8,7 +8,7 @@ is tested is what is used.
 
 from dataclasses import dataclass
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.stages import Stage
 from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
@@ -48,7 +48,7 @@ class Workload:
     """Tokens of one sequence."""
     padded_vocab_size: int
     """Vocabulary with the entries that make it divide evenly."""
-    layout: RankLayout
+    layout: Layout
     """The parallel degrees."""
     stages: tuple[Stage, ...]
     """Which layers each pipeline stage holds."""

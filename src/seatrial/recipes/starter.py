@@ -12,7 +12,7 @@ from seatrial.catalog.profiles import Profile
 from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.planning.resolve import basis
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.cluster import Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import loads
@@ -113,7 +113,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         lines += ["", f"engine: {{name: {preset.engine}}}"]
     text = "\n".join(lines) + "\n"
     # Raises where names or machines are wrong; the rest is left to the planner.
-    basis(loads(text, "run.yaml"), catalog)
+    resolve_basis(loads(text, "run.yaml"), catalog)
     return Starter(text, node_name)
 
 

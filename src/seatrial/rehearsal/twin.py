@@ -13,7 +13,8 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.engines.engine import DataFormat
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.model import Activation, Architecture, MixtureOfExperts
 from seatrial.spec.run import RunSpec
@@ -166,7 +167,8 @@ def _twin(
     spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}
     spec["monitoring"] = {"log_every_steps": 1, "tensorboard": plan.spec.monitoring.tensorboard}
     small = LoadedSpec(RunSpec.model_validate(spec), Node({}, loaded.root.file))
-    return Twin(resolve(small, catalog), degrees, data, _replaced(plan, data))
+    twin = plan_run(resolve_basis(small, catalog)).plan
+    return Twin(twin, degrees, data, _replaced(plan, data))
 
 
 def _small_model(plan: Plan, degrees: TwinDegrees, data: TwinData) -> Architecture:

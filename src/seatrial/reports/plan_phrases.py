@@ -3,7 +3,7 @@
 """Numbers of a plan as people say them: days, dollars, shares, layouts."""
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.size import usd_per_month
 from seatrial.rendering.resources import capacity_bytes
@@ -106,7 +106,7 @@ def gib(size: float) -> str:
     return f"{size / GIB:,.1f}"
 
 
-def layout_words(layout: RankLayout) -> str:
+def layout_words(layout: Layout) -> str:
     """The parallel degrees: `tp 4 · pp 1 · dp 4`."""
     sizes = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
     more = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.findings import Finding
-from seatrial.planning.layout import Axis, RankLayout
+from seatrial.planning.layout import Axis, Layout
 from seatrial.planning.memory.parts import Memory, StageMemory
 from seatrial.planning.plan import Machines, Origin
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.budget import SaveBudget
 from seatrial.planning.search.budget import Cost, Duration, RunBudget
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
-from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.sizing import MOST_NODES, ROUND, Limits
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.parts import TimePart
@@ -49,12 +49,12 @@ def bar(share: float) -> str:
     return "█" * full + "░" * (BAR - full)
 
 
-def caption(layout: RankLayout) -> str:
+def caption(layout: Layout) -> str:
     """What the numbers in the picture are."""
     return "the number is the pipeline stage" if layout.pp_size > 1 else "the number is the dp rank"
 
 
-def node_pictures(layout: RankLayout, machines: Machines) -> list[str]:
+def node_pictures(layout: Layout, machines: Machines) -> list[str]:
     """The nodes as `node 0  ▕0 0 0 0│1 1 1 1▏`: the first ones and the last."""
     per_node = machines.processes_per_node
     if layout.pp_size > 1 and (layout.world_size // layout.pp_size) % per_node == 0:
@@ -68,7 +68,7 @@ def node_pictures(layout: RankLayout, machines: Machines) -> list[str]:
     return pictures
 
 
-def _stage_pictures(layout: RankLayout, per_node: int) -> list[str]:
+def _stage_pictures(layout: Layout, per_node: int) -> list[str]:
     """Nodes by stage, where each stage has whole nodes."""
     each = layout.world_size // layout.pp_size // per_node
     stages = list(range(layout.pp_size))
@@ -83,7 +83,7 @@ def _stage_pictures(layout: RankLayout, per_node: int) -> list[str]:
     return pictures
 
 
-def _ranks(layout: RankLayout, first: int, count: int) -> str:
+def _ranks(layout: Layout, first: int, count: int) -> str:
     """The ranks of a node, a line between those that do not share a layer's matrices."""
     shown = min(count, WIDEST_NODE)
     axis = Axis.PP if layout.pp_size > 1 else Axis.DP

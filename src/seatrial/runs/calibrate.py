@@ -15,8 +15,8 @@ from seatrial.planning.calibration import (
     choose_steps,
     write_calibration,
 )
-from seatrial.planning.resolve import basis
-from seatrial.planning.search.planner import plan_run
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.problem import measured_on
 from seatrial.planning.timing.error_bars import StepTimeError, time_error, workload_digest
 from seatrial.runs.history.steps import logged_steps, of_this_plan
@@ -53,17 +53,18 @@ def calibrate_run(
     Times do not say what they were measured with, so they are taken for the kept plan's, and are
     refused where that no longer holds. A spec with overrides has no kept plan.
     """
-    found = find(loaded, catalog, spec_file)
+    basis = resolve_basis(loaded, catalog)
+    found = find(basis, spec_file)
     news = "" if is_overridden and found.choices is None else found.news
     if news and found.choices is None and not isinstance(measured, Path):
         raise UsageError(_stale(news, spec_file))
-    run = plan_run(loaded, catalog, kept=found.choices)
+    run = plan_run(basis, kept=found.choices)
     if run.chosen is None or run.constants is None:
         raise UsageError(
             f"{loaded.spec.name} has no GPU, and only times on GPUs are predicted. "
             "Set cluster.node_type to what the run was measured on."
         )
-    machines = measured_on(basis(loaded, catalog))
+    machines = measured_on(basis)
     if isinstance(measured, Path):
         steps = choose_steps(of_this_plan(logged_steps(measured), run.plan, measured))
     else:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.catalog.catalog import Catalog
 from seatrial.codes.planning import PlanCode
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
@@ -19,10 +18,10 @@ from seatrial.planning.calibration import FILE, Calibration, read_calibration
 from seatrial.planning.choices import Choices
 from seatrial.planning.plan import Plan
 from seatrial.planning.plan_record import Inputs, KeptPlan, inputs_of, read_record, record_text
-from seatrial.planning.resolve import Basis, basis, plan_on
-from seatrial.planning.search.planner import PlannedRun, constants_of, plan_basis
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import Basis
+from seatrial.planning.search.choose import constants_of
 from seatrial.planning.search.problem import measured_on, problem_of
-from seatrial.spec.loader import LoadedSpec
 from seatrial.storage.state_files import DamagedError, read_state, write_state
 
 Tell = Callable[[str], None]
@@ -52,26 +51,20 @@ def plan_file(spec_file: Path, name: str) -> Path:
     return spec_file.parent / ".seatrial" / name / "plan.json"
 
 
-def find(loaded: LoadedSpec, catalog: Catalog, spec_file: Path) -> FoundPlan:
+def find(basis: Basis, spec_file: Path) -> FoundPlan:
     """The kept choices of a spec, if nothing that they depend on has changed."""
-    return find_for(basis(loaded, catalog), spec_file)
-
-
-def find_for(known: Basis, spec_file: Path) -> FoundPlan:
-    """The same for a spec whose model and machines are resolved."""
-    loaded = known.loaded
-    file = plan_file(spec_file, loaded.spec.name)
+    file = plan_file(spec_file, basis.loaded.spec.name)
     findings: tuple[Finding, ...] = ()
     try:
-        calibration = read_calibration(file.parent, measured_on(known))
+        calibration = read_calibration(file.parent, measured_on(basis))
     except DamagedError as error:
         calibration, findings = None, (_damaged(file.parent / FILE, error, spec_file),)
-    constants = constants_of(problem_of(known))
+    constants = constants_of(problem_of(basis))
     if calibration is not None and (constants is None or not calibration.corrects(constants)):
         findings = (_stale(calibration, file.parent / FILE, spec_file),)
         calibration = None
-    inputs = inputs_of(known, calibration)
-    kept, trouble = _still_valid(known, file, inputs)
+    inputs = inputs_of(basis, calibration)
+    kept, trouble = _still_valid(basis, file, inputs)
     if kept is None:
         news = f"{PLANNED_AGAIN}{trouble}." if trouble else ""
         return FoundPlan(inputs, calibration, None, news, findings)
@@ -108,7 +101,7 @@ def _damaged(file: Path, error: DamagedError, spec_file: Path) -> Finding:
     )
 
 
-def _still_valid(known: Basis, file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
+def _still_valid(basis: Basis, file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
     """The plan in a file if its choices still hold, and why they do not, if there are any."""
     try:
         kept = read_record(read_state(file))
@@ -121,15 +114,15 @@ def _still_valid(known: Basis, file: Path, inputs: Inputs) -> tuple[KeptPlan | N
     if not inputs.ask_the_same(kept.inputs):
         changed = ", ".join(inputs.changed_since(kept.inputs))
         return None, f"{changed} changed since {file} was written"
-    if _digest(known, kept.choices) != kept.plan_digest:
+    if _digest(basis, kept.choices) != kept.plan_digest:
         return None, f"{file} does not follow from its spec"
     return kept, ""
 
 
-def _digest(known: Basis, choices: Choices) -> str:
+def _digest(basis: Basis, choices: Choices) -> str:
     """The digest of the plan that choices lead to; empty when they lead to none."""
     try:
-        return plan_on(known, choices).digest
+        return plan_run(basis, kept=choices).plan.digest
     except (FindingsError, ValueError, TypeError):
         return ""
 
@@ -144,19 +137,18 @@ def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
     return ""
 
 
-def plan_of(known: Basis, spec_file: Path, tell: Tell | None, *, keep: bool) -> Plan:
+def plan_beside(basis: Basis, spec_file: Path, tell: Tell | None, *, keep: bool) -> Plan:
     """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
-    found = find_for(known, spec_file)
+    found = find(basis, spec_file)
     say = tell or (lambda _: None)
     # Overrides are for one call: the kept plan is not this call's, and is not held against it.
     news = found.news if keep or found.choices is not None else ""
     for words in (news, *(f"{note.rule} {note.fix}" for note in found.findings)):
         if words:
             say(words)
-    if found.choices is not None:
-        return plan_on(known, found.choices)
-    run = plan_basis(known, calibration=found.calibration)
-    trouble = write(found.inputs, run, spec_file) if keep else ""
+    run = plan_run(basis, calibration=found.calibration, kept=found.choices)
+    is_new = found.choices is None
+    trouble = write(found.inputs, run, spec_file) if keep and is_new else ""
     if trouble:
         say(f"The plan is not kept, and the next command may plan otherwise: {trouble}.")
     return run.plan

@@ -20,7 +20,8 @@ from seatrial.cluster.api import READY, CallPatience
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.findings import has_errors
-from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.render import Part, render
 from seatrial.runs.kept_plan import find
@@ -70,8 +71,9 @@ def planner_beside(file: Path, catalog: Catalog) -> Callable[[LoadedSpec], Plann
     """Plans specs with what is kept beside a file: its calibration, and its choices."""
 
     def of_spec(loaded: LoadedSpec) -> PlannedRun:
-        found = find(loaded, catalog, file)
-        return plan_run(loaded, catalog, calibration=found.calibration, kept=found.choices)
+        basis = resolve_basis(loaded, catalog)
+        found = find(basis, file)
+        return plan_run(basis, calibration=found.calibration, kept=found.choices)
 
     return of_spec
 

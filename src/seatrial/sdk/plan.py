@@ -14,7 +14,8 @@ from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, has_errors
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import basis, plan_on
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.loader import LoadedSpec, load
 from seatrial.spec.run import RunSpec
 
@@ -78,13 +79,13 @@ def _resolved(
     loaded: LoadedSpec, catalog: Catalog, path: Path, tell: "Tell | None", *, keep: bool
 ) -> Plan:
     """The plan of a spec; the planner fills what is `auto`."""
-    known = basis(loaded, catalog)
-    if not known.open_fields:
-        return plan_on(known)
-    # Loaded here because a spec without `auto` needs none of the planner.
-    from seatrial.runs.kept_plan import plan_of  # noqa: PLC0415
+    basis = resolve_basis(loaded, catalog)
+    if not basis.open_fields:
+        return plan_run(basis).plan
+    # Loaded here because a spec without `auto` needs no kept plan.
+    from seatrial.runs.kept_plan import plan_beside  # noqa: PLC0415
 
-    return plan_of(known, path, tell, keep=keep)
+    return plan_beside(basis, path, tell, keep=keep)
 
 
 def load_checked(path: PathOrText, overrides: Overrides = ()) -> LoadedSpec:

@@ -15,7 +15,8 @@ from seatrial.engines.megatron.trial import production_arguments
 from seatrial.findings import Severity
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.loader import loads
 from tests.engine.agreement.drawing import Draw, value_at
 from tests.engine.agreement.healthy import Spec
@@ -42,7 +43,7 @@ def static_errors(draw: Draw, catalog: Catalog) -> tuple[tuple[str, ...], Questi
     if verdict.situation is not None:
         plan = verdict.situation.plan
         return tuple(sorted(errors)), _planned(draw, plan)
-    before = resolve(loads(json.dumps(draw.healthy), "healthy"), catalog)
+    before = plan_run(resolve_basis(loads(json.dumps(draw.healthy), "healthy"), catalog)).plan
     return tuple(sorted(errors)), _by_hand(draw, before)
 
 

@@ -11,6 +11,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.inventory import State, checkpoints
 from seatrial.checkpoints.verification import verify
 from seatrial.monitoring.event_log import EventKind, read_events
+from seatrial.planning.resolve import resolve_basis
 from seatrial.runs.kept_plan import find
 from seatrial.runs.ledger.host import local_run
 from seatrial.runs.ledger.ledger import AttemptOutcome
@@ -30,7 +31,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_a_kept_plan_still_holds(home: Path, catalog: Catalog) -> None:
-    found = find(load(home / "run.yaml"), catalog, home / "run.yaml")
+    found = find(resolve_basis(load(home / "run.yaml"), catalog), home / "run.yaml")
     assert found.choices
     assert "parallelism.tp_size" in found.choices
     assert found.findings == ()

@@ -2,18 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A page with made-up figures, so that better constants do not change what is tested of it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
+from seatrial.planning.plan import Plan
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import Basis, resolve_basis
 from seatrial.planning.saving.budget import SaveBudget
 from seatrial.planning.saving.interval import FailureRate, Losses
 from seatrial.planning.saving.size import Kept
 from seatrial.planning.search.budget import Cost, Duration, RunBudget
 from seatrial.planning.search.candidates import Lacking, Priced, SearchOutcome
-from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.search.choose import LayoutChooser
 from seatrial.planning.search.saves import Saves
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.parts import StepTime, TimePart
@@ -54,9 +58,40 @@ def _time(seconds: float, **parts: float) -> StepTime:
     return StepTime(MappingProxyType(rest | named), (0.5, 0.6), 1.0e17, 16, 0.068)
 
 
+class MadeUpChooser(LayoutChooser):
+    """Prices every plan alike."""
+
+    def __init__(self, basis: Basis, constants: TimingConstants, chosen: Priced) -> None:
+        super().__init__(basis)
+        self.constants = constants
+        self.chosen = chosen
+
+    def price(self, plan: Plan) -> Priced | None:
+        return self.chosen
+
+
+@dataclass(frozen=True)
+class MadeUpRun(PlannedRun):
+    """A run whose figures no model made."""
+
+    figures: MadeUpChooser
+
+    @cached_property
+    def chooser(self) -> LayoutChooser:
+        return self.figures
+
+
+def with_figures(page: Page, chosen: Priced) -> Page:
+    """The page with other memory and time."""
+    assert isinstance(page.run, MadeUpRun)
+    assert page.run.constants is not None
+    figures = MadeUpChooser(page.run.basis, page.run.constants, chosen)
+    return replace(page, run=replace(page.run, figures=figures))
+
+
 def made_up_page(*, searched: bool = True) -> Page:
     """The page of a 7.5B model on 16 GPUs with figures that no model made."""
-    run = plan_run(opened(*GIVEN), Catalog())
+    run = plan_run(resolve_basis(opened(*GIVEN), Catalog()))
     assert run.chosen is not None
     chosen = Priced(
         run.chosen.candidate,
@@ -70,7 +105,8 @@ def made_up_page(*, searched: bool = True) -> Page:
     constants = TimingConstants(
         Rates(), 0.068, "120 rows of made-up runs", "1", error_nine_of_ten=0.15
     )
-    shown = PlannedRun(run.plan, {}, run.problem, chosen, constants, outcome, searched=searched)
+    figures = MadeUpChooser(run.basis, constants, chosen)
+    shown = MadeUpRun(run.plan, {}, run.basis, None, outcome, searched, figures)
     return Page(
         shown,
         _budget(),

@@ -12,10 +12,11 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.cli.plan_sweep import combinations
 from seatrial.errors import UsageError
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Machines
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.budget import Duration, budget_of
-from seatrial.planning.search.planner import plan_run
 from seatrial.planning.search.sizing import Fewest, LargestModel, Limits
 from seatrial.reports.plan_html import html_page
 from seatrial.reports.plan_json import estimate_data
@@ -31,7 +32,7 @@ from seatrial.reports.plan_text import Page, bar, cost_words, length_words, node
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import resolved
-from tests.unit.cli.made_up_plan import made_up_page
+from tests.unit.cli.made_up_plan import made_up_page, with_figures
 from tests.unit.planning.search.asked import opened
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "plan"
@@ -66,7 +67,7 @@ def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     assert outcome is not None
     assert page.run.chosen is not None
     slow = replace(page.run.chosen, time=outcome.ranked[2].time)
-    text = printed(replace(page, run=replace(page.run, chosen=slow)), capsys)
+    text = printed(with_figures(page, slow), capsys)
     assert "Left to the planner (auto), it would be tp 4 · pp 2 · dp 2" in text
     assert "tp 8 · dp 2 gains 6 % by a smaller bubble" in text
     assert "(you)" in text
@@ -82,7 +83,7 @@ def test_what_published_runs_hardly_test_is_said_apart(
         page.run.chosen.memory, error=0.3, assumed=0.25, untested=("copies in fp8", "FSDP")
     )
     chosen = replace(page.run.chosen, memory=unsure)
-    page = replace(page, run=replace(page.run, chosen=chosen))
+    page = with_figures(page, chosen)
     said = (
         "memory within 5 % in nine of ten published runs, and 25 % more assumed for what these "
         "hardly test: copies in fp8, FSDP"
@@ -116,7 +117,7 @@ def test_a_host_without_gpus_has_a_page_too(
     catalog: Catalog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     local = "cluster={profile: local, processes_per_node: 4}"
-    run = plan_run(opened("model.preset=gpt3-125m", local), catalog)
+    run = plan_run(resolve_basis(opened("model.preset=gpt3-125m", local), catalog))
     page = Page(run, budget_of(run, catalog), "megatron 0.19.2", "nowhere", "none")
     text = printed(page, capsys)
     assert "no GPU: time and cost are not modelled" in text
@@ -244,21 +245,21 @@ def machines(nodes: int, per_node: int = 8) -> Machines:
     ("layout", "nodes", "drawn"),
     [
         (
-            RankLayout(tp_size=4, cp_size=1, dp_size=4, pp_size=1),
+            Layout(tp_size=4, cp_size=1, dp_size=4, pp_size=1),
             2,
             ["node 0  ▕0 0 0 0│1 1 1 1▏", "node 1  ▕2 2 2 2│3 3 3 3▏"],
         ),
         (
-            RankLayout(tp_size=8, cp_size=1, dp_size=64, pp_size=1),
+            Layout(tp_size=8, cp_size=1, dp_size=64, pp_size=1),
             64,
             [
                 *("node 0  ▕0 0 0 0 0 0 0 0▏", "node 1  ▕1 1 1 1 1 1 1 1▏", "…"),
                 "node 63  ▕63 63 63 63 63 63 63 63▏",
             ],
         ),
-        (RankLayout(tp_size=2, cp_size=1, dp_size=1, pp_size=4), 1, ["node 0  ▕0 0│1 1│2 2│3 3▏"]),
+        (Layout(tp_size=2, cp_size=1, dp_size=1, pp_size=4), 1, ["node 0  ▕0 0│1 1│2 2│3 3▏"]),
         (
-            RankLayout(tp_size=8, cp_size=1, dp_size=4, pp_size=4),
+            Layout(tp_size=8, cp_size=1, dp_size=4, pp_size=4),
             16,
             [
                 *("nodes 0–3  ▕0 0 0 0 0 0 0 0▏", "nodes 4–7  ▕1 1 1 1 1 1 1 1▏", "…"),
@@ -267,7 +268,7 @@ def machines(nodes: int, per_node: int = 8) -> Machines:
         ),
     ],
 )
-def test_a_layout_is_drawn_as_nodes(layout: RankLayout, nodes: int, drawn: list[str]) -> None:
+def test_a_layout_is_drawn_as_nodes(layout: Layout, nodes: int, drawn: list[str]) -> None:
     assert node_pictures(layout, machines(nodes)) == drawn
 
 

@@ -15,12 +15,11 @@ from typer.testing import CliRunner
 from seatrial.catalog.catalog import Catalog
 from seatrial.cli.run import app
 from seatrial.errors import ExitCode, MissingExtraError, UsageError
-from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.sdk import pipeline
 from seatrial.sdk.pipeline import KEPT, LOCK, Logbook, alone, steps
 from seatrial.spec.loader import load
-from tests.conftest import resolved
+from tests.conftest import plan_spec, resolved
 from tests.unit.cli.test_commands import seatrial
 
 
@@ -63,7 +62,7 @@ def test_a_run_of_llm_foundry_ends_with_them_too() -> None:
     here = "cluster={profile: local, processes_per_node: 2}"
 
     def of_recipe(*overrides: str) -> list[str]:
-        plan = resolve(load(recipe("aks-mpt-125m").path, (here, *overrides)), Catalog())
+        plan = plan_spec(load(recipe("aks-mpt-125m").path, (here, *overrides)), Catalog())
         return [step.name for step in steps(Path("run.yaml"), (), plan)]
 
     assert of_recipe()[-3:] == ["verify", "export", "report"]

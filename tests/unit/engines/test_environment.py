@@ -8,8 +8,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.engines.llm_foundry.support import plan_problems as foundry_problems
 from seatrial.engines.megatron.engine import MegatronEngine, engine_environment
 from seatrial.engines.megatron.flags import engine_arguments
-from seatrial.planning.resolve import resolve
-from tests.conftest import loaded
+from tests.conftest import loaded, plan_spec
 
 ONE = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
 
@@ -46,7 +45,7 @@ ONE = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
     ],
 )
 def test_the_environment_of_a_plan(overrides: tuple[str, ...], expected: dict[str, str]) -> None:
-    assert engine_environment(resolve(loaded(*overrides), Catalog())) == expected
+    assert engine_environment(plan_spec(loaded(*overrides), Catalog())) == expected
 
 
 def test_weights_are_loaded_from_where_the_worker_puts_them() -> None:
@@ -55,7 +54,7 @@ def test_weights_are_loaded_from_where_the_worker_puts_them() -> None:
         ("{checkpoint: /data/start}", "/data/start"),
     ):
         spec = loaded(f"initial_weights={value}", "checkpoints.location=/here/checkpoints")
-        arguments = engine_arguments(resolve(spec, Catalog()))
+        arguments = engine_arguments(plan_spec(spec, Catalog()))
         assert arguments["pretrained-checkpoint"] == place
 
 
@@ -64,8 +63,8 @@ def test_weights_are_loaded_from_where_the_worker_puts_them() -> None:
 )
 def test_a_beginning_that_nobody_carries_out_is_refused(beginning: str) -> None:
     field = {"i": "initial_weights.huggingface", "c": "continue_from"}[beginning[0]]
-    fsdp = resolve(loaded(beginning, "parallelism.sharding=fsdp"), Catalog())
+    fsdp = plan_spec(loaded(beginning, "parallelism.sharding=fsdp"), Catalog())
     assert field in [problem.field for problem in MegatronEngine().plan_problems(fsdp)]
-    plain = resolve(loaded(beginning), Catalog())
+    plain = plan_spec(loaded(beginning), Catalog())
     assert MegatronEngine().plan_problems(plain) == []
     assert field in [problem.field for problem in foundry_problems(plain)]

@@ -16,9 +16,9 @@ from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
 from seatrial.engines.llm_foundry.settings import engine_settings, settings_words, settings_yaml
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
+from tests.conftest import plan_spec
 
 ENGINE = LlmFoundryEngine()
 CATALOG = Catalog()
@@ -26,7 +26,7 @@ TRIAL = Trial("/drill", "/drill/straight", mock_tokenizer=True)
 
 
 def plan_of(*overrides: str, name: str = "aks-mpt-125m") -> Plan:
-    return resolve(load(recipe(name).path, overrides), CATALOG)
+    return plan_spec(load(recipe(name).path, overrides), CATALOG)
 
 
 def published(name: str) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from seatrial.engines.megatron.options import (
     option_problems,
 )
 from seatrial.engines.registry import plan_findings
-from seatrial.planning.resolve import resolve
 from seatrial.spec.engine import OptionValue
 from seatrial.spec.fields import all_fields
-from tests.conftest import loaded, resolved
+from tests.conftest import loaded, plan_spec, resolved
 
 
 def test_every_modelled_option_exists_and_names_a_field() -> None:
@@ -197,7 +196,7 @@ def test_other_options_are_refused_with_the_remedy(
 def problems(*overrides: str) -> list[str]:
     """The fields that the spec's engine refuses."""
     spec = loaded(*overrides)
-    return [finding.where.field for finding in plan_findings(spec, resolve(spec, Catalog()))]
+    return [finding.where.field for finding in plan_findings(spec, plan_spec(spec, Catalog()))]
 
 
 LAYOUT_OF_FOUNDRY = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")

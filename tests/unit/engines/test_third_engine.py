@@ -14,7 +14,8 @@ from seatrial.engines.registry import ENGINES, option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import has_errors
 from seatrial.monitoring.logs.reading import read_log
-from seatrial.planning.search.planner import PlannedRun, plan_run
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.rehearsal.twin import TwinData, twins
 from seatrial.rendering.render import render
 from seatrial.spec.engine import ENGINE_CLASSES
@@ -44,7 +45,7 @@ def spec(toy_engine: None) -> LoadedSpec:
 
 @pytest.fixture
 def run(spec: LoadedSpec, catalog: Catalog) -> PlannedRun:
-    return plan_run(spec, catalog)
+    return plan_run(resolve_basis(spec, catalog))
 
 
 def test_every_engine_is_registered_under_its_own_name(toy_engine: None) -> None:

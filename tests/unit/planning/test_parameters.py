@@ -5,7 +5,7 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import (
     active_parameters,
     padded_vocab_size,
@@ -96,11 +96,11 @@ def test_ranks_of_all_stages_add_up_to_the_model(catalog: Catalog, name: str) ->
     model = preset.architecture
     padded = padded_vocab_size(model.vocab_size, 1)
     stages = stages_of([model.layers], 1)
-    alone = RankLayout(tp_size=1, cp_size=1, dp_size=1, pp_size=1)
+    alone = Layout(tp_size=1, cp_size=1, dp_size=1, pp_size=1)
     assert rank_parameters(model, padded, alone, stages[0]) == total_parameters(model, padded)
     pp = 2
     split = stages_of([model.layers // 2, model.layers - model.layers // 2], 1)
-    layout = RankLayout(tp_size=1, cp_size=1, dp_size=1, pp_size=pp)
+    layout = Layout(tp_size=1, cp_size=1, dp_size=1, pp_size=pp)
     copy = padded * model.hidden_size if model.tied_embeddings else 0
     assert sum(rank_parameters(model, padded, layout, s) for s in split) == (
         total_parameters(model, padded) + copy
@@ -110,7 +110,7 @@ def test_ranks_of_all_stages_add_up_to_the_model(catalog: Catalog, name: str) ->
 def test_experts_are_shared_out_and_counted_as_active(catalog: Catalog) -> None:
     model = catalog.model("mixtral-8x7b").architecture
     stages = stages_of([model.layers], 1)
-    layout = RankLayout(tp_size=1, cp_size=1, dp_size=8, pp_size=1, ep_size=8)
+    layout = Layout(tp_size=1, cp_size=1, dp_size=8, pp_size=1, ep_size=8)
     expert = 3 * model.hidden_size * 14_336
     whole = total_parameters(model, model.vocab_size)
     rank = rank_parameters(model, model.vocab_size, layout, stages[0])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.planning.layout import DENSE_AXES, EXPERT_AXES, Axis, RankLayout
+from seatrial.planning.layout import DENSE_AXES, EXPERT_AXES, Axis, Layout
 from seatrial.planning.stages import stage_sizes, stages_of
 from seatrial.spec.parallelism import ParallelismSpec
 
@@ -23,7 +23,7 @@ def _label(case: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("case", RECORD["layouts"], ids=_label)
 def test_groups_are_the_engines(case: dict[str, Any]) -> None:
-    layout = RankLayout(**{f"{axis}_size": size for axis, size in case["sizes"].items()})
+    layout = Layout(**{f"{axis}_size": size for axis, size in case["sizes"].items()})
     for axes, expected in case["groups"].items():
         together = [Axis(axis) for axis in axes.split("-")]
         found = [list(group) for group in layout.groups(*together)]
@@ -60,7 +60,7 @@ SIZE = st.integers(1, 5)
 def test_ranks_and_coordinates_are_inverse(
     tp: int, cp: int, dp: int, pp: int, data: st.DataObject
 ) -> None:
-    layout = RankLayout(tp_size=tp, cp_size=cp, dp_size=dp, pp_size=pp, ep_size=dp)
+    layout = Layout(tp_size=tp, cp_size=cp, dp_size=dp, pp_size=pp, ep_size=dp)
     rank = data.draw(st.integers(0, layout.world_size - 1))
     for axes in (DENSE_AXES, EXPERT_AXES):
         assert layout.rank(layout.coordinates(rank, axes), axes) == rank
@@ -68,11 +68,11 @@ def test_ranks_and_coordinates_are_inverse(
 
 def test_a_rank_outside_the_world_is_refused() -> None:
     with pytest.raises(ValueError, match="world size 8"):
-        RankLayout(tp_size=8, cp_size=1, dp_size=1, pp_size=1).coordinates(8)
+        Layout(tp_size=8, cp_size=1, dp_size=1, pp_size=1).coordinates(8)
 
 
 def test_a_hundred_thousand_ranks_are_no_work() -> None:
-    layout = RankLayout(tp_size=8, cp_size=1, dp_size=800, pp_size=16)
+    layout = Layout(tp_size=8, cp_size=1, dp_size=800, pp_size=16)
     assert layout.world_size == 102_400
     assert layout.coordinates(102_399) == {Axis.TP: 7, Axis.CP: 0, Axis.DP: 799, Axis.PP: 15}
     assert next(layout.groups(Axis.PP)) == tuple(range(0, 102_400, 6_400))

@@ -7,10 +7,11 @@ import pytest
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Origin
-from seatrial.planning.resolve import resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
-from tests.conftest import resolved
+from tests.conftest import loaded, plan_spec, resolved
 
 CUSTOM_MOE = (
     "model={dimensions: {family: llama, layers: 8, hidden_size: 512, heads: 8, vocab_size: 32000, "
@@ -37,7 +38,7 @@ def test_names_of_model_profile_and_node_type_are_told_together() -> None:
 
 
 def test_the_hyperpod_documents_log(catalog: Catalog) -> None:
-    plan = resolve(load(recipe("hyperpod-gpt3-7.5b").path), catalog)
+    plan = plan_spec(load(recipe("hyperpod-gpt3-7.5b").path), catalog)
     assert plan.length.steps == 508_626
     assert plan.length.samples == 146_484_375
     assert plan.length.validation_samples == 5_863_680
@@ -94,31 +95,17 @@ def test_an_auto_with_one_possible_value_takes_it() -> None:
     assert plan.origins["parallelism.ep_size"] is Origin.DEFAULT
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "parallelism.tp_size",
-        "parallelism.pp_size",
-        "parallelism.cp_size",
-        "parallelism.sequence_parallel",
-        "parallelism.sharding",
-        "parallelism.recompute",
-        "training.micro_batch_size",
-        "training.global_batch_size",
-        "checkpoints.every_steps",
-    ],
-)
-def test_auto_waits_for_the_planner_by_name(field: str) -> None:
-    (line,) = refusals(f"{field}=auto")
-    assert line == (
-        f"ST-PLAN-001 {field}: {field} is auto: the planner chooses. "
-        "See what, and why: seatrial plan run.yaml."
+def test_kept_choices_that_leave_fields_open_are_refused() -> None:
+    fields = ("parallelism.tp_size", "training.micro_batch_size", "checkpoints.every_steps")
+    basis = resolve_basis(loaded(*(f"{field}=auto" for field in fields)), Catalog())
+    assert basis.open_fields == list(fields)
+    with pytest.raises(FindingsError) as caught:
+        plan_run(basis, kept={})
+    (finding,) = caught.value.findings
+    assert finding.code == "ST-PLAN-001"
+    assert finding.rule == (
+        "parallelism.tp_size, training.micro_batch_size are auto: the planner chooses."
     )
-
-
-def test_all_autos_are_one_finding() -> None:
-    (line,) = refusals("parallelism.tp_size=auto", "training.micro_batch_size=auto")
-    assert "parallelism.tp_size, training.micro_batch_size are auto" in line
 
 
 REFUSALS = {

@@ -7,10 +7,10 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.errors import NotInCatalogError
-from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe, recipe_names
 from seatrial.sdk.plan import validate
 from seatrial.spec.loader import load
+from tests.conftest import plan_spec
 
 SCENARIOS = {
     # name: (ranks, dp, micro batches)
@@ -71,7 +71,7 @@ def test_the_ablations_overrides_work_as_written(form: str, catalog: Catalog) ->
     found = recipe("gpt2-large-ablation")
     (line,) = [line for line in found.text.splitlines() if line.startswith(f"#   {form}  ")]
     overrides = tuple(line.removeprefix(f"#   {form}").split())
-    plan = resolve(load(found.path, overrides), catalog)
+    plan = plan_spec(load(found.path, overrides), catalog)
     layout = plan.layout
     assert ABLATION[form] == (
         plan.machines.world_size,

@@ -13,8 +13,8 @@ from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
 from seatrial.planning.choices import LAYOUT_FIELDS, SAVES, open_fields
-from seatrial.planning.resolve import basis
-from seatrial.planning.search.planner import plan_run
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.recipes.starter import Wishes, starter, usual
 from seatrial.spec.loader import loads
 
@@ -57,7 +57,7 @@ def test_every_model_can_start_on_every_profile(catalog: Catalog, model: str) ->
             loaded = loads(starter(wishes, catalog).text, "run.yaml")
             assert loaded.spec.cluster.nodes == nodes
             assert loaded.spec.engine.name == catalog.model(model).engine
-            assert basis(loaded, catalog).open_fields
+            assert resolve_basis(loaded, catalog).open_fields
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_planner_takes_it_from_there(
     catalog: Catalog, model: str, profile: str, nodes: int
 ) -> None:
     text = starter(Wishes("x", model, profile, nodes=nodes), catalog).text
-    run = plan_run(loads(text, "run.yaml"), catalog)
+    run = plan_run(resolve_basis(loads(text, "run.yaml"), catalog))
     assert run.searched
     assert run.plan.machines.nodes == nodes
 
@@ -116,7 +116,7 @@ def test_on_one_host_it_is_something_that_a_laptop_can_train(catalog: Catalog) -
     wishes = Wishes("x", usual(profile).model, "local", volume="/home/me/volume")
     spec = loads(starter(wishes, catalog).text, "run.yaml").spec
     assert spec.cluster.storage.mount == "/home/me/volume"
-    plan = plan_run(loads(starter(wishes, catalog).text, "run.yaml"), catalog).plan
+    plan = plan_run(resolve_basis(loads(starter(wishes, catalog).text, "run.yaml"), catalog)).plan
     computed = 6 * plan.model.parameters * plan.length.tokens
     # Some minutes at 10 GFLOP/s, which two cores do.
     assert computed / 1e10 < 300

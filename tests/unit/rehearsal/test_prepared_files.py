@@ -5,9 +5,8 @@
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.resolve import resolve
 from seatrial.rehearsal.rehearse import prepared_files
-from tests.conftest import loaded
+from tests.conftest import loaded, plan_spec
 
 
 def pair(prefix: Path) -> str:
@@ -18,7 +17,7 @@ def pair(prefix: Path) -> str:
 
 
 def files(*overrides: str) -> tuple[str, ...]:
-    return prepared_files(resolve(loaded(*overrides), Catalog()))
+    return prepared_files(plan_spec(loaded(*overrides), Catalog()))
 
 
 def test_mock_data_have_no_files() -> None:

@@ -7,11 +7,10 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.megatron.flags import command_line, engine_arguments
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
 from seatrial.rehearsal.drills import other_layout
 from seatrial.rehearsal.twin import MAX_PROCESSES, Twin, TwinData, TwinDegrees, twin_degrees, twins
 from seatrial.spec.model import Norm
-from tests.conftest import loaded
+from tests.conftest import loaded, plan_spec
 
 MOE = (
     "model.preset=mixtral-8x7b",
@@ -26,7 +25,7 @@ MOE = (
 def twins_of(*overrides: str) -> tuple[Plan, list[Twin]]:
     """A plan and its twins."""
     spec = loaded(*overrides)
-    plan = resolve(spec, Catalog())
+    plan = plan_spec(spec, Catalog())
     return plan, twins(spec, plan, Catalog(), TwinData())
 
 
@@ -146,7 +145,7 @@ def test_the_other_layout_is_another(before: TwinDegrees, after: TwinDegrees) ->
 
 def test_what_is_replaced_is_said() -> None:
     spec = loaded(*MOE, "parallelism.etp_size=2", "data.tokenizer=hf://some/where@abc")
-    plan = resolve(spec, Catalog())
+    plan = plan_spec(spec, Catalog())
     mock, unreachable, reached = (
         twins(spec, plan, Catalog(), data)[0].replaced
         for data in (TwinData(), TwinData(("/d/a",), "no such name"), TwinData(("/d/a",)))
@@ -161,7 +160,7 @@ def test_what_is_replaced_is_said() -> None:
 
 def test_real_data_keep_their_vocabulary_and_place() -> None:
     spec = loaded("data={sources: [{from: /corpus}]}", "data.location=/prepared")
-    plan = resolve(spec, Catalog())
+    plan = plan_spec(spec, Catalog())
     (twin,) = twins(spec, plan, Catalog(), TwinData(("/prepared/corpus-00000",)))
     assert twin.plan.model.architecture.vocab_size == plan.model.architecture.vocab_size
     assert engine_arguments(twin.plan)["data-args-path"] == "/prepared/blend.txt"

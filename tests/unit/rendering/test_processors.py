@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.resolve import resolve
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import render
-from tests.conftest import loaded
+from tests.conftest import loaded, plan_spec
 from tests.unit.rendering.scenes import environment, pod_templates
 
 NODE_TYPES = """\
@@ -48,7 +47,7 @@ def templates(tmp_path: Path) -> list[Manifest]:
         "cluster={profile: lab, nodes: 2, processes_per_node: 2, image: 'local/worker:1', "
         "storage: {claim: shared}}",
     )
-    return pod_templates(render(resolve(spec, catalog), catalog).manifests[-1])
+    return pod_templates(render(plan_spec(spec, catalog), catalog).manifests[-1])
 
 
 def test_it_trains_on_processors(templates: list[Manifest]) -> None:

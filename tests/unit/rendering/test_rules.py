@@ -7,7 +7,6 @@ import pytest
 from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
-from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
@@ -17,7 +16,7 @@ from seatrial.rendering.rules import secrets_in
 from seatrial.rendering.yaml_text import yaml_documents
 from seatrial.sdk.plan import load_plan
 from seatrial.version import VERSION
-from tests.conftest import loaded, resolved
+from tests.conftest import loaded, plan_spec, resolved
 from tests.unit.rendering.scenes import CATALOG, manifests
 
 OWN = "cluster.image=YOUR-REGISTRY/b:1"
@@ -147,7 +146,7 @@ def test_a_rule_refuses_at_its_field(
 ) -> None:
     spec = loaded(*overrides)
     with pytest.raises(FindingsError) as caught:
-        render(resolve(spec, CATALOG), CATALOG, place=spec.where)
+        render(plan_spec(spec, CATALOG), CATALOG, place=spec.where)
     (finding,) = [f for f in caught.value.findings if f.severity is Severity.ERROR]
     assert finding.code == code
     assert finding.where.field == field

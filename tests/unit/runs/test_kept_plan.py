@@ -16,10 +16,10 @@ from seatrial.hashing import digest
 from seatrial.planning import plan_record
 from seatrial.planning.calibration import Chosen, calibrate, write_calibration
 from seatrial.planning.memory.constants import constants as memory_constants
-from seatrial.planning.resolve import basis
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.saving.interval import rate_of
-from seatrial.planning.search import planner
-from seatrial.planning.search.planner import plan_run
+from seatrial.planning.search import choose
 from seatrial.planning.search.problem import measured_on
 from seatrial.planning.timing import constants
 from seatrial.rendering.names import spec_digest
@@ -55,7 +55,7 @@ def test_a_kept_plan_is_used_without_a_search(
     def no_search(*_: object, **__: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr(planner, "search", no_search)
+    monkeypatch.setattr(choose, "search", no_search)
     assert load_plan(open_spec, (), catalog)[1] == first
 
 
@@ -73,7 +73,7 @@ def test_a_changed_spec_is_planned_again_and_said(open_spec: Path, catalog: Cata
 
 def test_words_for_people_change_no_plan(open_spec: Path, catalog: Catalog) -> None:
     open_spec.write_text(f"{OPEN}description: other words\n")
-    assert find(load(open_spec), catalog, open_spec).choices is not None
+    assert find(resolve_basis(load(open_spec), catalog), open_spec).choices is not None
 
 
 def with_facts(tmp_path: Path, kind: str, text: str) -> Catalog:
@@ -85,7 +85,7 @@ def with_facts(tmp_path: Path, kind: str, text: str) -> Catalog:
 
 def test_changed_facts_are_noticed(open_spec: Path, tmp_path: Path) -> None:
     own = with_facts(tmp_path, "accelerators", "[a100-40gb]\nusable_memory_gib = 38.0\n")
-    other = find(load(open_spec), own, open_spec)
+    other = find(resolve_basis(load(open_spec), own), open_spec)
     assert other.choices is None
     assert "facts of the catalog changed" in other.news
 
@@ -93,17 +93,17 @@ def test_changed_facts_are_noticed(open_spec: Path, tmp_path: Path) -> None:
 def test_another_price_changes_no_layout(open_spec: Path, tmp_path: Path) -> None:
     price = '{usd_per_hour = 1.0, region = "r", as_of = 2026-11-01, source = "a contract"}'
     own = with_facts(tmp_path, "node_types", f'["p4d.24xlarge"]\nprice = {price}\n')
-    assert find(load(open_spec), own, open_spec).choices is not None
+    assert find(resolve_basis(load(open_spec), own), open_spec).choices is not None
 
 
 def test_of_a_claim_the_tier_that_is_reckoned_with_is_among_the_facts(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(OPEN.replace("nodes: 2", "nodes: 2, storage: {claim: mine}"))
     load_plan(file, (), Catalog())
-    assert find(load(file), Catalog(), file).choices is not None
+    assert find(resolve_basis(load(file), Catalog()), file).choices is not None
     tier = Catalog().profile("eks").default_storage
     own = with_facts(tmp_path, "storage", f"[{tier}]\nmb_s_per_tib = 77.0\n")
-    assert "facts of the catalog changed" in find(load(file), own, file).news
+    assert "facts of the catalog changed" in find(resolve_basis(load(file), own), file).news
 
 
 @pytest.mark.parametrize("name", ["widening", "calibrated_error", "unseen_error"])
@@ -112,7 +112,7 @@ def test_every_error_of_the_table_is_among_the_constants(
 ) -> None:
     other: dict[str, Any] = {name: 2.0}
     monkeypatch.setattr(plan_record, "table", lambda: replace(constants.table(), **other))
-    found = find(load(open_spec), catalog, open_spec)
+    found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert "stays, though the planner's constants changed" in found.news
 
 
@@ -122,16 +122,16 @@ def test_figures_of_other_machines_are_not_among_them(
 ) -> None:
     other = replace(constants.table(), version="another")
     monkeypatch.setattr(constants, "table", lambda: other)
-    assert find(load(open_spec), catalog, open_spec).news == ""
+    assert find(resolve_basis(load(open_spec), catalog), open_spec).news == ""
 
 
 def calibrated_by(spec: Path, catalog: Catalog, factor: float) -> None:
     """Keep a calibration beside a spec."""
     loaded = load(spec)
-    known = plan_run(loaded, catalog).constants
+    known = plan_run(resolve_basis(loaded, catalog)).constants
     assert known is not None
     steps = Chosen((10.0 * factor,) * 3, 2, 0)
-    measured = calibrate(10.0, steps, measured_on(basis(loaded, catalog)), known)
+    measured = calibrate(10.0, steps, measured_on(resolve_basis(loaded, catalog)), known)
     write_calibration(measured, plan_file(spec, "open").parent)
 
 
@@ -142,8 +142,8 @@ def test_a_calibration_tells_more_about_a_layout_and_leaves_it(
     calibrated_by(open_spec, catalog, 3.0)
     # Another search would choose otherwise: a launched run would then have another spec.
     loaded = load(open_spec)
-    after = find(loaded, catalog, open_spec)
-    new = plan_run(loaded, catalog, calibration=after.calibration)
+    after = find(resolve_basis(loaded, catalog), open_spec)
+    new = plan_run(resolve_basis(loaded, catalog), calibration=after.calibration)
     assert spec_digest(new.plan.spec) != spec_digest(before.spec)
     said: list[str] = []
     kept = load_plan(open_spec, (), catalog, tell=said.append)[1]
@@ -153,8 +153,10 @@ def test_a_calibration_tells_more_about_a_layout_and_leaves_it(
         f"The layout in {plan_file(open_spec, 'open')} stays, though the calibration changed since "
         f"it was chosen; to choose anew: seatrial plan {open_spec} --again."
     ]
-    plain = plan_run(loaded, catalog, kept=after.choices)
-    calibrated = plan_run(loaded, catalog, calibration=after.calibration, kept=after.choices)
+    plain = plan_run(resolve_basis(loaded, catalog), kept=after.choices)
+    calibrated = plan_run(
+        resolve_basis(loaded, catalog), calibration=after.calibration, kept=after.choices
+    )
     assert plain.chosen is not None
     assert calibrated.chosen is not None
     assert calibrated.chosen.time.total == pytest.approx(3.0 * plain.chosen.time.total)
@@ -166,7 +168,7 @@ def test_damage_is_noticed_though_only_the_calibration_changed(
     calibrated_by(open_spec, catalog, 3.0)
     file = plan_file(open_spec, "open")
     changed(file, choices=json.loads(file.read_text())["choices"] | {"parallelism.tp_size": 1})
-    found = find(load(open_spec), catalog, open_spec)
+    found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
     assert "does not follow from its spec" in found.news
 
@@ -193,9 +195,9 @@ def fresh_constants() -> Iterator[None]:
 def test_refitted_times_are_noticed(
     open_spec: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find(load(open_spec), catalog, open_spec).choices is not None
+    assert find(resolve_basis(load(open_spec), catalog), open_spec).choices is not None
     refitted(monkeypatch)
-    found = find(load(open_spec), catalog, open_spec)
+    found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is not None
     assert "stays, though the planner's constants changed" in found.news
 
@@ -210,7 +212,7 @@ def test_refitted_memory_and_failures_are_noticed(
     else:
         more = replace(rate_of(None), hours=1.0)
         monkeypatch.setattr(plan_record, name, lambda _: more)
-    found = find(load(open_spec), catalog, open_spec)
+    found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is not None
     assert "stays, though the planner's constants changed" in found.news
 
@@ -221,9 +223,9 @@ def test_a_calibration_of_other_constants_is_not_used_and_said(
 ) -> None:
     loaded = load(open_spec)
     calibrated_by(open_spec, catalog, 1.2)
-    assert find(loaded, catalog, open_spec).findings == ()
+    assert find(resolve_basis(loaded, catalog), open_spec).findings == ()
     refitted(monkeypatch)
-    found = find(loaded, catalog, open_spec)
+    found = find(resolve_basis(loaded, catalog), open_spec)
     assert found.calibration is None
     (finding,) = found.findings
     assert finding.code == "ST-TIME-002"
@@ -239,7 +241,7 @@ def test_a_damaged_file_is_planned_again(open_spec: Path, catalog: Catalog, dama
     file = plan_file(open_spec, "open")
     good = file.read_text()
     file.write_text(damage)
-    found = find(load(open_spec), catalog, open_spec)
+    found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
     assert found.news == f"Planned again: {file} is not as it was written."
     load_plan(open_spec, (), catalog)
@@ -251,7 +253,7 @@ def test_a_file_changed_by_hand_is_not_believed(open_spec: Path, catalog: Catalo
     content = json.loads(file.read_text())
     content["choices"]["parallelism.tp_size"] = 1
     file.write_text(json.dumps(content))
-    assert find(load(open_spec), catalog, open_spec).choices is None
+    assert find(resolve_basis(load(open_spec), catalog), open_spec).choices is None
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_a_file_with_a_new_digest_must_still_follow_from_the_spec(
     file = plan_file(open_spec, "open")
     kept = json.loads(file.read_text())["choices"]
     changed(file, choices=kept | choices if choices else {})
-    found = find(load(open_spec), catalog, open_spec)
+    found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
     assert found.news.startswith("Planned again: ")
 

@@ -7,8 +7,8 @@ from datetime import date
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.node_types import NodeType
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.interval import Losses
-from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.saves import Saves, saves_of
 
 HOUR = 3600.0

@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.memory.parts import Memory
 from seatrial.planning.stages import Stage
 from seatrial.planning.timing.parts import StepTime
@@ -16,7 +16,7 @@ from seatrial.spec.parallelism import Recompute, Sharding
 class Shape:
     """How a model is spread over ranks; the batch and recomputing are not decided yet."""
 
-    layout: RankLayout
+    layout: Layout
     """The parallel degrees."""
     stages: tuple[Stage, ...]
     """Which layers each pipeline stage holds."""

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a layout won, in words: what the next ones lose and to what, and what others lack."""
 
+from dataclasses import replace
 from enum import Enum
 
-from seatrial.planning.layout import Degrees
 from seatrial.planning.layout_rules import check_tensor_parallel, check_world
 from seatrial.planning.memory.parts import Memory, MemoryFit
 from seatrial.planning.search.candidates import Candidate, Lacking, Priced, SearchOutcome
@@ -183,14 +183,14 @@ def broken_neighbours(chosen: Priced, problem: SearchProblem) -> list[str]:
     if not problem.limits.splits_model:
         return []
     for tp, pp in ((2 * layout.tp_size, layout.pp_size), (layout.tp_size, 2 * layout.pp_size)):
-        degrees = Degrees(tp, pp, layout.cp_size, layout.ep_size, 1, layout.etp_size)
+        divided = replace(layout, tp_size=tp, pp_size=pp)
         probe = Probe()
-        if check_tensor_parallel(probe, problem.model, degrees):
-            check_world(probe, problem.world_size, problem.per_node, degrees)
+        if check_tensor_parallel(probe, problem.model, divided):
+            check_world(probe, problem.world_size, problem.per_node, divided)
         name = f"tp {tp}" if tp > layout.tp_size else f"pp {pp}"
         domain = chosen.workload.hardware.link_domain_gpus
-        if degrees.model_size > problem.world_size:
-            found.append(f"{name} needs {counted_gpus(degrees.model_size)}")
+        if divided.model_size > problem.world_size:
+            found.append(f"{name} needs {counted_gpus(divided.model_size)}")
         elif probe.findings:
             found.append(f"{name} cannot be: {probe.findings[0].rule.rstrip('.')}")
         elif tp > max(domain, problem.per_node):
@@ -224,10 +224,9 @@ def percent(share: float) -> str:
 def nearest_lacking(chosen: Priced, outcome: SearchOutcome) -> Lacking | None:
     """The layout that lacks least memory among those that are divided less than the chosen one."""
     layout = chosen.candidate.shape.layout
-    divided = layout.tp_size * layout.pp_size * layout.cp_size
     for lacking in outcome.lacking:
         other = lacking.candidate.shape.layout
-        if other.tp_size * other.pp_size * other.cp_size < divided:
+        if other.model_size < layout.model_size:
             return lacking
     return None
 

@@ -8,8 +8,9 @@ from typing import NoReturn
 from seatrial.codes.planning import PlanCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity
-from seatrial.planning.choices import LAYOUT_FIELDS, SAVES, Choice, value_at
-from seatrial.planning.resolve import Basis, plan_on
+from seatrial.planning.choices import LAYOUT_FIELDS, Choice, value_at
+from seatrial.planning.resolve import Basis
+from seatrial.planning.resolve_layout import LayoutResolution
 from seatrial.planning.search.candidates import Lacking
 from seatrial.planning.search.explain import GIB, named
 from seatrial.planning.search.problem import SearchProblem
@@ -26,17 +27,17 @@ _LEAST: dict[str, Choice] = {
 """What an open field is taken for where a given one breaks a rule; sizes are taken as 1."""
 
 
-def refuse_illegal(known: Basis, problem: SearchProblem) -> NoReturn:
+def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
     """Raise with the rules that the given values break."""
-    loaded = known.loaded
+    loaded = basis.loaded
     left_open = [field for field in LAYOUT_FIELDS if value_at(loaded.spec, field) == AUTO]
     choices = {field: _LEAST.get(field, 1) for field in left_open}
     if "training.global_batch_size" in choices:
         choices["training.global_batch_size"] = problem.world_size
-    if value_at(loaded.spec, SAVES) == AUTO:
-        choices[SAVES] = 1
     # Raises with the rule, in nearly every case: what is given is wrong whatever is chosen.
-    plan_on(known, choices)
+    resolution = LayoutResolution(basis, choices)
+    batch = resolution.batch(resolution.layout()[0])
+    resolution.schedule(batch, resolution.length(batch))
     given = [field for field in LAYOUT_FIELDS if field not in left_open]
     values = ", ".join(f"{field}={value_at(loaded.spec, field)}" for field in given)
     raise FindingsError(

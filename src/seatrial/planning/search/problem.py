@@ -8,7 +8,7 @@ from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.node_types import NodeType
 from seatrial.planning.engine_limits import EngineLimits
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import active_parameters, padded_vocab_size
 from seatrial.planning.plan import Machines
 from seatrial.planning.resolve import Basis
@@ -87,7 +87,7 @@ class SearchProblem:
         )
 
 
-def _micro_batches(candidate: Candidate, layout: RankLayout) -> int:
+def _micro_batches(candidate: Candidate, layout: Layout) -> int:
     """Micro batches that each data-parallel rank processes per step."""
     return candidate.global_batch_size // (candidate.micro_batch_size * layout.dp_size)
 

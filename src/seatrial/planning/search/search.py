@@ -23,7 +23,7 @@ from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.error_bars import time_error
 from seatrial.planning.timing.parts import TimePart
-from seatrial.planning.timing.step_time import step_time
+from seatrial.planning.timing.step_time import StepTimer
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.parallelism import Recompute, Sharding
 
@@ -49,10 +49,11 @@ def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstant
     One that might fit is also taken where nothing fits but what is far slower (`_weighed`).
     """
     passes: list[_Pass] = []
+    timer = StepTimer(problem.model, hardware, constants)
     for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
         before: _Pass | None = None
         for options in shardings(problem):
-            found = _Pass(problem, hardware, constants, tolerance)
+            found = _Pass(problem, hardware, constants, timer, tolerance)
             found.run(options)
             if found.fitting:
                 return _weighed(found.outcome(), before) if before else found.outcome()
@@ -112,6 +113,7 @@ class _Pass:
     problem: SearchProblem
     hardware: Hardware
     constants: TimingConstants
+    timer: StepTimer
     tolerance: float
     fitting: dict[Form, Priced] = field(default_factory=dict)
     risky: list[tuple[Candidate, Workload, Memory]] = field(default_factory=list)
@@ -199,7 +201,7 @@ class _Pass:
     def price(self, candidate: Candidate, workload: Workload, need: Memory) -> None:
         """Compute the time, and keep the candidate if it is the best of its degrees."""
         self.priced += 1
-        found = Priced(candidate, workload, need, step_time(workload, self.constants))
+        found = Priced(candidate, workload, need, self.timer.step_time(workload))
         if candidate.shape.layout.vp_size == 1:
             self.plain[candidate.micro_batch_size, candidate.global_batch_size] = found
         self.nearest = min(self.nearest, off_target(self.problem, candidate.global_batch_size))

@@ -12,7 +12,7 @@ from functools import cache, partial
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning import layout_rules
-from seatrial.planning.layout import Degrees, RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.layout_rules import Reporter
 from seatrial.planning.search.candidates import Shape
 from seatrial.planning.search.problem import SearchProblem
@@ -64,7 +64,7 @@ def _chosen(given: int | str, possible: list[int]) -> list[int]:
 def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
     """Every legal shape with that sharding, chunks innermost, from the fewest to the most."""
     # It goes through all layers of the model, of which a scaled one has thousands.
-    output = problem.output_layers
+    output, etp = problem.output_layers, problem.given.etp_size
     for tp in tensor_parallel_sizes(problem):
         for cp in _context_parallel_sizes(problem, tp):
             split = _sequence_parallel(problem, tp, cp)
@@ -72,7 +72,9 @@ def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
                 continue
             for pp in _pipeline_sizes(problem, tp, cp, sharding):
                 for ep in _expert_parallel_sizes(problem, tp, cp, pp):
-                    layout = _layout(problem, Degrees(tp, pp, cp, ep, 1, problem.given.etp_size))
+                    layout = Layout(
+                        tp_size=tp, cp_size=cp, pp_size=pp, ep_size=ep, etp_size=etp
+                    ).spread_over(problem.world_size)
                     for own, stages in _staged(problem, layout, output):
                         chunked = replace(layout, vp_size=len(stages[0].chunks))
                         yield Shape(chunked, stages, *own, split, sharding)
@@ -89,9 +91,9 @@ def tensor_parallel_sizes(problem: SearchProblem) -> list[int]:
     possible = inside if problem.limits.splits_model else [1]
     found = []
     for tp in _chosen(problem.given.tp_size, possible):
-        degrees = Degrees(tp, 1, 1, 1, 1, problem.given.etp_size)
+        layout = Layout(tp_size=tp, etp_size=problem.given.etp_size)
         if problem.world_size % tp == 0 and holds(
-            partial(layout_rules.check_tensor_parallel, model=problem.model, degrees=degrees)
+            partial(layout_rules.check_tensor_parallel, model=problem.model, layout=layout)
         ):
             found.append(tp)
     return found
@@ -113,13 +115,13 @@ def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
     """
     given = problem.given.sequence_parallel
     ways = (tp > 1, False) if given == AUTO else (given is True and tp > 1,)
-    degrees = Degrees(tp, 1, cp, 1, 1, 1)
+    layout = Layout(tp_size=tp, cp_size=cp)
     for split in dict.fromkeys(ways):
         rule = partial(
             layout_rules.check_sequence,
             model=problem.model,
             length=problem.sequence_length,
-            degrees=degrees,
+            layout=layout,
             split=split,
         )
         if holds(rule):
@@ -139,7 +141,7 @@ def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding
             layout_rules.check_world,
             world_size=problem.world_size,
             per_node=problem.per_node,
-            degrees=Degrees(tp, pp, cp, 1, 1, 1),
+            layout=Layout(tp_size=tp, cp_size=cp, pp_size=pp),
         )
         if holds(rule):
             found.append(pp)
@@ -156,7 +158,13 @@ def _expert_parallel_sizes(problem: SearchProblem, tp: int, cp: int, pp: int) ->
             layout_rules.check_experts,
             model=problem.model,
             world_size=problem.world_size,
-            degrees=Degrees(tp, pp, cp, ep, 1, problem.given.etp_size),
+            layout=Layout(
+                tp_size=tp,
+                cp_size=cp,
+                pp_size=pp,
+                ep_size=ep,
+                etp_size=problem.given.etp_size,
+            ),
         )
         if holds(rule):
             found.append(ep)
@@ -164,7 +172,7 @@ def _expert_parallel_sizes(problem: SearchProblem, tp: int, cp: int, pp: int) ->
 
 
 def _staged(
-    problem: SearchProblem, layout: RankLayout, output_layers: float
+    problem: SearchProblem, layout: Layout, output_layers: float
 ) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
     """Each way to share out the layers of a layout, with its first and last stage."""
     given = problem.given
@@ -223,9 +231,7 @@ def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
     return [*even, best] if best else even
 
 
-def batches(
-    problem: SearchProblem, layout: RankLayout, tolerance: float
-) -> Iterator[tuple[int, int]]:
+def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterator[tuple[int, int]]:
     """The legal micro and global batches of a layout, the smallest micro batch first."""
     powers = [1 << n for n in range(LARGEST_MICRO_BATCH.bit_length())]
     for micro in _chosen(problem.micro_batch_size, powers):
@@ -243,21 +249,9 @@ def batches(
             yield micro, total
 
 
-def _global_batch(problem: SearchProblem, layout: RankLayout, micro: int) -> int:
+def _global_batch(problem: SearchProblem, layout: Layout, micro: int) -> int:
     """The given global batch, or the one nearest to the target that divides evenly."""
     if problem.global_batch_size != AUTO:
         return int(problem.global_batch_size)
     unit = micro * layout.dp_size * (layout.pp_size if layout.vp_size > 1 else 1)
     return max(1, round(problem.target_batch / unit)) * unit
-
-
-def _layout(problem: SearchProblem, degrees: Degrees) -> RankLayout:
-    """The grid, with the data-parallel size that is left."""
-    return RankLayout(
-        tp_size=degrees.tp,
-        cp_size=degrees.cp,
-        dp_size=problem.world_size // degrees.model_size,
-        pp_size=degrees.pp,
-        ep_size=degrees.ep,
-        etp_size=degrees.etp,
-    )

@@ -9,11 +9,11 @@ from seatrial.findings import Finding, Severity
 from seatrial.planning.choices import SAVES
 from seatrial.planning.memory.parts import Memory, MemoryFit
 from seatrial.planning.plan import Origin
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.budget import RESTART_SECONDS
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import GIB, named, percent, room, times
 from seatrial.planning.search.no_layout import remedy
-from seatrial.planning.search.planner import PlannedRun
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.saves import Saves, least_losing
 from seatrial.planning.search.search import BATCH_TOLERANCE, off_target, shardings

@@ -8,7 +8,7 @@ inside a domain as long as the axes up to it fit into one.
 
 from dataclasses import dataclass
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.workload import Hardware
 
 
@@ -32,7 +32,7 @@ class Placement:
 
     __slots__ = ("_link", "_network", "domain", "layout")
 
-    def __init__(self, layout: RankLayout, hardware: Hardware) -> None:
+    def __init__(self, layout: Layout, hardware: Hardware) -> None:
         """Take what counts of the hardware."""
         self.layout = layout
         self.domain = max(hardware.link_domain_gpus, hardware.gpus_per_node)

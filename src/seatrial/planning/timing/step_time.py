@@ -19,8 +19,9 @@ from seatrial.planning.timing.quantities import (
     step_quantities,
 )
 from seatrial.planning.timing.rates import Rates
-from seatrial.planning.timing.traffic import StageCount, StageCounts, stage_counts
-from seatrial.planning.workload import Workload
+from seatrial.planning.timing.traffic import StageCount, stage_counts
+from seatrial.planning.workload import Hardware, Workload
+from seatrial.spec.model import Architecture
 
 SHARPNESS = 4
 """How sharply the longer of two overlapping times wins; 1 would add them."""
@@ -190,10 +191,6 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
     }
 
 
-MOST = 4096
-"""Layers, and sets of stages, that are kept; a search at 100,000 GPUs has some hundreds."""
-
-
 @dataclass(slots=True)
 class LayerTimes:
     """What a layer has to do, and how long it takes."""
@@ -202,75 +199,73 @@ class LayerTimes:
     """What it has to compute and to move."""
     times: Pieces
     """How long it takes."""
-    kept: tuple[object, object, object]
-    """Model, machines and rates: while they are kept here, nothing else gets their identities."""
 
 
-_KNOWN: dict[tuple[object, ...], LayerTimes] = {}
-_COUNTS: dict[tuple[int, int, int], tuple[StageCounts, object, object]] = {}
+class StepTimer:
+    """The step times of one model on one kind of machine.
 
+    A search prices thousands of layouts that differ only in stages and model copies: what they
+    share, the times of their layers, is computed once.
+    """
 
-def known_counts(workload: Workload) -> StageCounts:
-    """What each stage of a workload holds, counted once for all layouts that share the stages."""
-    key = (id(workload.stages), id(workload.model), workload.moe_every)
-    found = _COUNTS.get(key)
-    if found is None:
-        if len(_COUNTS) >= MOST:
-            _COUNTS.clear()
-        found = _COUNTS[key] = (stage_counts(workload), workload.stages, workload.model)
-    return found[0]
+    def __init__(self, model: Architecture, hardware: Hardware, constants: TimingConstants) -> None:
+        """Begin with no layers known."""
+        self._model = model
+        self._hardware = hardware
+        self._constants = constants
+        self._layers: dict[tuple[object, ...], LayerTimes] = {}
 
+    def step_time(self, workload: Workload) -> StepTime:
+        """The predicted time of one optimizer step of a workload of that model and machine."""
+        constants = self._constants
+        rates, scale = constants.rates_for(workload), constants.scale
+        known = self.layer_times(workload, rates)
+        counts = stage_counts(workload)
+        sizes = step_quantities(workload, known.layer, counts)
+        parts = part_times(sizes, known.times, rates)
+        if scale != 1.0:
+            parts = {part: scale * seconds for part, seconds in parts.items()}
+        transfer = transfer_time(sizes.pipeline, rates)
+        kinds = {counts.each[0], *counts.between, counts.each[-1]}
+        each = {count: scale * (known.times.stage(count) + transfer) for count in kinds}
+        return StepTime(
+            parts=parts,
+            stages=tuple(map(each.__getitem__, counts.each)),
+            model_flops=sizes.model_flops,
+            gpus=workload.layout.world_size,
+            error=constants.error_for(workload),
+        )
 
-def layer_times(workload: Workload, rates: Rates) -> LayerTimes:
-    """What the layers of a workload do and take, computed once for all layouts that share it."""
-    layout = workload.layout
-    # By identity: comparing models and rates field by field takes longer than computing anew.
-    key = (
-        id(workload.model),
-        id(workload.hardware),
-        id(rates),
-        id(workload.precision),
-        id(workload.recompute),
-        workload.recompute_modules,
-        workload.micro_batch_size,
-        workload.sequence_length,
-        workload.padded_vocab_size,
-        layout.tp_size,
-        layout.cp_size,
-        layout.ep_size,
-        layout.etp_size,
-        workload.sequence_parallel,
-        workload.flash_attention,
-        workload.attention_weights,
-        workload.attention_share,
-        workload.moe_every,
-    )
-    found = _KNOWN.get(key)
-    if found is None:
-        if len(_KNOWN) >= MOST:
-            _KNOWN.clear()
-        layer = layer_quantities(workload)
-        kept = (workload.model, workload.hardware, rates)
-        found = _KNOWN[key] = LayerTimes(layer, pieces(layer, rates), kept)
-    return found
+    def layer_times(self, workload: Workload, rates: Rates) -> LayerTimes:
+        """What the layers of a workload do and take."""
+        if workload.model is not self._model or workload.hardware is not self._hardware:
+            raise ValueError("the workload is of another model, or of other machines")
+        layout = workload.layout
+        key = (
+            rates.layer,
+            workload.precision,
+            workload.recompute,
+            workload.recompute_modules,
+            workload.micro_batch_size,
+            workload.sequence_length,
+            workload.padded_vocab_size,
+            layout.tp_size,
+            layout.cp_size,
+            layout.ep_size,
+            layout.etp_size,
+            workload.sequence_parallel,
+            workload.flash_attention,
+            workload.attention_weights,
+            workload.attention_share,
+            workload.moe_every,
+        )
+        found = self._layers.get(key)
+        if found is None:
+            layer = layer_quantities(workload)
+            found = self._layers[key] = LayerTimes(layer, pieces(layer, rates))
+        return found
 
 
 def step_time(workload: Workload, constants: TimingConstants) -> StepTime:
-    """The predicted time of one optimizer step of the workload."""
-    rates, scale = constants.rates_for(workload), constants.scale
-    known = layer_times(workload, rates)
-    counts = known_counts(workload)
-    sizes = step_quantities(workload, known.layer, counts)
-    parts = part_times(sizes, known.times, rates)
-    if scale != 1.0:
-        parts = {part: scale * seconds for part, seconds in parts.items()}
-    transfer = transfer_time(sizes.pipeline, rates)
-    kinds = {counts.each[0], *counts.between, counts.each[-1]}
-    each = {count: scale * (known.times.stage(count) + transfer) for count in kinds}
-    return StepTime(
-        parts=parts,
-        stages=tuple(map(each.__getitem__, counts.each)),
-        model_flops=sizes.model_flops,
-        gpus=workload.layout.world_size,
-        error=constants.error_for(workload),
-    )
+    """The predicted time of one optimizer step of one workload."""
+    return StepTimer(workload.model, workload.hardware, constants).step_time(workload)

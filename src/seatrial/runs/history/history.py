@@ -21,7 +21,8 @@ from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.prediction import Forecast
 from seatrial.monitoring.utilisation import basis_of
 from seatrial.planning.plan import Plan
-from seatrial.planning.search.planner import plan_run
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.runs.kept_plan import find
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord
 from seatrial.spec.loader import load
@@ -269,10 +270,10 @@ def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
     Whoever looks at a run must not be kept from it by a spec that no longer resolves.
     """
     try:
-        loaded = load(spec_file, ())
-        found = find(loaded, catalog, beside / spec_file.name)
+        basis = resolve_basis(load(spec_file, ()), catalog)
+        found = find(basis, beside / spec_file.name)
         # Only what is kept: nobody waits for a search to look at a run.
-        run = plan_run(loaded, catalog, calibration=found.calibration, kept=found.choices or {})
+        run = plan_run(basis, calibration=found.calibration, kept=found.choices or {})
     except (SeatrialError, OSError, ValueError, TypeError, KeyError):
         return None
     plan, chosen, error = run.plan, run.chosen, run.time_error

@@ -14,9 +14,9 @@ from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubMode
 from seatrial.engines.megatron.flags import engine_arguments
 from seatrial.engines.megatron.hub_model import model_of_arguments
 from seatrial.findings import Severity
-from seatrial.planning.resolve import resolve
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
+from tests.conftest import plan_spec
 from tests.unit.checkpoints.exchange.models import LLAMA as SMALL
 
 LLAMA = replace(SMALL, max_positions=64, norm_epsilon=1e-5, rope_theta=10000.0, rope_scaling=None)
@@ -97,7 +97,7 @@ LLAMA_2 = {
 
 
 def test_the_recipe_begins_with_weights_of_its_own_model() -> None:
-    plan = resolve(load(recipe("eks-llama2-7b-p4d").path), Catalog())
+    plan = plan_spec(load(recipe("eks-llama2-7b-p4d").path), Catalog())
     weights = plan.spec.initial_weights
     assert weights is not None
     assert weights.huggingface == "hf://meta-llama/Llama-2-7b-hf"

@@ -15,9 +15,9 @@ from seatrial.dataprep.output.dataset import DatasetRecord, summarize
 from seatrial.dataprep.output.index_file import map_index
 from seatrial.findings import Severity
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import resolve
 from seatrial.spec.loader import loads
 from seatrial.storage.directory import LocalStore
+from tests.conftest import plan_spec
 from tests.unit.dataprep.made_parts import task_list, write_part
 
 NEEDS = Needs(sequence_length=10, samples=(80, 10, 0), shares=(90.0, 10.0, 0.0))
@@ -187,7 +187,7 @@ checkpoints: {{every_steps: 2}}
 
 
 def plan_of(sources: Sequence[str]) -> Plan:
-    return resolve(loads(RUN.format(sources=", ".join(sources)), "run.yaml"), Catalog())
+    return plan_spec(loads(RUN.format(sources=", ".join(sources)), "run.yaml"), Catalog())
 
 
 def test_a_runs_blend_has_its_sources_in_order(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.memory.activations import layer_activations
 from seatrial.planning.memory.constants import borrowed_error, constants
 from seatrial.planning.memory.estimate import (
@@ -70,7 +70,7 @@ def workload(model: Architecture = GPT, **changes: Any) -> Workload:
         name: changes.pop(name, 1)
         for name in ("tp_size", "cp_size", "dp_size", "pp_size", "vp_size", "ep_size", "etp_size")
     }
-    layout = RankLayout(**axes)
+    layout = Layout(**axes)
     sizes = changes.pop("sizes", [model.layers // layout.pp_size] * layout.pp_size)
     even = stages_of(sizes, layout.vp_size)
     given: dict[str, Any] = {

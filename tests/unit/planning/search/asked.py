@@ -3,7 +3,7 @@
 """Problems for the search, from specs as users write them."""
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.resolve import basis
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.problem import SearchProblem, problem_of
 from seatrial.spec.loader import LoadedSpec, loads
 
@@ -36,4 +36,4 @@ def opened(*overrides: str) -> LoadedSpec:
 def asked(catalog: Catalog, *overrides: str) -> SearchProblem:
     """The problem of the open spec with overrides."""
     loaded = opened(*overrides)
-    return problem_of(basis(loaded, catalog))
+    return problem_of(resolve_basis(loaded, catalog))

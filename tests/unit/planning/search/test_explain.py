@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import (
     SlowdownCause,
@@ -17,7 +19,6 @@ from seatrial.planning.search.explain import (
     times,
     why,
 )
-from seatrial.planning.search.planner import plan_run
 from seatrial.planning.timing.parts import TimePart
 from seatrial.spec.parallelism import Recompute
 from tests.unit.planning.search.asked import opened
@@ -33,7 +34,7 @@ from tests.unit.planning.search.asked import opened
     ],
 )
 def test_the_part_that_grew_most_is_named(catalog: Catalog, part: TimePart, word: str) -> None:
-    chosen = plan_run(opened(), catalog).chosen
+    chosen = plan_run(resolve_basis(opened(), catalog)).chosen
     assert chosen is not None
     parts = dict(chosen.time.parts)
     parts[part] += 0.25 * chosen.time.total
@@ -46,7 +47,7 @@ def test_the_part_that_grew_most_is_named(catalog: Catalog, part: TimePart, word
 
 
 def test_recomputing_is_named_as_such(catalog: Catalog) -> None:
-    run = plan_run(opened("parallelism.recompute=none"), catalog)
+    run = plan_run(resolve_basis(opened("parallelism.recompute=none"), catalog))
     assert run.chosen is not None
     heavier = replace(
         run.chosen,
@@ -69,7 +70,7 @@ def changed(chosen: Priced, stages: tuple[float, ...], **parts: float) -> Priced
 
 
 def test_a_slow_last_stage_is_no_slower_product(catalog: Catalog) -> None:
-    chosen = plan_run(opened("parallelism.pp_size=2"), catalog).chosen
+    chosen = plan_run(resolve_basis(opened("parallelism.pp_size=2"), catalog)).chosen
     assert chosen is not None
     even = (1.0, 1.0)
     level = changed(chosen, even)
@@ -83,7 +84,7 @@ def test_a_slow_last_stage_is_no_slower_product(catalog: Catalog) -> None:
 
 
 def test_two_parts_that_cost_alike_are_both_named(catalog: Catalog) -> None:
-    chosen = plan_run(opened(), catalog).chosen
+    chosen = plan_run(resolve_basis(opened(), catalog)).chosen
     assert chosen is not None
     stages = chosen.time.stages
     both = changed(chosen, stages, bubble=1.0, data_parallel=0.8)
@@ -93,7 +94,7 @@ def test_two_parts_that_cost_alike_are_both_named(catalog: Catalog) -> None:
 
 
 def test_products_are_slower_only_where_matrices_are_smaller(catalog: Catalog) -> None:
-    chosen = plan_run(opened("training.micro_batch_size=2"), catalog).chosen
+    chosen = plan_run(resolve_basis(opened("training.micro_batch_size=2"), catalog)).chosen
     assert chosen is not None
     slow = changed(chosen, chosen.time.stages, compute=2.0)
     assert causes(slow, chosen) == [SlowdownCause.COMPUTE]
@@ -102,7 +103,7 @@ def test_products_are_slower_only_where_matrices_are_smaller(catalog: Catalog) -
 
 
 def test_the_next_two_and_what_lacks_memory_are_named(catalog: Catalog) -> None:
-    run = plan_run(opened(), catalog)
+    run = plan_run(resolve_basis(opened(), catalog))
     assert run.chosen is not None
     assert run.outcome is not None
     said = why(run.chosen, run.outcome, run.problem)
@@ -113,7 +114,7 @@ def test_the_next_two_and_what_lacks_memory_are_named(catalog: Catalog) -> None:
 
 
 def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> None:
-    run = plan_run(opened("parallelism.tp_size=8", "parallelism.pp_size=2"), catalog)
+    run = plan_run(resolve_basis(opened("parallelism.tp_size=8", "parallelism.pp_size=2"), catalog))
     assert run.chosen is not None
     assert run.outcome is not None
     assert broken_neighbours(run.chosen, run.problem) == [
@@ -122,14 +123,18 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
     ]
     assert why(run.chosen, run.outcome, run.problem)[-1] == "tp 16 needs 32 GPUs"
     three = plan_run(
-        opened("parallelism.tp_size=8", "parallelism.pp_size=1", "cluster.nodes=3"), catalog
+        resolve_basis(
+            opened("parallelism.tp_size=8", "parallelism.pp_size=1", "cluster.nodes=3"), catalog
+        )
     )
     assert three.chosen is not None
     assert broken_neighbours(three.chosen, three.problem) == [
         "tp 16 cannot be: 24 ranks cannot be shared out: tp 16 × pp 1 = 16",
         "pp 2 cannot be: 24 ranks cannot be shared out: tp 8 × pp 2 = 16",
     ]
-    heads = plan_run(opened("model.preset=gpt2-xl", "parallelism.tp_size=1"), catalog)
+    heads = plan_run(
+        resolve_basis(opened("model.preset=gpt2-xl", "parallelism.tp_size=1"), catalog)
+    )
     assert heads.chosen is not None
     assert broken_neighbours(heads.chosen, heads.problem)[0] == (
         "tp 2 cannot be: 25 attention heads cannot be shared out over tp 2"
@@ -137,7 +142,7 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
     # An engine without tp and pp is not told what they could not do.
     without = replace(run.problem, limits=replace(run.problem.limits, splits_model=False))
     assert broken_neighbours(run.chosen, without) == []
-    wide = plan_run(opened("parallelism.tp_size=8", "cluster.nodes=4"), catalog)
+    wide = plan_run(resolve_basis(opened("parallelism.tp_size=8", "cluster.nodes=4"), catalog))
     assert wide.chosen is not None
     assert "tp 16 leaves the 8 GPUs that NVLink joins" in broken_neighbours(
         wide.chosen, wide.problem

@@ -10,13 +10,14 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
-from seatrial.planning.choices import Choice, filled
+from seatrial.planning.choices import Choice
 from seatrial.planning.memory.estimate import memory
 from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.plan import Plan
-from seatrial.planning.resolve import basis, resolve
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.candidates import Priced, SearchOutcome
-from seatrial.planning.search.planner import candidate_of, choices_of, constants_of, plan_run
+from seatrial.planning.search.choose import candidate_of, choices_of, constants_of
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.search import AS_FAST, search
 from seatrial.planning.timing.step_time import step_time
@@ -36,7 +37,7 @@ def found(problem: SearchProblem) -> SearchOutcome:
 
 def legal_plans(catalog: Catalog, overrides: tuple[str, ...], eps: Sizes) -> Iterator[Plan]:
     """Every plan that resolving accepts, by trying all: no rule of the search's own is used."""
-    loaded = opened(*overrides)
+    basis = resolve_basis(opened(*overrides), catalog)
     sizes = product(
         (1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 3, 4, 6, 9, 12, 18), eps, (1, 2, 4, 8, 16, 32)
     )
@@ -55,7 +56,7 @@ def legal_plans(catalog: Catalog, overrides: tuple[str, ...], eps: Sizes) -> Ite
                 "checkpoints.every_steps": 1,
             }
             try:
-                yield resolve(filled(loaded, choices), catalog)
+                yield plan_run(basis, kept=choices).plan
             except FindingsError:
                 continue
 
@@ -175,11 +176,8 @@ def test_every_emitted_layout_keeps_the_rules(catalog: Catalog, overrides: tuple
     outcome = found(problem)
     assert outcome.ranked
     for priced in outcome.ranked:
-        loaded = opened(*overrides)
-        choices = choices_of(priced.candidate, basis(loaded, catalog)) | {
-            "checkpoints.every_steps": 1
-        }
-        plan = resolve(filled(loaded, choices), catalog)
+        basis = resolve_basis(opened(*overrides), catalog)
+        plan = plan_run(basis, kept=choices_of(priced.candidate, basis)).plan
         assert plan.layout == priced.candidate.shape.layout
         assert plan.stages == priced.candidate.shape.stages
 
@@ -201,7 +199,7 @@ def test_every_emitted_layout_keeps_the_rules(catalog: Catalog, overrides: tuple
     ],
 )
 def test_given_fields_are_kept(catalog: Catalog, field: str, value: int | bool | str) -> None:
-    run = plan_run(opened(f"{field}={str(value).lower()}"), catalog)
+    run = plan_run(resolve_basis(opened(f"{field}={str(value).lower()}"), catalog))
     section, _, key = field.partition(".")
     assert getattr(getattr(run.plan.spec, section), key) == value
     assert field not in run.choices

@@ -8,10 +8,11 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
 from seatrial.planning.memory.parts import MemoryFit
-from seatrial.planning.search import planner
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.search import choose
 from seatrial.planning.search.candidates import Lacking, Priced
 from seatrial.planning.search.explain import why
-from seatrial.planning.search.planner import PlannedRun, plan_run
 from seatrial.planning.search.verdicts import verdicts
 from seatrial.planning.timing.constants import TimingConstants, table
 from seatrial.planning.timing.rates import Rates
@@ -35,9 +36,9 @@ def planned(
     """A plan with made-up rates, so that no fit changes what is tested, and its findings."""
     rates = Rates(data_network=network, data_link=network)
     made_up = TimingConstants(rates, 0.05, "made up", "1", error_nine_of_ten=0.1)
-    monkeypatch.setattr(planner, "constants_for", lambda *_: made_up)
+    monkeypatch.setattr(choose, "constants_for", lambda *_: made_up)
     loaded = opened(*overrides)
-    run = plan_run(loaded, catalog)
+    run = plan_run(resolve_basis(loaded, catalog))
     findings = [found for found in verdicts(loaded, run) if found.code != PlanCode.BEYOND_FIT]
     return run, findings
 

@@ -14,7 +14,8 @@ from seatrial.cli.calibrate import app
 from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.planning.plan import Plan
-from seatrial.planning.search.planner import plan_run
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
 from seatrial.runs.history.steps import difference, further, logged_steps, signature
 from seatrial.runs.kept_plan import find
 from seatrial.sdk.plan import load_plan
@@ -174,8 +175,10 @@ def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> 
     # 1.645 standard deviations, each 1.4826 median deviations of 0.05 / 30.
     assert "this one   nine of ten steps of this layout within 0.4%" in said
     loaded = load(spec)
-    found = find(loaded, Catalog(), spec)
-    planned = plan_run(loaded, Catalog(), calibration=found.calibration, kept=found.choices)
+    found = find(resolve_basis(loaded, Catalog()), spec)
+    planned = plan_run(
+        resolve_basis(loaded, Catalog()), calibration=found.calibration, kept=found.choices
+    )
     assert planned.time_error is not None
     assert planned.time_error.nine_of_ten == pytest.approx(0.0041, abs=2e-4)
     after, before = data["expected_error_after"], data["expected_error_before"]

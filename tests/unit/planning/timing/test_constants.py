@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.entry import Kind
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.timing.constants import DATA, constants_for, read_table, table
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.training import Precision
@@ -69,7 +69,7 @@ def test_every_accelerator_of_the_catalog_has_constants(precision: Precision, st
 
 def test_experts_have_rates_and_an_error_of_their_own() -> None:
     found = constants_for("h100-80gb", Precision.BF16, MEGATRON)
-    layout = RankLayout(1, 1, 8, 1, ep_size=8)
+    layout = Layout(1, 1, 8, 1, ep_size=8)
     dense, experts = workload(layout), workload(layout, EXPERTS)
     assert found.rates_for(experts) is found.expert_rates
     assert found.rates_for(dense) is found.rates
@@ -88,4 +88,4 @@ def test_rates_of_the_data_file_are_what_rates_can_be() -> None:
 def test_shapes_apply_only_where_they_were_measured() -> None:
     known = constants_for("a100-80gb", Precision.FP16, "megatron-deepspeed-one-node")
     assert known.shapes
-    assert known.rates_for(workload(RankLayout(8, 1, 8, 8))).layer == 1.0
+    assert known.rates_for(workload(Layout(8, 1, 8, 8))).layer == 1.0

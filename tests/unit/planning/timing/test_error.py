@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.timing.constants import (
     Measured,
     Reach,
@@ -28,7 +28,7 @@ REACH = Reach(gpus=512, tp_size=8, pp_size=8, cp_size=1, ep_size=1, sequence_len
 CONSTANTS = TimingConstants(
     Rates(), 0.1, "made up", "0", error_nine_of_ten=0.3, reach=REACH, expert_error_nine_of_ten=0.5
 )
-WITHIN = workload(RankLayout(8, 1, 8, 8))
+WITHIN = workload(Layout(8, 1, 8, 8))
 
 
 def test_within_the_fitted_range_the_errors_are_those_of_the_back_test() -> None:
@@ -37,8 +37,8 @@ def test_within_the_fitted_range_the_errors_are_those_of_the_back_test() -> None
 
 
 def test_every_doubling_beyond_the_range_widens_both_errors() -> None:
-    once = expected_error(workload(RankLayout(8, 1, 16, 8)), CONSTANTS)
-    twice = expected_error(workload(RankLayout(8, 1, 16, 16)), CONSTANTS)
+    once = expected_error(workload(Layout(8, 1, 16, 8)), CONSTANTS)
+    twice = expected_error(workload(Layout(8, 1, 16, 16)), CONSTANTS)
     assert once.beyond == ("1,024 GPUs, fitted up to 512",)
     assert twice.beyond == ("2,048 GPUs, fitted up to 512", "pp 16, fitted up to 8")
     assert once.median == pytest.approx(0.1 * table().widening)
@@ -48,7 +48,7 @@ def test_every_doubling_beyond_the_range_widens_both_errors() -> None:
 
 
 def test_a_longer_sequence_and_another_kind_of_parallelism_are_beyond_too() -> None:
-    longer = replace(workload(RankLayout(8, 2, 4, 8)), sequence_length=8192)
+    longer = replace(workload(Layout(8, 2, 4, 8)), sequence_length=8192)
     assert expected_error(longer, CONSTANTS).beyond == (
         "cp 2, fitted up to 1",
         "sequences of 8,192 tokens, fitted up to 2,048",
@@ -62,7 +62,7 @@ def test_where_nine_of_ten_is_not_known_the_median_stands_for_it() -> None:
 
 def test_experts_have_a_reach_and_errors_of_their_own() -> None:
     shipped = constants_for("h100-80gb", Precision.BF16, "megatron-core")
-    given = workload(RankLayout(1, 1, 8, 1, ep_size=8), EXPERTS)
+    given = workload(Layout(1, 1, 8, 1, ep_size=8), EXPERTS)
     found = expected_error(given, shipped)
     assert found.median == shipped.expert_error
     assert found.nine_of_ten == shipped.expert_error_nine_of_ten > shipped.error_nine_of_ten
@@ -80,7 +80,7 @@ def test_what_is_shipped_knows_its_range_and_nine_of_ten_are_wider_than_half() -
 
 def test_a_hundred_thousand_gpus_are_beyond_what_anybody_published() -> None:
     shipped = constants_for("h100-80gb", Precision.BF16, "megatron-core")
-    given = workload(RankLayout(8, 1, 1600, 8))
+    given = workload(Layout(8, 1, 1600, 8))
     found = expected_error(given, shipped)
     assert any(words.startswith("102,400 GPUs, fitted up to") for words in found.beyond)
     assert found.median > shipped.error
@@ -124,5 +124,5 @@ def test_the_layout_that_was_measured_has_the_deviation_of_its_steps() -> None:
 
 
 def test_the_reach_of_workloads_is_the_largest_of_each() -> None:
-    found = reach_of([workload(RankLayout(8, 1, 2, 1)), workload(RankLayout(1, 1, 4, 8))])
+    found = reach_of([workload(Layout(8, 1, 2, 1)), workload(Layout(1, 1, 4, 8))])
     assert found == Reach(32, 8, 8, 1, 1, 2048)

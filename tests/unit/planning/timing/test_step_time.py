@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.stages import stages_of
 from seatrial.planning.timing.parts import StepTime, TimePart
 from seatrial.planning.timing.quantities import quantities
@@ -16,7 +16,7 @@ from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import A100, CONSTANTS, EXPERTS, workload
 
-LAYOUT = RankLayout(8, 1, 8, 8)
+LAYOUT = Layout(8, 1, 8, 8)
 
 
 def predict(given: Workload) -> StepTime:
@@ -32,7 +32,7 @@ def test_the_parts_add_up_and_none_is_negative() -> None:
 
 
 def test_a_dense_model_on_one_gpu_communicates_nothing() -> None:
-    parts = predict(workload(RankLayout(1, 1, 1, 1))).parts
+    parts = predict(workload(Layout(1, 1, 1, 1))).parts
     silent = set(TimePart) - {
         TimePart.COMPUTE,
         TimePart.ATTENTION,
@@ -106,7 +106,7 @@ def test_recomputing_the_feed_forward_part_costs_its_products_once_more() -> Non
 
 
 def test_recomputing_experts_takes_tokens_there_and_back_again() -> None:
-    layout = RankLayout(1, 1, 8, 1, ep_size=8)
+    layout = Layout(1, 1, 8, 1, ep_size=8)
     none = predict(workload(layout, EXPERTS))
     modules = frozenset([RecomputeModule.MOE])
     moe = predict(
@@ -132,8 +132,8 @@ def test_an_uneven_pipeline_goes_at_the_pace_of_its_fullest_stage() -> None:
 
 
 def test_tensor_parallelism_across_nodes_is_much_slower_than_inside() -> None:
-    inside = predict(workload(RankLayout(8, 1, 8, 8)))
-    across = predict(workload(RankLayout(16, 1, 4, 8), micro_batches=128))
+    inside = predict(workload(Layout(8, 1, 8, 8)))
+    across = predict(workload(Layout(16, 1, 4, 8), micro_batches=128))
     slower = across.parts[TimePart.TENSOR_PARALLEL] / inside.parts[TimePart.TENSOR_PARALLEL]
     assert slower > 3
 
@@ -148,7 +148,7 @@ def test_a_faster_network_shortens_only_what_crosses_it() -> None:
 
 
 def test_fully_sharded_copies_wait_only_where_the_network_is_too_slow() -> None:
-    layout = RankLayout(1, 1, 64, 1)
+    layout = Layout(1, 1, 64, 1)
     quick, slow = (
         predict(
             workload(
@@ -166,9 +166,9 @@ def test_fully_sharded_copies_wait_only_where_the_network_is_too_slow() -> None:
 
 
 def test_experts_cost_exchanges_and_more_tokens_an_expert_pay_off() -> None:
-    spread_out = predict(workload(RankLayout(1, 1, 8, 1, ep_size=8), EXPERTS))
+    spread_out = predict(workload(Layout(1, 1, 8, 1, ep_size=8), EXPERTS))
     assert spread_out.parts[TimePart.EXPERT_PARALLEL] > 0
-    alone = predict(workload(RankLayout(1, 1, 8, 1), EXPERTS))
+    alone = predict(workload(Layout(1, 1, 8, 1), EXPERTS))
     assert alone.parts[TimePart.EXPERT_PARALLEL] == 0
     # With eight times the tokens for each of its experts a rank computes at a better rate.
     assert spread_out.parts[TimePart.COMPUTE] < alone.parts[TimePart.COMPUTE]
@@ -201,7 +201,7 @@ def test_calibration_scales_everything() -> None:
 
 
 def test_fp32_moves_elements_twice_as_wide() -> None:
-    given = workload(RankLayout(8, 2, 4, 4, ep_size=4), EXPERTS, flash_attention=False)
+    given = workload(Layout(8, 2, 4, 4, ep_size=4), EXPERTS, flash_attention=False)
     half, single = quantities(given), quantities(replace(given, precision=Precision.FP32))
     for name in ("element_bytes", "score_bytes", "elementwise_bytes", "moe_bytes", "routed_bytes"):
         assert getattr(single.layer, name) == 2 * getattr(half.layer, name), name
@@ -216,6 +216,6 @@ def test_fp32_moves_elements_twice_as_wide() -> None:
 
 def test_fp32_multiplies_everything_at_its_own_rate() -> None:
     hardware = replace(A100, peak_flops=19.5e12)
-    given = workload(RankLayout(1, 1, 8, 1), hardware=hardware, precision=Precision.FP32)
+    given = workload(Layout(1, 1, 8, 1), hardware=hardware, precision=Precision.FP32)
     assert quantities(given).layer.peak_attention == 19.5e12
     assert quantities(replace(given, precision=Precision.FP8)).layer.peak_attention == 312e12

@@ -5,7 +5,7 @@
 from dataclasses import replace
 from typing import Any
 
-from seatrial.planning.layout import RankLayout
+from seatrial.planning.layout import Layout
 from seatrial.planning.stages import stages_of
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.rates import Rates
@@ -51,7 +51,7 @@ EXPERTS = Architecture.model_validate(
 CONSTANTS = TimingConstants(Rates(), 0.1, "made up", "0")
 
 
-def workload(layout: RankLayout, model: Architecture = GPT3, **changes: Any) -> Workload:
+def workload(layout: Layout, model: Architecture = GPT3, **changes: Any) -> Workload:
     """A workload with the usual settings and some changes."""
     share = model.layers // layout.pp_size
     given = Workload(

@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a spec without open fields comes to: layout, batch and length, by every rule they keep."""
+
+from types import MappingProxyType
+
+from seatrial.codes.planning import PlanCode
+from seatrial.planning import layout_rules, length_rules, machine_rules
+from seatrial.planning.choices import SAVES, Choices, fill, open_fields, origins_of, value_at
+from seatrial.planning.finding_report import FindingReport
+from seatrial.planning.layout import Layout
+from seatrial.planning.length import Length, Schedule, run_length, span_samples
+from seatrial.planning.parameters import (
+    active_parameters,
+    padded_vocab_size,
+    rank_parameters,
+    total_parameters,
+)
+from seatrial.planning.plan import Batch, Origin, PlannedModel
+from seatrial.planning.resolve import Basis
+from seatrial.planning.stages import Stage
+from seatrial.spec.scalars import AUTO
+from seatrial.units import decimal_quotient
+
+DEFAULT_PEAK_LEARNING_RATE = 3e-4
+"""For a model without a published rate: GPT-3's for its 760M size (arXiv 2005.14165, table 2.1)
+is 2.5e-4, Llama 2's for 7B (arXiv 2307.09288, section 2.2) is 3e-4."""
+
+
+class LayoutResolution:
+    """One pass from basis and choices to the values of a plan.
+
+    What it finds on the way is reported together: `layout` raises before `batch` and `length` are
+    looked at, and these two are refused together by `schedule`.
+    """
+
+    def __init__(self, basis: Basis, choices: Choices) -> None:
+        """Begin with the spec in which choices stand for `auto`."""
+        self.basis = basis
+        self.spec = fill(basis.loaded.spec, choices)
+        self.report = FindingReport(basis.loaded, list(basis.findings))
+        self._origins = dict(basis.origins)
+        self._refuse_open()
+
+    def _refuse_open(self) -> None:
+        """One finding for all fields that are still `auto`, at the first of them."""
+        left = [name for name in open_fields(self.spec, self.basis.architecture) if name != SAVES]
+        if not left:
+            return
+        names, verb = ", ".join(left), "is" if len(left) == 1 else "are"
+        self.report.error(
+            PlanCode.AUTO,
+            left[0],
+            f"{names} {verb} auto: the planner chooses.",
+            AUTO,
+            f"See what, and why: seatrial plan {self.basis.loaded.root.file}.",
+        )
+        self.report.stop_if_errors()
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether norms and dropout are split along the sequence."""
+        given = self.spec.parallelism
+        return given.tp_size != 1 and given.sequence_parallel is True
+
+    def layout(self) -> tuple[Layout, tuple[Stage, ...]]:
+        """The layout with its stages; raises with every rule that it breaks."""
+        layout = self._written_layout()
+        basis, report, spec = self.basis, self.report, self.spec.parallelism
+        model, machines = basis.architecture, basis.machines
+        world, per_node = machines.world_size, machines.processes_per_node
+        layout_rules.check_experts(report, model, world, layout)
+        # What a wrong tp_size breaks further on would only distract from it.
+        if layout_rules.check_tensor_parallel(report, model, layout):
+            layout_rules.check_world(report, world, per_node, layout)
+            layout_rules.check_sequence(
+                report, model, basis.sequence_length, layout, split=self.sequence_parallel
+            )
+        domain = basis.catalog.node_type(machines.node_type).link_domain_gpus
+        layout_rules.check_links(report, layout, domain)
+        layout_rules.check_recompute(report, model, self.spec.training.precision, spec)
+        stages = layout_rules.check_stages(
+            report, model.layers, layout.pp_size, layout.vp_size, spec
+        )
+        report.stop_if_errors()
+        return layout, stages
+
+    def _written_layout(self) -> Layout:
+        """The layout as the spec has it; an `auto` with one possible value takes it."""
+        spec = self.spec.parallelism
+        sizes: dict[str, int] = {}
+        for name in ("tp_size", "pp_size", "cp_size", "ep_size", "vp_size"):
+            size = getattr(spec, name)
+            forced = size == AUTO
+            self._origins[f"parallelism.{name}"] = Origin.DEFAULT if forced else Origin.YOU
+            sizes[name] = 1 if forced else int(size)
+        for field in (
+            "training.micro_batch_size",
+            "training.global_batch_size",
+            SAVES,
+            "parallelism.sharding",
+            "parallelism.recompute",
+            "parallelism.sequence_parallel",
+        ):
+            forced = value_at(self.spec, field) == AUTO
+            self._origins[field] = Origin.DEFAULT if forced else Origin.YOU
+        layout = Layout(**sizes, etp_size=spec.etp_size)
+        return layout.spread_over(self.basis.machines.world_size)
+
+    def batch(self, layout: Layout) -> Batch:
+        """The batch of a step and how it is split."""
+        training, nodes = self.spec.training, self.spec.cluster.nodes
+        micro, total = int(training.micro_batch_size), int(training.global_batch_size)
+        length = self.basis.sequence_length
+        return layout_rules.check_batch(self.report, micro, total, layout, length, nodes)
+
+    def length(self, batch: Batch) -> Length:
+        """The length of the run."""
+        length = self.basis.sequence_length
+        return run_length(self.spec.training, batch.global_batch_size, length)
+
+    def schedule(self, batch: Batch, length: Length) -> Schedule:
+        """The learning rate; raises with every rule that batch, length, saves and it break."""
+        training, preset = self.spec.training, self.basis.preset
+        size, sequence_length = batch.global_batch_size, self.basis.sequence_length
+        rate = training.learning_rate
+        published = preset[1].learning_rate if preset else None
+        peak = published or DEFAULT_PEAK_LEARNING_RATE if rate.peak is None else rate.peak
+        fallback = Origin.CATALOG if published else Origin.DEFAULT
+        origin = fallback if rate.peak is None else Origin.YOU
+        self._origins["training.learning_rate.peak"] = origin
+        warmup, decay = (
+            span_samples(span, length.samples, size, sequence_length)
+            for span in (rate.warmup, rate.decay)
+        )
+        minimum = decimal_quotient(peak, 10) if rate.minimum is None else rate.minimum
+        anneal = 0
+        if rate.anneal is not None:
+            anneal = span_samples(rate.anneal, length.samples, size, sequence_length)
+        schedule = Schedule(peak, minimum, warmup, decay, anneal)
+        report, saves = self.report, self.spec.checkpoints
+        length_rules.check_length(report, length, size)
+        length_rules.check_schedule(report, schedule)
+        if saves.every_steps != AUTO:
+            length_rules.check_saves(report, length, int(saves.every_steps), saves.keep_every_steps)
+        length_rules.check_evaluation(report, training, self.spec.data.split)
+        report.stop_if_errors()
+        return schedule
+
+    def model(self, layout: Layout) -> PlannedModel:
+        """The model with its sizes."""
+        basis, preset = self.basis, self.basis.preset
+        architecture, given = basis.architecture, self.spec.data.tokenizer
+        multiple = basis.limits.vocab_multiple
+        padded = padded_vocab_size(architecture.vocab_size, layout.tp_size, multiple)
+        self._origins["data.tokenizer"] = Origin.CATALOG if given is None else Origin.YOU
+        own = preset[1].tokenizer if preset else ""
+        return PlannedModel(
+            name=preset[0] if preset else "custom",
+            architecture=architecture,
+            sequence_length=basis.sequence_length,
+            padded_vocab_size=padded,
+            parameters=total_parameters(architecture, padded),
+            active_parameters=active_parameters(architecture, padded),
+            tokenizer=own if given is None else given,
+        )
+
+    def stage_parameters(
+        self, model: PlannedModel, layout: Layout, stages: tuple[Stage, ...]
+    ) -> tuple[int, ...]:
+        """Parameters of a rank of each stage; warns when not even their state fits a GPU."""
+        padded = model.padded_vocab_size
+        found = tuple(rank_parameters(model.architecture, padded, layout, each) for each in stages)
+        accelerator = self.basis.machines.accelerator
+        if accelerator:
+            copies = layout.dp_size * layout.cp_size
+            state = machine_rules.state_bytes(max(found), self.spec.parallelism.sharding, copies)
+            gpu = self.basis.catalog.accelerator(accelerator)
+            machine_rules.check_state(self.report, state, accelerator, gpu)
+        return found
+
+    def location(self, field: str, usual: str) -> str:
+        """The given location, or the usual one, in the run's own directory."""
+        given: str | None = value_at(self.spec, field)
+        self._origins[field] = Origin.DEFAULT if given is None else Origin.YOU
+        return (
+            f"{self.spec.cluster.storage.mount}/{self.spec.name}/{usual}"
+            if given is None
+            else given
+        )
+
+    def origins(self, choices: Choices) -> MappingProxyType[str, Origin]:
+        """For each resolved field, where its value came from."""
+        published = self.basis.published_tokens // self.basis.sequence_length
+        return MappingProxyType(self._origins | origins_of(choices, published))
