@@ -15,6 +15,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.engine_process.process import TrainingOutcome, differing_tensors
 from seatrial.engines.engine import Resharding, Trial
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.rehearsal.drills import largest_difference
@@ -142,7 +143,7 @@ def test_kill_and_resume_to_the_last_bit(sharding: str, bench: Bench) -> None:
 def test_resume_on_other_ranks(sharding: str, ranks: int, bench: Bench, figure: Figure) -> None:
     plan = twin("aks-mpt-125m", sharding)
     straight = bench.start(plan, "straight", 2)
-    resharding = Resharding(SAVE_AT, 1, 1, 1, ranks)
+    resharding = Resharding(SAVE_AT, Layout(dp_size=ranks))
     other = bench.start(plan, "other", ranks, saves="straight", resharding=resharding)
     assert sorted(other.losses()) == list(range(SAVE_AT + 1, STEPS + 1))
     worst = largest_difference(straight.losses(), other.losses())

@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.checkpoints.exchange.key_map import no_exchange
 from seatrial.checkpoints.naming import directory_name
-from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup, Versions
+from seatrial.checkpoints.setup import DataOrder, ModelShape, Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents, listed
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.checkpoint_side import EngineCheckpoints
@@ -22,6 +22,7 @@ from seatrial.engines.engine import (
 )
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.engine import OptionValue
 from seatrial.spec.model import Family
@@ -46,7 +47,7 @@ def toy_setup(given: Mapping[str, Any], versions: Versions, world_size: int) -> 
     shape |= {"gated": False, "qk_norm": False, "padded_vocab_size": vocab}
     samples = given["steps"] * given["batch"]
     return Setup(
-        layout=Layout(world_size, 1, 1, 1, 1, 1, 1, dp_size=world_size),
+        layout=Layout(dp_size=world_size),
         model=ModelShape(**shape),
         data_order=DataOrder((), (), "", given["seed"], given["length"], samples),
         tokenizer="",

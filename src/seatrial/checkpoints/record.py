@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-from seatrial.checkpoints.setup import Setup, setup_from_dict
+from seatrial.checkpoints.setup import Setup, setup_from_dict, setup_to_dict
 from seatrial.hashing import canonical_json, digest
 from seatrial.storage.state_files import parse_json
 
@@ -68,12 +68,8 @@ class Record:
 
 
 def _values(record: "Record") -> dict[str, Any]:
-    """The record as plain data; what older ones did not have is left out of theirs."""
-    values = asdict(record)
-    for name in ("schedule", "constants"):
-        if values["setup"][name] is None:
-            del values["setup"][name]
-    return values
+    """The record as plain data."""
+    return asdict(record) | {"setup": setup_to_dict(record.setup)}
 
 
 def record_from_bytes(data: bytes) -> Record:

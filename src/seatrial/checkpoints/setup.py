@@ -6,34 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seatrial.hashing import digest
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the state was spread over ranks."""
-
-    world_size: int
-    """Ranks."""
-    tp_size: int
-    """Tensor parallel degree."""
-    pp_size: int
-    """Pipeline parallel degree."""
-    vp_size: int
-    """Virtual stages of a pipeline rank."""
-    cp_size: int
-    """Context parallel degree."""
-    ep_size: int
-    """Expert parallel degree."""
-    etp_size: int
-    """Tensor parallel degree of the experts."""
-    dp_size: int
-    """Data parallel degree."""
-
-    def __str__(self) -> str:
-        """`tp 2 · dp 4`, leaving out what is 1."""
-        names = ("tp", "pp", "vp", "cp", "ep", "dp")
-        degrees = {name: getattr(self, f"{name}_size") for name in names}
-        return " · ".join(f"{name} {n}" for name, n in degrees.items() if n > 1) or "dp 1"
+from seatrial.planning.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +172,21 @@ RESHARDABLE = frozenset(
 `DistributedOptimizer.checkpoint_fully_reshardable_formats`), or on other numbers of ranks."""
 
 
+def setup_to_dict(setup: Setup) -> dict[str, Any]:
+    """The facts as they are stored; what older records did not have is left out of theirs."""
+    values = asdict(setup)
+    values["layout"]["world_size"] = setup.layout.world_size
+    for name in ("schedule", "constants"):
+        if values[name] is None:
+            del values[name]
+    return values
+
+
 def setup_from_dict(values: dict[str, Any]) -> Setup:
     """The facts as they were stored; KeyError or TypeError where they are others."""
     order = values["data_order"]
     parts: dict[str, Any] = {
-        "layout": Layout(**values["layout"]),
+        "layout": _layout_from_dict(values["layout"]),
         "model": ModelShape(**values["model"]),
         "data_order": DataOrder(
             **order | {"blend": tuple(order["blend"]), "sizes": tuple(order["sizes"])}
@@ -215,3 +198,15 @@ def setup_from_dict(values: dict[str, Any]) -> Setup:
     if values.get("constants") is not None:
         parts["constants"] = SavedConstants(**values["constants"])
     return Setup(**values | parts)
+
+
+def _layout_from_dict(values: dict[str, Any]) -> Layout:
+    """The layout as it was stored; ValueError where its sizes are no layout of so many ranks."""
+    sizes = dict(values)
+    ranks = sizes.pop("world_size")
+    if not all(type(size) is int for size in sizes.values()):
+        raise ValueError("a size of the layout is no number")
+    layout = Layout(**sizes)
+    if layout.world_size != ranks:
+        raise ValueError(f"a layout of {layout.world_size} ranks on {ranks}")
+    return layout

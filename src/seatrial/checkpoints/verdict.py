@@ -9,12 +9,12 @@ from enum import StrEnum
 from seatrial.checkpoints.setup import (
     OLD_FORMAT,
     DataOrder,
-    Layout,
     ModelShape,
     SavedConstants,
     SavedSchedule,
     Setup,
 )
+from seatrial.planning.layout import Layout
 
 
 class Resume(StrEnum):

@@ -13,16 +13,9 @@ from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import RULES
 from seatrial.checks.situation import Scope, Situation
 from seatrial.cli.options import Json, Overrides, SpecFile
-from seatrial.cli.plan_sweep import (
-    Variant,
-    combinations,
-    cost_note,
-    refused,
-    say_variants,
-    variant_data,
-)
+from seatrial.cli.plan_sweep import say_sweep
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import ExitCode, FindingsError, UsageError
+from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
@@ -88,40 +81,47 @@ def command(
 
     The plan is kept beside the spec, and later commands use it until the spec changes.
     """
-    catalog, given = default_catalog(), overrides or []
+    given = overrides or []
     if what_if or compare:
         if html is not None or limits or again:
             raise UsageError(
                 "--html, --limits and --again are of one plan, and --what-if and --compare make "
                 "several. Give one kind at a time."
             )
-        variants, headers = _sweep([file, *(compare or ())], given, what_if or (), catalog)
-        _say_table(variants, headers, as_json)
-        if not any(variant.run for variant in variants):
-            raise typer.Exit(ExitCode.FINDINGS)
+        say_sweep([file, *(compare or ())], given, what_if or (), as_json=as_json)
         return
     if html is not None:
         refuse_other_file(html)
-    page = _page(file, given, catalog, again=again)
-    if limits and page.run.problem.hardware is None:
-        say_error(
-            "--limits: there is no GPU, and of a host without any the memory is not modelled."
-        )
-    elif limits and page.run.problem.hardware is not None:
-        page = replace(page, limits=limits_of(page.run.problem, page.run.problem.hardware))
+    page = _page(file, given, default_catalog(), again=again)
+    if limits:
+        page = _with_limits(page)
     if html is not None:
         write_new(html, html_page(page), force=True)
-    if as_json:
-        say_json(page_data(page))
-    else:
-        say_page(page)
-        if html is not None:
-            say_text(str(html), "pictures  ")
-    if page.findings and not as_json:
-        say()
-        say_findings(page.findings)
+    _say_page(page, html, as_json=as_json)
     if has_errors(page.findings):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _with_limits(page: Page) -> Page:
+    """The page with the fewest nodes and the largest model, where memory is modelled."""
+    problem = page.run.problem
+    if problem.hardware is not None:
+        return replace(page, limits=limits_of(problem, problem.hardware))
+    say_error("--limits: there is no GPU, and of a host without any the memory is not modelled.")
+    return page
+
+
+def _say_page(page: Page, html: Path | None, *, as_json: bool) -> None:
+    """Print one plan, and what speaks against it."""
+    if as_json:
+        say_json(page_data(page))
+        return
+    say_page(page)
+    if html is not None:
+        say_text(str(html), "pictures  ")
+    if page.findings:
+        say()
+        say_findings(page.findings)
 
 
 def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool) -> Page:
@@ -171,44 +171,3 @@ def _warned(situation: Situation) -> str:
     grave = (each.finding.code for each in found if each.finding.severity is not Severity.NOTE)
     codes = ", ".join(dict.fromkeys(map(str, grave)))
     return f"seatrial check warns of {codes}" if codes else ""
-
-
-def _sweep(
-    files: list[Path], given: Sequence[str], what_if: Sequence[str], catalog: Catalog
-) -> tuple[list[Variant], list[str]]:
-    """Every spec with every combination of values, and what the first columns are called."""
-    several = len(files) > 1
-    headers = ["spec"] * several + [change.partition("=")[0] for change in what_if]
-    variants = []
-    for file in files:
-        for more in combinations(what_if, given):
-            values = tuple(change.partition("=")[2] for change in more)
-            cells = (str(file), *values) if several else values
-            variants.append(_variant(file, [*given, *more], cells, catalog))
-    return variants, headers
-
-
-def _variant(
-    file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
-) -> Variant:
-    """One plan of several; a spec that cannot be planned takes its line all the same."""
-    try:
-        loaded = load_checked(file, overrides)
-        basis = resolve_basis(loaded, catalog)
-        run = plan_run(basis, calibration=find(basis, file).calibration)
-        refuse_unsupported(loaded, run.plan)
-    except FindingsError as error:
-        return refused(cells, error)
-    return Variant(cells, run, budget_of(run, catalog))
-
-
-def _say_table(variants: list[Variant], headers: list[str], as_json: bool) -> None:
-    """Print several plans."""
-    if as_json:
-        say_json([variant_data(variant, headers) for variant in variants])
-        return
-    say_variants(variants, headers)
-    note = cost_note(variants)
-    if note:
-        say_text(note)
-    say("next  seatrial plan with the values of one row, or these in the file")

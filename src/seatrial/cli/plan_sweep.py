@@ -6,19 +6,27 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from seatrial.errors import FindingsError, UsageError
-from seatrial.planning.planner import PlannedRun
-from seatrial.planning.search.budget import RunBudget
+import typer
+
+from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.errors import ExitCode, FindingsError, UsageError
+from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.search.budget import RunBudget, budget_of
 from seatrial.reports.plan_phrases import GIB, duration, layout_words, three
 from seatrial.reports.plan_text import cost_words
 from seatrial.reports.tables import name, number, say_table
-from seatrial.reports.terminal import say_text
+from seatrial.reports.terminal import say, say_json, say_text
+from seatrial.runs.kept_plan import find
+from seatrial.sdk.plan import load_checked, refuse_unsupported
 from seatrial.spec.explain import meant
 from seatrial.spec.fields import field_at, places_named, siblings
 from seatrial.spec.synonyms import fields_meant
-from seatrial.spec.tree import Path, dotted
+from seatrial.spec.tree import Path as SpecPath
+from seatrial.spec.tree import dotted
 
 _PART = re.compile(r"[^.\[\]]+")
 
@@ -43,7 +51,7 @@ def refuse_undone(keys: Sequence[str], overrides: Sequence[str]) -> None:
         earlier.append((f"--what-if {key}", key))
 
 
-def _path(key: str) -> Path:
+def _path(key: str) -> SpecPath:
     """The parts of a key, with the numbers of items."""
     return tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
 
@@ -62,7 +70,7 @@ def refuse_unknown(key: str) -> None:
             return
 
 
-def _no_such(key: str, path: Path) -> str:
+def _no_such(key: str, path: SpecPath) -> str:
     """That a key is none, which was meant, and which there are."""
     around, near, word = dotted(path[:-1]), meant(path), str(path[-1])
     own = [dotted((*path[:-1], near))] if near else []
@@ -92,7 +100,7 @@ class Variant:
     """Why there is no plan."""
 
 
-def refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
+def _refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
     """A variant that cannot be planned."""
     return Variant(cells, None, None, error.findings[0].rule)
 
@@ -141,7 +149,7 @@ def _split(values: str) -> list[str]:
     return [value.strip() for value in (*found, word)]
 
 
-def say_variants(variants: Sequence[Variant], headers: Sequence[str]) -> None:
+def _say_variants(variants: Sequence[Variant], headers: Sequence[str]) -> None:
     """Print plans as a table, one a line; the first columns say what is different."""
     columns = [
         *(name(header.rpartition(".")[2]) for header in headers),
@@ -186,7 +194,7 @@ def _row(variant: Variant) -> tuple[str, ...]:
     )
 
 
-def variant_data(variant: Variant, headers: Sequence[str]) -> dict[str, Any]:
+def _variant_data(variant: Variant, headers: Sequence[str]) -> dict[str, Any]:
     """A plan of a sweep as plain data."""
     different = dict(zip(headers, variant.cells, strict=True))
     run, budget = variant.run, variant.budget
@@ -209,7 +217,7 @@ def variant_data(variant: Variant, headers: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def cost_note(variants: Sequence[Variant]) -> str:
+def _cost_note(variants: Sequence[Variant]) -> str:
     """The date of the prices in a table."""
     dates = {
         cost_words(variant.budget.cost, "").partition(" at ")[2]
@@ -217,3 +225,41 @@ def cost_note(variants: Sequence[Variant]) -> str:
         if variant.budget is not None and variant.budget.cost is not None
     }
     return f"Costs: {'; '.join(sorted(dates))}." if dates else ""
+
+
+def say_sweep(
+    files: list[Path], given: Sequence[str], what_if: Sequence[str], *, as_json: bool
+) -> None:
+    """Plan every spec with every combination of values, and print them as a table."""
+    catalog, several = default_catalog(), len(files) > 1
+    headers = ["spec"] * several + [change.partition("=")[0] for change in what_if]
+    variants = []
+    for file in files:
+        for more in combinations(what_if, given):
+            values = tuple(change.partition("=")[2] for change in more)
+            cells = (str(file), *values) if several else values
+            variants.append(_variant(file, [*given, *more], cells, catalog))
+    if as_json:
+        say_json([_variant_data(variant, headers) for variant in variants])
+    else:
+        _say_variants(variants, headers)
+        note = _cost_note(variants)
+        if note:
+            say_text(note)
+        say("next  seatrial plan with the values of one row, or these in the file")
+    if not any(variant.run for variant in variants):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _variant(
+    file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
+) -> Variant:
+    """One plan of several; a spec that cannot be planned takes its line all the same."""
+    try:
+        loaded = load_checked(file, overrides)
+        basis = resolve_basis(loaded, catalog)
+        run = plan_run(basis, calibration=find(basis, file).calibration)
+        refuse_unsupported(loaded, run.plan)
+    except FindingsError as error:
+        return _refused(cells, error)
+    return Variant(cells, run, budget_of(run, catalog))

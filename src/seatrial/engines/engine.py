@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.engines import EngineCode
 from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.engine import OptionValue, class_at, instance_of
 from seatrial.spec.run import RunSpec
@@ -109,14 +110,8 @@ class Resharding:
 
     step: int
     """The step of the checkpoint."""
-    tp_size: int
-    """Tensor parallel degree to continue with."""
-    pp_size: int
-    """Pipeline stages to continue with."""
-    cp_size: int
-    """Context parallel degree to continue with."""
-    dp_size: int
-    """Data-parallel ranks to continue with."""
+    layout: Layout
+    """What to continue in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from seatrial.engines.engine import Arguments, Engine, Resharding, Trial
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
+from seatrial.planning.layout import Layout
 from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, TwinDegrees
 from seatrial.spec.training import Precision
 
@@ -286,7 +287,8 @@ class Rehearsal:
 
     def _resharded(self, other: TwinDegrees) -> Arguments:
         """The arguments that load the first save in another layout and go on without saving."""
-        resharding = Resharding(SAVE_AT, other.tp, other.pp, other.cp, other.dp)
+        layout = Layout(tp_size=other.tp, cp_size=other.cp, dp_size=other.dp, pp_size=other.pp)
+        resharding = Resharding(SAVE_AT, layout)
         return self._arguments(str(self.directory / "straight"), resharding)
 
     def _train(

@@ -20,12 +20,13 @@ import pytest
 from seatrial.checkpoints.commit import commit, read_back, write_tracker
 from seatrial.checkpoints.naming import COMPOSER_FILE, FORMAT_FILE, METADATA, directory_name
 from seatrial.checkpoints.record import Record, ShardFile, ShardList
-from seatrial.checkpoints.setup import DataOrder, Layout, ModelShape, Setup, Versions
+from seatrial.checkpoints.setup import DataOrder, ModelShape, Setup, Versions
 from seatrial.checkpoints.starts import claim
+from seatrial.planning.layout import Layout
 from seatrial.storage.location import LocalPlace
 
 SETUP = Setup(
-    layout=Layout(2, 1, 1, 1, 1, 1, 1, 2),
+    layout=Layout(dp_size=2),
     model=ModelShape(
         layers=2, hidden_size=32, ffn_hidden_size=128, heads=4, kv_heads=4, head_dim=8,
         positions="learned_absolute", max_positions=16, norm="LayerNorm", gated=False,

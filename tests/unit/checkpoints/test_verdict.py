@@ -44,8 +44,8 @@ def with_data(**values: object) -> Setup:
     [
         (SETUP, SETUP, Resume.SAFE, ""),
         (SETUP, with_layout(SETUP, tp_size=2, dp_size=1), Resume.RESHARDED, "layout"),
-        (SETUP, with_layout(SETUP, dp_size=4, world_size=4), Resume.RESHARDED, "layout"),
-        (BUCKETS, with_layout(BUCKETS, dp_size=4, world_size=4), Resume.RESHARDED, "layout"),
+        (SETUP, with_layout(SETUP, dp_size=4), Resume.RESHARDED, "layout"),
+        (BUCKETS, with_layout(BUCKETS, dp_size=4), Resume.RESHARDED, "layout"),
         (BUCKETS, with_layout(BUCKETS, tp_size=2, dp_size=1), Resume.IMPOSSIBLE, "layout"),
         (MOE, with_layout(MOE, pp_size=2, dp_size=1), Resume.RESHARDED, "layout"),
         (MOE, with_layout(MOE, ep_size=2), Resume.IMPOSSIBLE, "layout"),
@@ -63,7 +63,7 @@ def with_data(**values: object) -> Setup:
         (SETUP, replace(SETUP, optimizer_sharding="none"), Resume.IMPOSSIBLE, "optimizer sharding"),
         # The engine finds out the old format, whose files are those of the ranks that saved them.
         (OLD, SETUP, Resume.SAFE, ""),
-        (OLD, with_layout(SETUP, dp_size=4, world_size=4), Resume.IMPOSSIBLE, "layout"),
+        (OLD, with_layout(SETUP, dp_size=4), Resume.IMPOSSIBLE, "layout"),
         (replace(SETUP, checkpoint_format="x"), SETUP, Resume.IMPOSSIBLE, "checkpoint format"),
         (RATE, RATE, Resume.SAFE, ""),
         (RATE, with_rate(peak=2e-4), Resume.IMPOSSIBLE, "learning rate"),

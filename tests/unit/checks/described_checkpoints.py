@@ -10,8 +10,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.setup import Layout, ModelShape, SavedSchedule, Setup
+from seatrial.checkpoints.setup import ModelShape, SavedSchedule, Setup
 from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.planning.layout import Layout
 
 Description = dict[str, Any]
 ABSENT = "none"
@@ -61,11 +62,8 @@ class DescribedCheckpoints:
             shape["max_positions"] = told.get("sequence_length", run.model.max_positions)
         degrees = {f.name: told[f.name] for f in fields(Layout) if f.name in told}
         layout = replace(run.layout, **degrees)
-        layout = replace(
-            layout,
-            etp_size=told.get("etp_size", layout.tp_size),
-            dp_size=layout.world_size // (layout.tp_size * layout.pp_size * layout.cp_size),
-        )
+        layout = replace(layout, etp_size=told.get("etp_size", layout.tp_size))
+        layout = layout.spread_over(told.get("world_size", run.layout.world_size))
         sharded = (
             "fully_reshardable" if run.optimizer_sharding == ABSENT else run.optimizer_sharding
         )

@@ -15,6 +15,7 @@ from seatrial.engines.llm_foundry.checkpoints import setup_from_settings
 from seatrial.engines.llm_foundry.engine import LlmFoundryEngine
 from seatrial.engines.llm_foundry.settings import engine_settings, settings_words, settings_yaml
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
@@ -393,7 +394,7 @@ def test_a_drill_needs_no_gpu_and_no_network() -> None:
 )
 def test_resharding_loads_and_saves_nothing(sharding: str, path: str) -> None:
     plan = plan_of("data={mock: true}", f"parallelism.sharding={sharding}")
-    trial = Trial("/drill", "/drill/straight", True, Resharding(10, 1, 1, 1, 4))
+    trial = Trial("/drill", "/drill/straight", True, Resharding(10, Layout(dp_size=4)))
     told = ENGINE.trial_arguments(plan, trial)
     assert told["load_path"] == f"/drill/straight/{path}"
     assert "save_folder" not in told

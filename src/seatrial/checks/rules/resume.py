@@ -5,7 +5,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seatrial.checkpoints.setup import Layout, Setup
+from seatrial.checkpoints.setup import Setup
 from seatrial.checkpoints.verdict import Resume, ResumeReason, verdict
 from seatrial.checks.data_facts import Unknown
 from seatrial.checks.facts import version
@@ -20,6 +20,7 @@ from seatrial.checks.rules.paths import mount_of, seen_by_pods
 from seatrial.checks.situation import Checked, Situation, of_checkpoints, proposed, static
 from seatrial.codes.resume import ResumeCode
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.layout import Layout
 
 DECAY_STYLE = "weight-decay-incr-style"
 """By which the weight decay grows; compared with its length (OptimizerParamScheduler)."""

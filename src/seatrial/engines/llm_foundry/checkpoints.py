@@ -28,7 +28,6 @@ from seatrial.checkpoints.setup import (
     COMPOSER_SHARDED,
     COMPOSER_WHOLE,
     DataOrder,
-    Layout,
     ModelShape,
     SavedSchedule,
     Setup,
@@ -49,6 +48,7 @@ from seatrial.checkpoints.verification import unreadable
 from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.engines.checkpoint_side import EngineCheckpoints
 from seatrial.engines.llm_foundry import hub_model
+from seatrial.planning.layout import Layout
 from seatrial.storage.location import Location
 
 Values = Mapping[str, Any]
@@ -64,7 +64,7 @@ def setup_from_settings(given: Values, versions: Versions, world_size: int) -> S
     sharded = world_size > 1 and given.get("fsdp_config.state_dict_type") == _SHARDED
     precision = str(given.get("precision") or "fp32")
     return Setup(
-        layout=Layout(world_size, 1, 1, 1, 1, 1, 1, dp_size=world_size),
+        layout=Layout(dp_size=world_size),
         model=_model(given),
         data_order=_data_order(given),
         tokenizer=str(given.get("tokenizer.name") or ""),

@@ -89,7 +89,7 @@ def _resharded(plan: Plan, checkpoints: str, other: Resharding) -> Arguments:
     """Load a save on another number of ranks and go on without saving."""
     directory = f"{checkpoints}/{STEP_DIRECTORY.format(batch=other.step)}"
     sharded = plan.sharding is Sharding.FSDP
-    micro = plan.batch.global_batch_size // other.dp_size
+    micro = plan.batch.global_batch_size // other.layout.dp_size
     return {
         "save_folder": None,
         "autoresume": None,

@@ -18,7 +18,6 @@ from seatrial.checkpoints.exchange.key_map import ExchangeSide
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.setup import (
     DataOrder,
-    Layout,
     ModelShape,
     SavedConstants,
     SavedSchedule,
@@ -29,6 +28,7 @@ from seatrial.checkpoints.stored_tensors import Contents, listed, read_stored
 from seatrial.engines.checkpoint_side import EngineCheckpoints
 from seatrial.engines.megatron import hub_model
 from seatrial.engines.megatron.weight_map import entries
+from seatrial.planning.layout import Layout
 from seatrial.storage.location import Location
 
 COMMON = "common_state/shard_0_1"
@@ -73,15 +73,13 @@ def _layout(values: Values, world_size: int) -> Layout:
     )
     experts = bool(values.get("num_experts"))
     return Layout(
-        world_size=world_size,
         tp_size=tp,
         pp_size=pp,
         vp_size=int(vp or 1),
         cp_size=cp,
         ep_size=_number(values, "expert_model_parallel_size", 1),
         etp_size=_number(values, "expert_tensor_parallel_size", tp) if experts else tp,
-        dp_size=world_size // (tp * pp * cp),
-    )
+    ).spread_over(world_size)
 
 
 def _model(values: Values) -> ModelShape:

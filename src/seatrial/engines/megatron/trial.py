@@ -76,21 +76,22 @@ def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
 
 def _resharded(plan: Plan, other: Resharding) -> Arguments:
     """What loads a save in another layout and goes on without saving."""
+    layout = other.layout
     arguments: Arguments = {
         "ckpt-step": other.step,
         "save": None,
         "save-interval": None,
-        "tensor-model-parallel-size": other.tp_size,
-        "pipeline-model-parallel-size": other.pp_size,
-        "context-parallel-size": other.cp_size,
-        "sequence-parallel": plan.sequence_parallel and other.tp_size > 1,
+        "tensor-model-parallel-size": layout.tp_size,
+        "pipeline-model-parallel-size": layout.pp_size,
+        "context-parallel-size": layout.cp_size,
+        "sequence-parallel": plan.sequence_parallel and layout.tp_size > 1,
     }
-    if other.pp_size == 1:
+    if layout.pp_size == 1:
         for name in STAGE_ARGUMENTS:
             arguments[name] = None
         arguments["num-virtual-stages-per-pipeline-rank"] = None
     if plan.model.architecture.is_moe:
-        ranks, ep = other.tp_size * other.cp_size * other.dp_size, plan.layout.ep_size
+        ranks, ep = layout.tp_size * layout.cp_size * layout.dp_size, plan.layout.ep_size
         arguments["expert-model-parallel-size"] = ep if ranks % ep == 0 else 1
     return arguments
 
