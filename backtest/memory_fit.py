@@ -14,9 +14,9 @@ from math import copysign, exp, log, log1p, sqrt
 from scipy.optimize import least_squares, minimize
 
 from backtest.memory_rows import Measured, MeasuredRow, OutcomeRow, Which
+from seatrial.planning.memory.breakdown import StageMemory
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.estimate import deciding_stages, stages_of
-from seatrial.planning.memory.parts import StageMemory
 
 ROW_WIDTH = 0.03
 """Relative scatter of a published figure around a good model."""

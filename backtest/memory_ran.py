@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from backtest.memory_rows import published, stated_recompute
 from backtest.rows import Row, timed_rows
+from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Recompute
 from seatrial.spec.training import Precision

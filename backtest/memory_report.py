@@ -10,7 +10,7 @@ from backtest import memory_ci, memory_ran
 from backtest.line import Line
 from backtest.memory_backtest import Judged, Scored
 from backtest.memory_ran import Ran
-from seatrial.planning.memory.parts import MemoryFit
+from seatrial.planning.memory.breakdown import MemoryFit
 
 MEDIAN_BAR = 0.05
 RISKY_BAR = 0.10

@@ -20,7 +20,7 @@ from typing import Self
 
 import pytest
 
-from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.by_engine import setup_of
 from seatrial.engine_process.process import WORKER_PYTHON
 from seatrial.errors import ExitCode
 from seatrial.monitoring.event_log import EventKind, EventLog

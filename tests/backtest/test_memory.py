@@ -7,7 +7,7 @@ import pytest
 from backtest import memory_write
 from backtest.memory_ran import fsdp_runs
 from backtest.memory_report import memory_lines
-from seatrial.planning.memory.parts import MemoryFit
+from seatrial.planning.memory.breakdown import MemoryFit
 
 # Half a minute of CPU, which a busy machine may stretch.
 pytestmark = [pytest.mark.backtest, pytest.mark.timeout(900)]

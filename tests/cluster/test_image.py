@@ -20,7 +20,7 @@ import zstandard
 
 from scripts.build_image import Built, Variant, build, default_cache
 from scripts.build_image_store import Store
-from seatrial.engines.megatron.flags import command_line
+from seatrial.engines.megatron.arguments import command_line
 from seatrial.rendering.environment import SITE
 from seatrial.version import VERSION
 from tests.engine.toy import DENSE

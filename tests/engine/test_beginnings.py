@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.checkpoints.inventory import checkpoints
@@ -25,7 +25,7 @@ from seatrial.checkpoints.stopping import StopCode
 from seatrial.checkpoints.verification import verify
 from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engine_process.weights import import_weights
-from seatrial.engines.megatron.flags import Arguments
+from seatrial.engines.megatron.arguments import Arguments
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.storage.location import LocalPlace
 from tests.engine.toy import TIMEOUT

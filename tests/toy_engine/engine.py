@@ -5,12 +5,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.checkpoints.exchange.key_map import no_exchange
+from seatrial.checkpoints.exchange.weight_map import no_exchange
 from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.setup import DataOrder, ModelShape, Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents, listed
 from seatrial.codes.engines import EngineCode
-from seatrial.engines.checkpoint_side import EngineCheckpoints
+from seatrial.engines.checkpoints import EngineCheckpoints
 from seatrial.engines.engine import (
     Arguments,
     DataFormat,

@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.by_engine import setup_of
 from seatrial.checkpoints.setup import Setup
 from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
 from seatrial.checks.situation import Situation

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
 from seatrial.checkpoints.exchange.export_plan import exported_before
-from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verdict import other_model
@@ -133,7 +132,7 @@ def _exported(
     """Have the worker write the weights of a checkpoint; the record of the export."""
     engine = ENGINES[engine_of(record.setup)]
     worker_python(engine)
-    side_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
+    exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
     size = record.shards.size
     with shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell:
 

@@ -21,7 +21,7 @@ from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 
 if TYPE_CHECKING:
-    from seatrial.engines.checkpoint_side import EngineCheckpoints
+    from seatrial.engines.checkpoints import EngineCheckpoints
     from seatrial.monitoring.logs.parser import LogParser
 
 ArgumentValue = bool | int | float | str | tuple[str | int | float, ...] | None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from seatrial.monitoring.metrics import Snapshot
 from seatrial.monitoring.utilisation import MfuBasis
-from seatrial.planning.memory.parts import Memory
-from seatrial.planning.timing.parts import StepTime
+from seatrial.planning.memory.breakdown import Memory
+from seatrial.planning.timing.breakdown import StepTime
 
 
 @dataclass(frozen=True, slots=True)

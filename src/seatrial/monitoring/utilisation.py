@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from seatrial.planning.timing.parts import StepTime
+from seatrial.planning.timing.breakdown import StepTime
 from seatrial.planning.workload import Workload
 
 DEFINITION = (

@@ -6,11 +6,11 @@ from html import escape
 from pathlib import Path
 
 from seatrial.errors import UsageError
-from seatrial.planning.memory.parts import MemoryPart
+from seatrial.planning.memory.breakdown import MemoryPart
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.pipeline_schedule import schedule
-from seatrial.planning.timing.parts import TimePart
+from seatrial.planning.timing.breakdown import TimePart
 from seatrial.reports.plan_phrases import duration, duration_with_error, gib
 from seatrial.reports.plan_text import Page, head_words, page_lines, percent_of, step_words
 from seatrial.reports.svg import Bar, BarPiece, Box, legend, stacked, timeline

@@ -5,7 +5,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from seatrial.planning.memory.parts import Memory
+from seatrial.planning.memory.breakdown import Memory
 from seatrial.planning.search.candidates import Lacking, Priced
 from seatrial.planning.search.explain import named, why
 from seatrial.planning.search.saves import Saves

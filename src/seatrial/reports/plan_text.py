@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from seatrial.findings import Finding
 from seatrial.planning.layout import Axis, Layout
-from seatrial.planning.memory.parts import Memory, StageMemory
+from seatrial.planning.memory.breakdown import Memory, StageMemory
 from seatrial.planning.plan import Machines, Origin
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.budget import SaveBudget
@@ -15,8 +15,8 @@ from seatrial.planning.search.budget import Cost, Duration, RunBudget
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
 from seatrial.planning.search.sizing import MOST_NODES, ROUND, Limits
+from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import TimingConstants
-from seatrial.planning.timing.parts import TimePart
 from seatrial.reports.plan_phrases import (
     GIB,
     RECOMPUTE_WORDS,

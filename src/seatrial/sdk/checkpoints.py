@@ -5,8 +5,7 @@
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.engine_setup import setup_of
-from seatrial.checkpoints.exchange.sides import engine_of
+from seatrial.checkpoints.by_engine import engine_of, setup_of
 from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, look
 from seatrial.checkpoints.naming import step_of
 from seatrial.checkpoints.resumable_verification import verify_noting

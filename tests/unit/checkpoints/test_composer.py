@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.by_engine import setup_of
 from seatrial.checkpoints.commit import commit, make_room, read_back
-from seatrial.checkpoints.engine_setup import setup_of
 from seatrial.checkpoints.inventory import State, checkpoints, newest_step, set_aside
 from seatrial.checkpoints.naming import step_of
 from seatrial.checkpoints.retention import Policy, decide, remove

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
+from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import Basis, resolve_basis
@@ -19,8 +19,8 @@ from seatrial.planning.search.budget import Cost, Duration, RunBudget
 from seatrial.planning.search.candidates import Lacking, Priced, SearchOutcome
 from seatrial.planning.search.choose import LayoutChooser
 from seatrial.planning.search.saves import Saves
+from seatrial.planning.timing.breakdown import StepTime, TimePart
 from seatrial.planning.timing.constants import TimingConstants
-from seatrial.planning.timing.parts import StepTime, TimePart
 from seatrial.planning.timing.rates import Rates
 from seatrial.reports.plan_text import Page
 from seatrial.spec.parallelism import Recompute

@@ -6,8 +6,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.llm_foundry.support import plan_problems as foundry_problems
+from seatrial.engines.megatron.arguments import engine_arguments
 from seatrial.engines.megatron.engine import MegatronEngine, engine_environment
-from seatrial.engines.megatron.flags import engine_arguments
 from tests.conftest import loaded, plan_spec
 
 ONE = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")

@@ -4,8 +4,9 @@
 
 import pytest
 
-from seatrial.engines.megatron.flags import FLAGS, command_line, engine_arguments
-from seatrial.engines.megatron.option_table import Takes, known_options
+from seatrial.engines.megatron.arguments import command_line, engine_arguments
+from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.parser_options import Takes, known_options
 from tests.conftest import resolved
 
 

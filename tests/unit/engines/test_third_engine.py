@@ -5,8 +5,7 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.engine_setup import setup_of
-from seatrial.checkpoints.exchange.sides import engine_of, side_of
+from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
 from seatrial.checks.check import check
 from seatrial.codes.spec import SpecCode
 from seatrial.engine_process.weights import why_not_exported
@@ -97,7 +96,7 @@ def test_checkpoints_and_logs_are_known_by_the_engine(run: PlannedRun) -> None:
     setup = setup_of(run.plan)
     assert engine_of(setup) == "toy"
     with pytest.raises(FindingsError, match="checkpoints of Toy cannot be exported"):
-        side_of(setup).refuse_shape(setup.model, "here")
+        exchange_of(setup).refuse_shape(setup.model, "here")
     assert "Toy" in why_not_exported(ENGINES["toy"], ENGINES["toy"].arguments(run.plan))
     (event,) = read_log([b"some words", b"toy step 3 loss 5.25"])
     assert (event.step, event.values["loss"]) == (3, 5.25)

@@ -12,8 +12,8 @@ from seatrial.monitoring.prediction import Compared, compare
 from seatrial.monitoring.rank_times import rank_figure, sum_up
 from seatrial.monitoring.series import Series
 from seatrial.monitoring.utilisation import MfuBasis
-from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
-from seatrial.planning.timing.parts import StepTime, TimePart
+from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
+from seatrial.planning.timing.breakdown import StepTime, TimePart
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 BASIS = MfuBasis(2_097_152, 16, model_flops=1.0e17, peak_flops=312e12, peak_of="a100 in bf16")

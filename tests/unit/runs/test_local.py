@@ -23,7 +23,7 @@ from typing import cast
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.by_engine import setup_of
 from seatrial.engine_process.process import WORKER_PYTHON
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.monitoring.logs.reading import LONGEST_LINE

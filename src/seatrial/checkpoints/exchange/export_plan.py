@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.key_map import ExchangeSide
 from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (
     DTYPES,
@@ -21,6 +20,7 @@ from seatrial.checkpoints.exchange.shapes import (
     name_in,
     refuse_other_tensors,
 )
+from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.storage.state_files import read_json
@@ -52,7 +52,7 @@ class ExportPlan:
 
 
 def plan_export(
-    contents: Contents, side: ExchangeSide, where: str, largest: int = LARGEST_FILE
+    contents: Contents, side: WeightExchange, where: str, largest: int = LARGEST_FILE
 ) -> ExportPlan:
     """What an export of such a checkpoint writes; FindingsError where it cannot be."""
     stored = contents.tensors

@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.hub_side import model_of_config
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry
+from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import Placed, placed_tensors
 from seatrial.checkpoints.exchange.shapes import HubTensor, hub_tensors
+from seatrial.checkpoints.exchange.weight_map import MappedTensor
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.findings import Finding, Severity, Where
 
@@ -25,7 +25,7 @@ UNUSED = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn\.(masked_)?bias)")
 _LARGEST_CONFIG = 1 << 20
 
 
-WeightMap = Callable[[HubModel], tuple[KeyMapEntry, ...]]
+WeightMap = Callable[[HubModel], tuple[MappedTensor, ...]]
 """Every tensor that an engine has of a model."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
 from seatrial.checkpoints.exchange.model import HubActivation, HubModel
+from seatrial.checkpoints.exchange.weight_map import MappedTensor, TensorPart
 from seatrial.codes.exchange import ExchangeCode, refusal
 
 Shape = tuple[int, ...]
@@ -22,7 +22,7 @@ class HubTensor:
     name: str
     """Its name in the file."""
     shape: Shape
-    entry: KeyMapEntry
+    entry: MappedTensor
     """Which tensor of the engine's holds it."""
     at: Shape
     """The layer, or the layer and the expert, of the engine's tensor; empty where it has none."""
@@ -38,7 +38,7 @@ class HubTensor:
         return count
 
 
-def engine_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
+def engine_shape(entry: MappedTensor, model: HubModel) -> Shape:
     """The shape of one layer's, or one expert's, tensor in the engine; padding left out."""
     hidden, ffn = model.hidden_size, model.ffn_hidden_size
     rows = ffn * (2 if model.activation is HubActivation.SILU else 1)
@@ -75,31 +75,37 @@ def engine_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
     return whole if kind == "weight" else whole[:1]
 
 
-def stacked_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
+def stacked_shape(entry: MappedTensor, model: HubModel) -> Shape:
     """The shape of the engine's whole tensor: layers, experts, and then what one of them has."""
     return (model.layers, model.experts)[: entry.stacked] + engine_shape(entry, model)
 
 
-def hub_shape(entry: KeyMapEntry, model: HubModel) -> Shape:
+def hub_shape(entry: MappedTensor, model: HubModel) -> Shape:
     """The shape of Hugging Face's tensor."""
     rows, *rest = engine_shape(entry, model)
     query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
     counts = {
-        KeyMapPart.QUERY: query,
-        KeyMapPart.QUERY_ROWS: query,
+        TensorPart.QUERY: query,
+        TensorPart.QUERY_ROWS: query,
         **dict.fromkeys(
-            (KeyMapPart.KEY, KeyMapPart.VALUE, KeyMapPart.KEY_ROWS, KeyMapPart.VALUE_ROWS), key
+            (
+                TensorPart.KEY,
+                TensorPart.VALUE,
+                TensorPart.KEY_ROWS,
+                TensorPart.VALUE_ROWS,
+            ),
+            key,
         ),
-        KeyMapPart.GATE: rows // 2,
-        KeyMapPart.UP: rows // 2,
+        TensorPart.GATE: rows // 2,
+        TensorPart.UP: rows // 2,
     }
     shape = (counts.get(entry.part, rows), *rest)
     return shape[::-1] if entry.transposed else shape
 
 
-def hub_tensors(model: HubModel, every: Iterable[KeyMapEntry]) -> Iterator[HubTensor]:
+def hub_tensors(model: HubModel, every: Iterable[MappedTensor]) -> Iterator[HubTensor]:
     """Every tensor of Hugging Face's, those of one tensor of the engine's next to each other."""
-    groups: dict[str, list[KeyMapEntry]] = {}
+    groups: dict[str, list[MappedTensor]] = {}
     for entry in every:
         groups.setdefault(entry.engine, []).append(entry)
     for group in groups.values():
@@ -144,7 +150,7 @@ def refuse_other_tensors(
         raise refusal(ExchangeCode.TENSORS, where, rule, fix, name)
     for name, entry in known.items():
         wanted, there = stacked_shape(entry, model), ours[name]
-        padded = entry.part is KeyMapPart.VOCABULARY and there[0] >= wanted[0]
+        padded = entry.part is TensorPart.VOCABULARY and there[0] >= wanted[0]
         if there != wanted and not (padded and there[1:] == wanted[1:]):
             rule = f"{name} has the shape {there}, and the arguments say {wanted}."
             raise refusal(ExchangeCode.TENSORS, where, rule, fix, str(there))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.key_map import ExchangeSide
+from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA
 from seatrial.checkpoints.pickle_rules import Storage, UnsafeFileError
 from seatrial.checkpoints.scan import ScannedArchive, scan_archive
@@ -46,7 +46,7 @@ from seatrial.checkpoints.stored_tensors import (
 )
 from seatrial.checkpoints.verification import unreadable
 from seatrial.codes.checkpoints import CheckpointCode, found
-from seatrial.engines.checkpoint_side import EngineCheckpoints
+from seatrial.engines.checkpoints import EngineCheckpoints
 from seatrial.engines.llm_foundry import hub_model
 from seatrial.planning.layout import Layout
 from seatrial.storage.location import Location
@@ -341,7 +341,7 @@ class ComposerCheckpoints(EngineCheckpoints):
     """How its checkpoints are understood."""
 
     formats = (COMPOSER_WHOLE, COMPOSER_SHARDED)
-    exchange = ExchangeSide(
+    exchange = WeightExchange(
         hub_model.model_of_saved,
         hub_model.entries_of_saved,
         hub_model.refuse_plan,

@@ -11,8 +11,7 @@ Defaults are those of `configuration_mpt.py` and `config_defaults.py`, LLM Found
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from seatrial.checkpoints.exchange.hub_side import model_of_config
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry
+from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.model import (
     OFF,
     HubActivation,
@@ -21,6 +20,7 @@ from seatrial.checkpoints.exchange.model import (
     Plain,
     refuse_unless_plain,
 )
+from seatrial.checkpoints.exchange.weight_map import MappedTensor
 from seatrial.checkpoints.setup import ModelShape
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.engines.llm_foundry.weight_map import mpt_entries, same_entries
@@ -95,7 +95,7 @@ def model_of_saved(values: Values, where: str) -> HubModel:
     return model_of_config(_nested(values), where)
 
 
-def entries_of_saved(model: HubModel, values: Values) -> tuple[KeyMapEntry, ...]:
+def entries_of_saved(model: HubModel, values: Values) -> tuple[MappedTensor, ...]:
     """Every tensor of the model of such a configuration."""
     return mpt_entries(model) if values.get("model_type") == "mpt" else same_entries(model)
 

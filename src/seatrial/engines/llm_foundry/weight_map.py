@@ -7,8 +7,8 @@ code has its own names behind that; MPT's are those of `llmfoundry/models/mpt` o
 0.22.0, where queries, keys and values of all heads follow each other in one tensor.
 """
 
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
 from seatrial.checkpoints.exchange.model import HubClass, HubModel
+from seatrial.checkpoints.exchange.weight_map import MappedTensor, TensorPart
 
 BEFORE = "model."
 """What Composer puts before every name."""
@@ -20,14 +20,14 @@ _GPT2 = "transformer.h.{layer}"
 _LLAMA = "model.layers.{layer}"
 
 MPT_WEIGHTS = (
-    KeyMapEntry(f"{_TOP}.wte.weight", "transformer.wte.weight"),
-    KeyMapEntry(f"{_TOP}.norm_f.weight", "transformer.norm_f.weight"),
+    MappedTensor(f"{_TOP}.wte.weight", "transformer.wte.weight"),
+    MappedTensor(f"{_TOP}.norm_f.weight", "transformer.norm_f.weight"),
     *(
-        KeyMapEntry(f"{_BLOCK}.{name}.weight", f"{_MPT}.{name}.weight")
+        MappedTensor(f"{_BLOCK}.{name}.weight", f"{_MPT}.{name}.weight")
         for name in ("norm_1", "attn.Wqkv", "attn.out_proj", "norm_2")
     ),
     *(
-        KeyMapEntry(f"{_BLOCK}.ffn.{name}.weight", f"{_MPT}.ffn.{name}.weight")
+        MappedTensor(f"{_BLOCK}.ffn.{name}.weight", f"{_MPT}.ffn.{name}.weight")
         for name in ("up_proj", "down_proj")
     ),
 )
@@ -41,12 +41,12 @@ GPT2_NAMES = {
 }
 """The modules of a block, and GPT-2's; its matrices lie the other way round."""
 GPT2_WEIGHTS = (
-    KeyMapEntry(f"{_TOP}.wte.weight", "transformer.wte.weight"),
-    KeyMapEntry(f"{_TOP}.wpe.weight", "transformer.wpe.weight"),
-    KeyMapEntry(f"{_TOP}.norm_f.weight", "transformer.ln_f.weight"),
-    KeyMapEntry(f"{_TOP}.norm_f.bias", "transformer.ln_f.bias"),
+    MappedTensor(f"{_TOP}.wte.weight", "transformer.wte.weight"),
+    MappedTensor(f"{_TOP}.wpe.weight", "transformer.wpe.weight"),
+    MappedTensor(f"{_TOP}.norm_f.weight", "transformer.ln_f.weight"),
+    MappedTensor(f"{_TOP}.norm_f.bias", "transformer.ln_f.bias"),
     *(
-        KeyMapEntry(
+        MappedTensor(
             f"{_BLOCK}.{ours}.{kind}",
             f"{_GPT2}.{theirs}.{kind}",
             transposed=kind == "weight" and not ours.startswith("norm"),
@@ -56,25 +56,25 @@ GPT2_WEIGHTS = (
     ),
 )
 LLAMA_WEIGHTS = (
-    KeyMapEntry(f"{_TOP}.wte.weight", "model.embed_tokens.weight"),
-    KeyMapEntry(f"{_TOP}.norm_f.weight", "model.norm.weight"),
-    KeyMapEntry(f"{_BLOCK}.norm_1.weight", f"{_LLAMA}.input_layernorm.weight"),
-    KeyMapEntry(
-        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.q_proj.weight", KeyMapPart.QUERY_ROWS
+    MappedTensor(f"{_TOP}.wte.weight", "model.embed_tokens.weight"),
+    MappedTensor(f"{_TOP}.norm_f.weight", "model.norm.weight"),
+    MappedTensor(f"{_BLOCK}.norm_1.weight", f"{_LLAMA}.input_layernorm.weight"),
+    MappedTensor(
+        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.q_proj.weight", TensorPart.QUERY_ROWS
     ),
-    KeyMapEntry(
-        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.k_proj.weight", KeyMapPart.KEY_ROWS
+    MappedTensor(
+        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.k_proj.weight", TensorPart.KEY_ROWS
     ),
-    KeyMapEntry(
-        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.v_proj.weight", KeyMapPart.VALUE_ROWS
+    MappedTensor(
+        f"{_BLOCK}.attn.Wqkv.weight", f"{_LLAMA}.self_attn.v_proj.weight", TensorPart.VALUE_ROWS
     ),
-    KeyMapEntry(f"{_BLOCK}.attn.out_proj.weight", f"{_LLAMA}.self_attn.o_proj.weight"),
-    KeyMapEntry(f"{_BLOCK}.norm_2.weight", f"{_LLAMA}.post_attention_layernorm.weight"),
-    KeyMapEntry(f"{_BLOCK}.ffn.gate_proj.weight", f"{_LLAMA}.mlp.gate_proj.weight"),
-    KeyMapEntry(f"{_BLOCK}.ffn.up_proj.weight", f"{_LLAMA}.mlp.up_proj.weight"),
-    KeyMapEntry(f"{_BLOCK}.ffn.down_proj.weight", f"{_LLAMA}.mlp.down_proj.weight"),
+    MappedTensor(f"{_BLOCK}.attn.out_proj.weight", f"{_LLAMA}.self_attn.o_proj.weight"),
+    MappedTensor(f"{_BLOCK}.norm_2.weight", f"{_LLAMA}.post_attention_layernorm.weight"),
+    MappedTensor(f"{_BLOCK}.ffn.gate_proj.weight", f"{_LLAMA}.mlp.gate_proj.weight"),
+    MappedTensor(f"{_BLOCK}.ffn.up_proj.weight", f"{_LLAMA}.mlp.up_proj.weight"),
+    MappedTensor(f"{_BLOCK}.ffn.down_proj.weight", f"{_LLAMA}.mlp.down_proj.weight"),
 )
-OUTPUT = KeyMapEntry(f"{BEFORE}lm_head.weight", "lm_head.weight")
+OUTPUT = MappedTensor(f"{BEFORE}lm_head.weight", "lm_head.weight")
 MPT_AS = {
     HubClass.MPT: MPT_WEIGHTS,
     HubClass.GPT2: GPT2_WEIGHTS,
@@ -83,7 +83,7 @@ MPT_AS = {
 """The classes that have the parts of some MPT."""
 
 
-def mpt_entries(model: HubModel) -> tuple[KeyMapEntry, ...]:
+def mpt_entries(model: HubModel) -> tuple[MappedTensor, ...]:
     """Every tensor of an MPT, under the names of the class that has its parts."""
     return MPT_AS[model.kind] + (() if model.tied_embeddings else (OUTPUT,))
 
@@ -102,12 +102,12 @@ LLAMA_BIASES = (
 )
 
 
-def same_entries(model: HubModel) -> tuple[KeyMapEntry, ...]:
+def same_entries(model: HubModel) -> tuple[MappedTensor, ...]:
     """Every tensor of Hugging Face's own Llama, which is saved under its own name."""
     names = LLAMA_NAMES + (LLAMA_BIASES if model.biases else ())
-    found = [KeyMapEntry(f"{BEFORE}{name}", name) for name in names]
+    found = [MappedTensor(f"{BEFORE}{name}", name) for name in names]
     if not model.tied_embeddings:
         return (*found, OUTPUT)
     # Of tied embeddings a save has both names, for one tensor.
     embedding = found[0]
-    return (KeyMapEntry(OUTPUT.engine, embedding.hub, also=embedding.engine), *found[1:])
+    return (MappedTensor(OUTPUT.engine, embedding.hub, also=embedding.engine), *found[1:])

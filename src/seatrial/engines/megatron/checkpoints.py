@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.key_map import ExchangeSide
+from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.setup import (
     DataOrder,
@@ -25,7 +25,7 @@ from seatrial.checkpoints.setup import (
     Versions,
 )
 from seatrial.checkpoints.stored_tensors import Contents, listed, read_stored
-from seatrial.engines.checkpoint_side import EngineCheckpoints
+from seatrial.engines.checkpoints import EngineCheckpoints
 from seatrial.engines.megatron import hub_model
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.planning.layout import Layout
@@ -241,7 +241,7 @@ class MegatronCheckpoints(EngineCheckpoints):
     """How its checkpoints are understood."""
 
     formats = ("torch_dist", "torch", "torch_dcp", "fsdp_dtensor", "zarr")
-    exchange = ExchangeSide(
+    exchange = WeightExchange(
         hub_model.model_of_arguments,
         lambda model, _: entries(model),
         hub_model.refuse_plan,

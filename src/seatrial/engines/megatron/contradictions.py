@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from seatrial.engines.megatron.option_table import VERSION
+from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision

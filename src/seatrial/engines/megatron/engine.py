@@ -18,9 +18,9 @@ from seatrial.engines.engine import (
     Trial,
     WorkerModules,
 )
-from seatrial.engines.megatron.flags import command_line, engine_arguments, switched_on
-from seatrial.engines.megatron.option_table import VERSION
-from seatrial.engines.megatron.options import MODELLED, option_problems
+from seatrial.engines.megatron.arguments import command_line, engine_arguments, switched_on
+from seatrial.engines.megatron.parser_options import VERSION
+from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.megatron.trial import (
     CPU_ARGUMENTS,

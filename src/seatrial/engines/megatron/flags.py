@@ -5,18 +5,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
-from seatrial.engines.engine import Arguments as Arguments
 from seatrial.engines.engine import ArgumentValue
-from seatrial.engines.megatron.data_names import (
-    blend_file,
-    data_path,
-    tokenizer,
-    tokenizer_type,
-)
-from seatrial.engines.megatron.option_table import Takes, known_options
 from seatrial.planning.parameters import VOCAB_MULTIPLE
 from seatrial.planning.plan import Plan, weights_location
+from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.model import Activation, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
@@ -98,6 +92,45 @@ def _has_board(plan: Plan) -> bool:
     training_log: the calls stand below `if writer`).
     """
     return plan.spec.monitoring.tensorboard or plan.spec.monitoring.wandb is not None
+
+
+def _data_path(plan: Plan) -> tuple[str, ...] | None:
+    """The blend of prepared data, as weight and path in turn."""
+    sources = plan.spec.data.sources or ()
+    if not sources or any(source.prepared is None for source in sources):
+        return None
+    words = []
+    for source in sources:
+        if source.weight is not None:
+            words.append(f"{source.weight:g}")
+        words.append(str(source.prepared))
+    return tuple(words)
+
+
+def _blend_file(plan: Plan) -> str | None:
+    """The blend that `seatrial data prepare` writes when sources are raw text."""
+    sources = plan.spec.data.sources
+    raw = sources is not None and any(source.prepared is None for source in sources)
+    return f"{plan.data_location}/blend.txt" if raw else None
+
+
+_TOKENIZER_FILES = {".model": "GPTSentencePieceTokenizer", ".tiktoken": "TikTokenizer"}
+"""Which of the engine's tokenizers reads a file of that ending; Hugging Face's read the rest."""
+
+
+def _tokenizer_type(plan: Plan) -> str:
+    """The engine's class for the plan's tokenizer."""
+    if not plan.model.tokenizer:
+        return "NullTokenizer"
+    return _TOKENIZER_FILES.get(Path(plan.model.tokenizer).suffix, "HuggingFaceTokenizer")
+
+
+def _tokenizer(plan: Plan) -> str | None:
+    """The tokenizer's name on the Hub, or its path; Hugging Face's loader wants a directory."""
+    name = tokenizer_name(plan.model.tokenizer)[0]
+    if name.endswith("/tokenizer.json"):
+        return name.removesuffix("/tokenizer.json")
+    return name or None
 
 
 FLAGS = (
@@ -198,8 +231,8 @@ FLAGS = (
     Flag("moe-token-dispatcher-type", "", _moe(lambda p: "alltoall")),
     # The data.
     Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
-    Flag("data-path", "data.sources", data_path),
-    Flag("data-args-path", "data.sources", blend_file),
+    Flag("data-path", "data.sources", _data_path),
+    Flag("data-args-path", "data.sources", _blend_file),
     # Else the index of a blend is made anew at every start.
     Flag(
         "data-cache-path",
@@ -215,9 +248,9 @@ FLAGS = (
     Flag(
         "tokenizer-type",
         "data.tokenizer",
-        tokenizer_type,
+        _tokenizer_type,
     ),
-    Flag("tokenizer-model", "data.tokenizer", tokenizer),
+    Flag("tokenizer-model", "data.tokenizer", _tokenizer),
     # Length, batch, schedule.
     Flag("train-samples", "training.samples", lambda p: p.spec.training.samples),
     Flag(
@@ -427,54 +460,3 @@ FLAGS = (
     ),
 )
 """Every flag that a plan sets, in the order of the engine's command line."""
-
-
-def switched_on(plan: Plan) -> set[str]:
-    """The options that a spec passes through and does not switch off, by the engine's names."""
-    options = plan.spec.engine.options.items()
-    return {name.replace("_", "-") for name, value in options if value is not False}
-
-
-def _usual(plan: Plan) -> Arguments:
-    """What no field decides and a GPU is better off with; an option of the spec overrides it."""
-    return {
-        # One kernel for all experts of a rank instead of one each.
-        "moe-grouped-gemm": plan.model.architecture.is_moe,
-        # Transformer Engine masks by itself; a mask of length × length a sample would be moved
-        # for nothing. Attention that ends with a document needs it, in the local layers.
-        "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in switched_on(plan),
-    }
-
-
-def engine_arguments(plan: Plan) -> Arguments:
-    """The engine's arguments for a plan, options that the spec passes through included."""
-    arguments: Arguments = {flag.name: flag.value(plan) for flag in FLAGS} | _usual(plan)
-    for name, value in plan.spec.engine.options.items():
-        words = tuple(str(word) for word in value) if isinstance(value, tuple) else value
-        option = name.replace("_", "-")
-        known = known_options().get(option)
-        if value is False and known is not None and known.takes is Takes.TOGGLE:
-            option, words = f"no-{option}", True
-        arguments[option] = words
-    return arguments
-
-
-def command_line(arguments: Arguments) -> list[str]:
-    """The arguments as words: switches that are on, and flags with their values."""
-    words: list[str] = []
-    for name, value in arguments.items():
-        if value is None or value is False:
-            continue
-        if isinstance(value, str) and value.startswith("-"):
-            # As a word of its own it would be taken for an option.
-            words.append(f"--{name}={value}")
-            continue
-        words.append(f"--{name}")
-        if isinstance(value, tuple):
-            words += map(str, value)
-        elif value is not True:
-            # Apart from its flag, a value with a dash ahead would be taken for a flag.
-            words[-1:] = (
-                [f"--{name}={value}"] if str(value)[:1] == "-" else [f"--{name}", str(value)]
-            )
-    return words

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.engine import RunProblem
+from seatrial.engines.megatron.arguments import engine_arguments
 from seatrial.engines.megatron.contradictions import CONTRADICTIONS, Passed
-from seatrial.engines.megatron.flags import engine_arguments
-from seatrial.engines.megatron.options import MODELLED
+from seatrial.engines.megatron.passthrough_options import MODELLED
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision

@@ -9,8 +9,8 @@ transformers 5.22.2, in the form that files have (`conversion_mapping.py` rename
 loading).
 """
 
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
 from seatrial.checkpoints.exchange.model import HubClass, HubModel
+from seatrial.checkpoints.exchange.weight_map import MappedTensor, TensorPart
 
 EMBEDDING, OUTPUT = "embedding.word_embeddings.weight", "output_layer.weight"
 _ATTENTION, _MLP = "decoder.layers.self_attention", "decoder.layers.mlp"
@@ -18,92 +18,98 @@ _EXPERTS = f"{_MLP}.experts.experts"
 _LLAMA, _GPT2 = "model.layers.{layer}", "transformer.h.{layer}"
 
 LLAMA_ENDS = (
-    KeyMapEntry(EMBEDDING, "model.embed_tokens.weight", KeyMapPart.VOCABULARY),
-    KeyMapEntry("decoder.final_layernorm.weight", "model.norm.weight"),
+    MappedTensor(EMBEDDING, "model.embed_tokens.weight", TensorPart.VOCABULARY),
+    MappedTensor("decoder.final_layernorm.weight", "model.norm.weight"),
 )
-LLAMA_OUTPUT = (KeyMapEntry(OUTPUT, "lm_head.weight", KeyMapPart.VOCABULARY),)
+LLAMA_OUTPUT = (MappedTensor(OUTPUT, "lm_head.weight", TensorPart.VOCABULARY),)
 LLAMA_ATTENTION = (
-    KeyMapEntry(f"{_ATTENTION}.linear_qkv.layer_norm_weight", f"{_LLAMA}.input_layernorm.weight"),
-    KeyMapEntry(
-        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.q_proj.weight", KeyMapPart.QUERY
+    MappedTensor(f"{_ATTENTION}.linear_qkv.layer_norm_weight", f"{_LLAMA}.input_layernorm.weight"),
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.q_proj.weight", TensorPart.QUERY
     ),
-    KeyMapEntry(
-        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.k_proj.weight", KeyMapPart.KEY
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.k_proj.weight", TensorPart.KEY
     ),
-    KeyMapEntry(
-        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.v_proj.weight", KeyMapPart.VALUE
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.weight", f"{_LLAMA}.self_attn.v_proj.weight", TensorPart.VALUE
     ),
-    KeyMapEntry(f"{_ATTENTION}.linear_proj.weight", f"{_LLAMA}.self_attn.o_proj.weight"),
+    MappedTensor(f"{_ATTENTION}.linear_proj.weight", f"{_LLAMA}.self_attn.o_proj.weight"),
 )
 LLAMA_DENSE = (
-    KeyMapEntry(
+    MappedTensor(
         f"{_MLP}.linear_fc1.layer_norm_weight", f"{_LLAMA}.post_attention_layernorm.weight"
     ),
-    KeyMapEntry(f"{_MLP}.linear_fc1.weight", f"{_LLAMA}.mlp.gate_proj.weight", KeyMapPart.GATE),
-    KeyMapEntry(f"{_MLP}.linear_fc1.weight", f"{_LLAMA}.mlp.up_proj.weight", KeyMapPart.UP),
-    KeyMapEntry(f"{_MLP}.linear_fc2.weight", f"{_LLAMA}.mlp.down_proj.weight"),
+    MappedTensor(f"{_MLP}.linear_fc1.weight", f"{_LLAMA}.mlp.gate_proj.weight", TensorPart.GATE),
+    MappedTensor(f"{_MLP}.linear_fc1.weight", f"{_LLAMA}.mlp.up_proj.weight", TensorPart.UP),
+    MappedTensor(f"{_MLP}.linear_fc2.weight", f"{_LLAMA}.mlp.down_proj.weight"),
 )
 LLAMA_BIASES = (
-    KeyMapEntry(
-        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.q_proj.bias", KeyMapPart.QUERY
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.q_proj.bias", TensorPart.QUERY
     ),
-    KeyMapEntry(f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.k_proj.bias", KeyMapPart.KEY),
-    KeyMapEntry(
-        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.v_proj.bias", KeyMapPart.VALUE
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.k_proj.bias", TensorPart.KEY
     ),
-    KeyMapEntry(f"{_ATTENTION}.linear_proj.bias", f"{_LLAMA}.self_attn.o_proj.bias"),
-    KeyMapEntry(f"{_MLP}.linear_fc1.bias", f"{_LLAMA}.mlp.gate_proj.bias", KeyMapPart.GATE),
-    KeyMapEntry(f"{_MLP}.linear_fc1.bias", f"{_LLAMA}.mlp.up_proj.bias", KeyMapPart.UP),
-    KeyMapEntry(f"{_MLP}.linear_fc2.bias", f"{_LLAMA}.mlp.down_proj.bias"),
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.bias", f"{_LLAMA}.self_attn.v_proj.bias", TensorPart.VALUE
+    ),
+    MappedTensor(f"{_ATTENTION}.linear_proj.bias", f"{_LLAMA}.self_attn.o_proj.bias"),
+    MappedTensor(f"{_MLP}.linear_fc1.bias", f"{_LLAMA}.mlp.gate_proj.bias", TensorPart.GATE),
+    MappedTensor(f"{_MLP}.linear_fc1.bias", f"{_LLAMA}.mlp.up_proj.bias", TensorPart.UP),
+    MappedTensor(f"{_MLP}.linear_fc2.bias", f"{_LLAMA}.mlp.down_proj.bias"),
 )
 MIXTRAL_EXPERTS = (
-    KeyMapEntry(
+    MappedTensor(
         "decoder.layers.pre_mlp_layernorm.weight",
         f"{_LLAMA}.post_attention_layernorm.weight",
         also=f"{_MLP}.linear_fc1.layer_norm_weight",
     ),
-    KeyMapEntry(f"{_MLP}.router.weight", f"{_LLAMA}.block_sparse_moe.gate.weight"),
+    MappedTensor(f"{_MLP}.router.weight", f"{_LLAMA}.block_sparse_moe.gate.weight"),
     *(
-        KeyMapEntry(
+        MappedTensor(
             f"{_EXPERTS}.{fc}.weight",
             f"{_LLAMA}.block_sparse_moe.experts.{{expert}}.{name}.weight",
             part,
         )
         for fc, name, part in (
-            ("linear_fc1", "w1", KeyMapPart.GATE),
-            ("linear_fc1", "w3", KeyMapPart.UP),
-            ("linear_fc2", "w2", KeyMapPart.WHOLE),
+            ("linear_fc1", "w1", TensorPart.GATE),
+            ("linear_fc1", "w3", TensorPart.UP),
+            ("linear_fc2", "w2", TensorPart.WHOLE),
         )
     ),
 )
 GPT2_ENDS = (
-    KeyMapEntry(EMBEDDING, "transformer.wte.weight", KeyMapPart.VOCABULARY),
-    KeyMapEntry("embedding.position_embeddings.weight", "transformer.wpe.weight"),
-    KeyMapEntry("decoder.final_layernorm.weight", "transformer.ln_f.weight"),
-    KeyMapEntry("decoder.final_layernorm.bias", "transformer.ln_f.bias"),
+    MappedTensor(EMBEDDING, "transformer.wte.weight", TensorPart.VOCABULARY),
+    MappedTensor("embedding.position_embeddings.weight", "transformer.wpe.weight"),
+    MappedTensor("decoder.final_layernorm.weight", "transformer.ln_f.weight"),
+    MappedTensor("decoder.final_layernorm.bias", "transformer.ln_f.bias"),
 )
 GPT2_LAYER = (
-    KeyMapEntry(f"{_ATTENTION}.linear_qkv.layer_norm_weight", f"{_GPT2}.ln_1.weight"),
-    KeyMapEntry(f"{_ATTENTION}.linear_qkv.layer_norm_bias", f"{_GPT2}.ln_1.bias"),
-    KeyMapEntry(
+    MappedTensor(f"{_ATTENTION}.linear_qkv.layer_norm_weight", f"{_GPT2}.ln_1.weight"),
+    MappedTensor(f"{_ATTENTION}.linear_qkv.layer_norm_bias", f"{_GPT2}.ln_1.bias"),
+    MappedTensor(
         f"{_ATTENTION}.linear_qkv.weight",
         f"{_GPT2}.attn.c_attn.weight",
-        KeyMapPart.ALL_HEADS,
+        TensorPart.ALL_HEADS,
         transposed=True,
     ),
-    KeyMapEntry(f"{_ATTENTION}.linear_qkv.bias", f"{_GPT2}.attn.c_attn.bias", KeyMapPart.ALL_HEADS),
-    KeyMapEntry(f"{_ATTENTION}.linear_proj.weight", f"{_GPT2}.attn.c_proj.weight", transposed=True),
-    KeyMapEntry(f"{_ATTENTION}.linear_proj.bias", f"{_GPT2}.attn.c_proj.bias"),
-    KeyMapEntry(f"{_MLP}.linear_fc1.layer_norm_weight", f"{_GPT2}.ln_2.weight"),
-    KeyMapEntry(f"{_MLP}.linear_fc1.layer_norm_bias", f"{_GPT2}.ln_2.bias"),
-    KeyMapEntry(f"{_MLP}.linear_fc1.weight", f"{_GPT2}.mlp.c_fc.weight", transposed=True),
-    KeyMapEntry(f"{_MLP}.linear_fc1.bias", f"{_GPT2}.mlp.c_fc.bias"),
-    KeyMapEntry(f"{_MLP}.linear_fc2.weight", f"{_GPT2}.mlp.c_proj.weight", transposed=True),
-    KeyMapEntry(f"{_MLP}.linear_fc2.bias", f"{_GPT2}.mlp.c_proj.bias"),
+    MappedTensor(
+        f"{_ATTENTION}.linear_qkv.bias", f"{_GPT2}.attn.c_attn.bias", TensorPart.ALL_HEADS
+    ),
+    MappedTensor(
+        f"{_ATTENTION}.linear_proj.weight", f"{_GPT2}.attn.c_proj.weight", transposed=True
+    ),
+    MappedTensor(f"{_ATTENTION}.linear_proj.bias", f"{_GPT2}.attn.c_proj.bias"),
+    MappedTensor(f"{_MLP}.linear_fc1.layer_norm_weight", f"{_GPT2}.ln_2.weight"),
+    MappedTensor(f"{_MLP}.linear_fc1.layer_norm_bias", f"{_GPT2}.ln_2.bias"),
+    MappedTensor(f"{_MLP}.linear_fc1.weight", f"{_GPT2}.mlp.c_fc.weight", transposed=True),
+    MappedTensor(f"{_MLP}.linear_fc1.bias", f"{_GPT2}.mlp.c_fc.bias"),
+    MappedTensor(f"{_MLP}.linear_fc2.weight", f"{_GPT2}.mlp.c_proj.weight", transposed=True),
+    MappedTensor(f"{_MLP}.linear_fc2.bias", f"{_GPT2}.mlp.c_proj.bias"),
 )
 
 
-def entries(model: HubModel) -> tuple[KeyMapEntry, ...]:
+def entries(model: HubModel) -> tuple[MappedTensor, ...]:
     """Every tensor that a model has, those of one engine's tensor one after the other."""
     output = () if model.tied_embeddings else LLAMA_OUTPUT
     if model.kind is HubClass.GPT2:

@@ -8,6 +8,7 @@ from functools import cache
 from operator import mul
 
 from seatrial.planning.memory.activations import LayerActivations, layer_activations
+from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
 from seatrial.planning.memory.constants import (
     DEFAULT_STACK,
     StackConstants,
@@ -16,7 +17,6 @@ from seatrial.planning.memory.constants import (
     is_known,
 )
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
-from seatrial.planning.memory.parts import Memory, MemoryFit, StageMemory
 from seatrial.planning.memory.states import (
     Layers,
     ModelCounts,

@@ -5,9 +5,9 @@
 from dataclasses import dataclass
 
 from seatrial.planning.layout import Layout
-from seatrial.planning.memory.parts import Memory
+from seatrial.planning.memory.breakdown import Memory
 from seatrial.planning.stages import Stage
-from seatrial.planning.timing.parts import StepTime
+from seatrial.planning.timing.breakdown import StepTime
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Recompute, Sharding
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from enum import Enum
 
 from seatrial.planning.layout_rules import check_tensor_parallel, check_world
-from seatrial.planning.memory.parts import Memory, MemoryFit
+from seatrial.planning.memory.breakdown import Memory, MemoryFit
 from seatrial.planning.search.candidates import Candidate, Lacking, Priced, SearchOutcome
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.space import Probe
-from seatrial.planning.timing.parts import TimePart
+from seatrial.planning.timing.breakdown import TimePart
 from seatrial.spec.parallelism import Recompute, Sharding
 
 ALSO = 0.5

@@ -15,14 +15,14 @@ What is known before pricing keeps most layouts from being priced:
 import heapq
 from dataclasses import dataclass, field, replace
 
+from seatrial.planning.memory.breakdown import Memory, MemoryFit
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import Memory, MemoryFit
 from seatrial.planning.search.candidates import Candidate, Lacking, Priced, SearchOutcome, Shape
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.space import batches, shapes
+from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.error_bars import time_error
-from seatrial.planning.timing.parts import TimePart
 from seatrial.planning.timing.step_time import StepTimer
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.parallelism import Recompute, Sharding

@@ -5,8 +5,8 @@
 from dataclasses import dataclass, replace
 from math import lcm
 
+from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.parameters import total_parameters
 from seatrial.planning.search.candidates import Candidate
 from seatrial.planning.search.problem import SearchProblem

@@ -7,7 +7,7 @@ from dataclasses import replace
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding, Severity
 from seatrial.planning.choices import SAVES
-from seatrial.planning.memory.parts import Memory, MemoryFit
+from seatrial.planning.memory.breakdown import Memory, MemoryFit
 from seatrial.planning.plan import Origin
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.budget import RESTART_SECONDS

@@ -8,8 +8,8 @@ the fit with thousands of rows at once, so that what was fitted is what predicts
 
 from dataclasses import dataclass
 
+from seatrial.planning.timing.breakdown import StepTime, TimePart
 from seatrial.planning.timing.constants import TimingConstants
-from seatrial.planning.timing.parts import StepTime, TimePart
 from seatrial.planning.timing.quantities import (
     LayerQuantities,
     Pipeline,

@@ -18,7 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.by_engine import setup_of
 from seatrial.checkpoints.inventory import State, checkpoints
 from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.cluster.pod_logs import LogLine

@@ -18,9 +18,9 @@ import torch
 from seatrial.checkpoints.commit import commit, write_tracker
 from seatrial.checkpoints.exchange.export_plan import refuse_occupied
 from seatrial.checkpoints.exchange.import_plan import ImportPlan, plan_import, spec_of_model
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry
 from seatrial.checkpoints.exchange.safetensors_file import Placed
 from seatrial.checkpoints.exchange.shapes import HubTensor, stacked_shape
+from seatrial.checkpoints.exchange.weight_map import MappedTensor
 from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.setup import Versions
@@ -103,7 +103,7 @@ def _write_tensors(plan: ImportPlan, writer: ShardWriter, tell: Tell) -> None:
         tell("writing", done, plan.size)
 
 
-def _names(entry: KeyMapEntry) -> tuple[str, ...]:
+def _names(entry: MappedTensor) -> tuple[str, ...]:
     """Every name under which a layer of the engine's may ask for a tensor."""
     return (entry.engine, entry.also) if entry.also else (entry.engine,)
 

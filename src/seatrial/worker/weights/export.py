@@ -19,13 +19,14 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
+from seatrial.checkpoints.by_engine import contents_at, exchange_of
 from seatrial.checkpoints.exchange.export_plan import (
     EXPORT_RECORD,
     ExportPlan,
     plan_export,
     refuse_occupied,
 )
-from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.safetensors_file import (
     INDEX,
     LARGEST_FILE,
@@ -33,7 +34,6 @@ from seatrial.checkpoints.exchange.safetensors_file import (
     header,
     index_of,
 )
-from seatrial.checkpoints.exchange.sides import contents_at, side_of
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.setup import Setup
@@ -207,7 +207,7 @@ def export(place: Location, directory: str, target: Path, tell: Tell) -> dict[st
         fix = "Export a checkpoint that the worker of this version has saved."
         raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
     largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
-    plan = plan_export(contents, side_of(record.setup), where, largest)
+    plan = plan_export(contents, exchange_of(record.setup), where, largest)
     target.mkdir(parents=True, exist_ok=True)
     reader = TensorReader(place, directory, contents.tensors)
     files = _write_weights(plan, reader, target, tell)
@@ -242,7 +242,7 @@ def _verified(place: Location, directory: str, tell: Tell) -> Record:
     record, findings = read_record(place, directory)
     if record is None:
         raise FindingsError(findings)
-    side_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{directory}")
+    exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{directory}")
     total = record.shards.size
     verifier = Verifier(place, directory, record)
     findings = verifier.verify(tell=lambda _, done: tell("verifying", done, total))

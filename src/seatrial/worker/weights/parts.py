@@ -6,26 +6,26 @@ from collections.abc import Mapping
 
 import torch
 
-from seatrial.checkpoints.exchange.key_map import KeyMapEntry, KeyMapPart
 from seatrial.checkpoints.exchange.model import HubModel
+from seatrial.checkpoints.exchange.weight_map import MappedTensor, TensorPart
 
-_ROWS = (KeyMapPart.QUERY_ROWS, KeyMapPart.KEY_ROWS, KeyMapPart.VALUE_ROWS)
+_ROWS = (TensorPart.QUERY_ROWS, TensorPart.KEY_ROWS, TensorPart.VALUE_ROWS)
 
 
-def cut(slab: torch.Tensor, entry: KeyMapEntry, model: HubModel) -> torch.Tensor:
+def cut(slab: torch.Tensor, entry: MappedTensor, model: HubModel) -> torch.Tensor:
     """The part of an engine's tensor that an entry names."""
     found = _part(slab, entry.part, model)
     return found.t() if entry.transposed else found
 
 
-def _part(slab: torch.Tensor, part: KeyMapPart, model: HubModel) -> torch.Tensor:
-    if part is KeyMapPart.WHOLE:
+def _part(slab: torch.Tensor, part: TensorPart, model: HubModel) -> torch.Tensor:
+    if part is TensorPart.WHOLE:
         return slab
-    if part is KeyMapPart.VOCABULARY:
+    if part is TensorPart.VOCABULARY:
         return slab[: model.vocab_size]
-    if part in (KeyMapPart.GATE, KeyMapPart.UP):
+    if part in (TensorPart.GATE, TensorPart.UP):
         half = slab.shape[0] // 2
-        return slab[:half] if part is KeyMapPart.GATE else slab[half:]
+        return slab[:half] if part is TensorPart.GATE else slab[half:]
     if part in _ROWS:
         keys = model.kv_heads * model.head_dim
         return slab.split((model.heads * model.head_dim, keys, keys))[_ROWS.index(part)]
@@ -33,27 +33,31 @@ def _part(slab: torch.Tensor, part: KeyMapPart, model: HubModel) -> torch.Tensor
     rest = slab.shape[1:]
     groups = slab.reshape(model.kv_heads, model.group + 2, model.head_dim, *rest)
     query, key, value = groups.split((model.group, 1, 1), dim=1)
-    chosen = {KeyMapPart.QUERY: (query,), KeyMapPart.KEY: (key,), KeyMapPart.VALUE: (value,)}
+    chosen = {
+        TensorPart.QUERY: (query,),
+        TensorPart.KEY: (key,),
+        TensorPart.VALUE: (value,),
+    }
     parts = chosen.get(part, (query, key, value))
     return torch.cat([one.reshape(-1, *rest) for one in parts])
 
 
-def joined(parts: Mapping[KeyMapEntry, torch.Tensor], model: HubModel) -> torch.Tensor:
+def joined(parts: Mapping[MappedTensor, torch.Tensor], model: HubModel) -> torch.Tensor:
     """The engine's tensor, from every part of it."""
     found = {
         entry.part: tensor.t() if entry.transposed else tensor for entry, tensor in parts.items()
     }
-    if len(found) == 1 and KeyMapPart.ALL_HEADS not in found:
+    if len(found) == 1 and TensorPart.ALL_HEADS not in found:
         return next(iter(found.values()))
-    if KeyMapPart.GATE in found:
-        return torch.cat([found[KeyMapPart.GATE], found[KeyMapPart.UP]])
-    if KeyMapPart.ALL_HEADS in found:
-        both, rest = found[KeyMapPart.ALL_HEADS], found[KeyMapPart.ALL_HEADS].shape[1:]
+    if TensorPart.GATE in found:
+        return torch.cat([found[TensorPart.GATE], found[TensorPart.UP]])
+    if TensorPart.ALL_HEADS in found:
+        both, rest = found[TensorPart.ALL_HEADS], found[TensorPart.ALL_HEADS].shape[1:]
         kv = model.kv_heads * model.head_dim
         query, key, value = both.split((model.heads * model.head_dim, kv, kv))
     else:
         query, key, value = (
-            found[part] for part in (KeyMapPart.QUERY, KeyMapPart.KEY, KeyMapPart.VALUE)
+            found[part] for part in (TensorPart.QUERY, TensorPart.KEY, TensorPart.VALUE)
         )
         rest = query.shape[1:]
     groups = [one.reshape(model.kv_heads, -1, model.head_dim, *rest) for one in (query, key, value)]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.exchange.hub_side import model_of_config
+from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.import_plan import misfits
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.megatron.arguments import engine_arguments
 from seatrial.engines.megatron.hub_model import model_of_arguments
 from seatrial.findings import Severity
 from seatrial.recipes.shipped import recipe

@@ -8,12 +8,11 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.entry import Kind
-from seatrial.checkpoints.engine_setup import setup_of
+from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
 from seatrial.checkpoints.exchange.export_plan import plan_export
-from seatrial.checkpoints.exchange.hub_side import config_of_model
+from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass
 from seatrial.checkpoints.exchange.shapes import engine_shape, hub_tensors
-from seatrial.checkpoints.exchange.sides import engine_of, side_of
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
 from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.llm_foundry.hub_model import entries_of_saved, model_of_saved
@@ -240,5 +239,5 @@ def test_a_plan_and_its_record_are_refused_alike() -> None:
         FOUNDRY, FOUNDRY.arguments(planned(*options))
     )
     setup = setup_of(planned())
-    side_of(setup).refuse_shape(setup.model, "here")
+    exchange_of(setup).refuse_shape(setup.model, "here")
     assert engine_of(setup) == "llm-foundry"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.checkpoints.exchange.export_plan import plan_export, refuse_occupied
-from seatrial.checkpoints.exchange.hub_side import config_of_model, model_of_config
+from seatrial.checkpoints.exchange.hub_config import config_of_model, model_of_config
 from seatrial.checkpoints.exchange.import_plan import plan_import, spec_of_model
 from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (

@@ -9,14 +9,14 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.entry import Kind
-from seatrial.checkpoints.exchange.hub_side import config_of_model, model_of_config
-from seatrial.checkpoints.exchange.key_map import KeyMapPart
+from seatrial.checkpoints.exchange.hub_config import config_of_model, model_of_config
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.checkpoints.exchange.shapes import (
     hub_tensors,
     refuse_other_tensors,
     stacked_shape,
 )
+from seatrial.checkpoints.exchange.weight_map import TensorPart
 from seatrial.engine_process.process import DEFAULT
 from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.megatron.hub_model import arguments_of_model, model_of_arguments
@@ -104,7 +104,7 @@ def test_experts_have_a_place_for_the_layer_and_one_for_the_expert() -> None:
         for t in hub_tensors(MIXTRAL, entries(MIXTRAL))
         if t.name.endswith("1.block_sparse_moe.experts.3.w3.weight")
     ]
-    assert (third.at, third.shape, third.entry.part) == ((1, 3), (96, 64), KeyMapPart.UP)
+    assert (third.at, third.shape, third.entry.part) == ((1, 3), (96, 64), TensorPart.UP)
 
 
 @pytest.mark.parametrize("model", EVERY, ids=str)

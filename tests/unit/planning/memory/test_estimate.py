@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.layout import Layout
 from seatrial.planning.memory.activations import layer_activations
+from seatrial.planning.memory.breakdown import MemoryFit, MemoryPart
 from seatrial.planning.memory.constants import borrowed_error, constants
 from seatrial.planning.memory.estimate import (
     deciding_stages,
@@ -20,7 +21,6 @@ from seatrial.planning.memory.estimate import (
     memory,
     most_kept,
 )
-from seatrial.planning.memory.parts import MemoryFit, MemoryPart
 from seatrial.planning.memory.states import model_counts, stage_layers, stage_parameters
 from seatrial.planning.parameters import padded_vocab_size, rank_parameters
 from seatrial.planning.search.pipeline_schedule import schedule

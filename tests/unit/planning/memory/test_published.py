@@ -18,9 +18,9 @@ from backtest import (
 )
 from backtest.memory_fit import predicted
 from backtest.memory_rows import MeasuredRow
+from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.memory.constants import StackConstants, constants
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import MemoryFit
 
 
 def errors(rows: Sequence[MeasuredRow]) -> list[float]:

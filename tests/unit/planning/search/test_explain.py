@@ -19,7 +19,7 @@ from seatrial.planning.search.explain import (
     times,
     why,
 )
-from seatrial.planning.timing.parts import TimePart
+from seatrial.planning.timing.breakdown import TimePart
 from seatrial.spec.parallelism import Recompute
 from tests.unit.planning.search.asked import opened
 

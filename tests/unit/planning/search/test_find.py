@@ -11,8 +11,8 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
 from seatrial.planning.choices import Choice
+from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.memory.estimate import memory
-from seatrial.planning.memory.parts import MemoryFit
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis

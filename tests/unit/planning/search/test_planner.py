@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.engines.megatron.flags import engine_arguments
+from seatrial.engines.megatron.arguments import engine_arguments
 from seatrial.errors import FindingsError
 from seatrial.planning.choices import LAYOUT_FIELDS, SAVES
-from seatrial.planning.memory.parts import MemoryFit
+from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.plan import Origin
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis

@@ -7,7 +7,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
-from seatrial.planning.memory.parts import MemoryFit
+from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search import choose

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.planning.layout import Layout
 from seatrial.planning.stages import stages_of
-from seatrial.planning.timing.parts import StepTime, TimePart
+from seatrial.planning.timing.breakdown import StepTime, TimePart
 from seatrial.planning.timing.quantities import quantities
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload

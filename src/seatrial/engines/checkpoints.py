@@ -8,7 +8,7 @@ Apart from `engine.py`, because most commands read no checkpoint and should not 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from seatrial.checkpoints.exchange.key_map import ExchangeSide
+from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.setup import Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents
 from seatrial.storage.location import Location
@@ -17,7 +17,7 @@ from seatrial.storage.location import Location
 class EngineCheckpoints(Protocol):
     formats: tuple[str, ...]
     """The formats in which it saves, by the names that records of checkpoints have for them."""
-    exchange: ExchangeSide
+    exchange: WeightExchange
     """How they become Hugging Face weights."""
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:

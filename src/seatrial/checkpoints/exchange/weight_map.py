@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 """What an engine was told, by its own names."""
 
 
-class KeyMapPart(StrEnum):
+class TensorPart(StrEnum):
     """What of an engine's tensor makes one of Hugging Face's."""
 
     WHOLE = "whole"
@@ -43,14 +43,14 @@ class KeyMapPart(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyMapEntry:
+class MappedTensor:
     """One tensor on both sides."""
 
     engine: str
     """Its name in a checkpoint; where it names no layer, it is stacked over layers and experts."""
     hub: str
     """Its name in a file of Hugging Face's, with the layer and the expert to be filled in."""
-    part: KeyMapPart = KeyMapPart.WHOLE
+    part: TensorPart = TensorPart.WHOLE
     """What of the engine's tensor it is."""
     transposed: bool = False
     """Whether rows and columns change places."""
@@ -69,13 +69,13 @@ class KeyMapEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeSide:
+class WeightExchange:
     """How an engine's checkpoints are understood."""
 
     model: Callable[[Values, str], HubModel]
     """The model of what was saved beside the tensors; FindingsError where no class has its parts.
     """
-    entries: Callable[[HubModel, Values], tuple[KeyMapEntry, ...]]
+    entries: Callable[[HubModel, Values], tuple[MappedTensor, ...]]
     """Every tensor of it."""
     refuse_plan: Callable[[Values], None]
     """Refuses what the engine is told for a plan, where no class has the model's parts."""
@@ -83,14 +83,14 @@ class ExchangeSide:
     """The same by a record alone."""
 
 
-def no_exchange(title: str) -> ExchangeSide:
-    """The side of an engine whose checkpoints cannot be exported."""
+def no_exchange(title: str) -> WeightExchange:
+    """The exchange of an engine whose checkpoints cannot be exported."""
 
     def refuse(where: str) -> NoReturn:
         rule = f"checkpoints of {title} cannot be exported."
         raise refusal(ExchangeCode.NO_CLASS, where, rule, "Export a run of another engine.")
 
-    return ExchangeSide(
+    return WeightExchange(
         model=lambda _, where: refuse(where),
         entries=lambda *_: (),
         refuse_plan=lambda _: refuse(""),

@@ -1,12 +1,23 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an export asks about the checkpoints of an engine, by what their record says."""
+"""What the engine of a plan, or of a record, says of its checkpoints."""
 
-from seatrial.checkpoints.exchange.key_map import ExchangeSide
-from seatrial.checkpoints.setup import Setup
+from seatrial.checkpoints.exchange.weight_map import WeightExchange
+from seatrial.checkpoints.setup import Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents
+from seatrial.planning.plan import Plan
 from seatrial.spec.engine import DEFAULT_ENGINE, ENGINE_CLASSES, engine_named
 from seatrial.storage.location import Location
+from seatrial.version import VERSION
+
+
+def setup_of(plan: Plan) -> Setup:
+    """What the plan's own checkpoints would depend on."""
+    engine = engine_named(plan.spec.engine.name)
+    versions = Versions(VERSION, engine.package, "")
+    arguments, ranks = engine.arguments(plan), plan.layout.world_size
+    setup: Setup = engine.checkpoints.setup(arguments, versions, ranks)
+    return setup
 
 
 def engine_of(setup: Setup) -> str:
@@ -16,10 +27,10 @@ def engine_of(setup: Setup) -> str:
     return next(wrote, DEFAULT_ENGINE)
 
 
-def side_of(setup: Setup) -> ExchangeSide:
+def exchange_of(setup: Setup) -> WeightExchange:
     """How the checkpoints of a setup are understood."""
-    side: ExchangeSide = engine_named(engine_of(setup)).checkpoints.exchange
-    return side
+    exchange: WeightExchange = engine_named(engine_of(setup)).checkpoints.exchange
+    return exchange
 
 
 def contents_at(place: Location, directory: str, setup: Setup) -> Contents:
