@@ -20,7 +20,7 @@ from seatrial.rehearsal.rehearse import (
     KEPT,
     NOT_PROVEN,
 )
-from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin
+from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin, degrees_of
 from seatrial.reports.terminal import (
     columns,
     say,
@@ -97,7 +97,7 @@ def _headline(twin: Twin, name: str) -> str:
     engine = ENGINES[twin.plan.spec.engine.name]
     return (
         f"Twin of {name}: {engine.name} {engine.version} on CPU, "
-        f"{twin.degrees.processes} processes ({twin.layout}), {shape}, "
+        f"{twin.plan.layout.world_size} processes ({twin.layout_words}), {shape}, "
         f"sequence {model.sequence_length}, {data}"
     )
 
@@ -157,7 +157,7 @@ def _peaks(plan: Plan) -> str:
 
 def _largest(found: list[Twin], name: str) -> int:
     """The largest degree of a kind that a twin has."""
-    return max(int(getattr(twin.degrees, name)) for twin in found)
+    return max(degrees_of(twin.plan.layout)[name] for twin in found)
 
 
 WIDE = 96

@@ -24,7 +24,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
 from seatrial.planning.layout import Layout
-from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, TwinDegrees
+from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, degree_words
 from seatrial.spec.training import Precision
 
 TIMEOUT = 240.0
@@ -169,7 +169,7 @@ class Rehearsal:
         if straight.code:
             return self._result(DrillName.KILL, False, "the training itself fails", 0.0)
         draw = random.Random(self.seed)  # noqa: S311  (a drill, not a secret)
-        rank = draw.randrange(self.twin.degrees.processes)
+        rank = draw.randrange(self.twin.plan.layout.world_size)
         # A save that goes on beside the training needs some steps until it counts.
         after = 5 if self.twin.plan.spec.checkpoints.asynchronous else 1
         step = draw.randint(SAVE_AT + after, STEPS - 1)
@@ -211,9 +211,9 @@ class Rehearsal:
         if straight.code:
             return self._result(DrillName.RESHARD, False, "the training itself fails", 0.0)
         moe = self.twin.plan.model.architecture.is_moe
-        other = other_layout(self.twin.degrees, moe, splits_model=self.engine.splits_model)
+        other = other_layout(self.twin.plan.layout, moe, splits_model=self.engine.splits_model)
         arguments = self._resharded(other)
-        outcome = self._train("resharded", arguments, DrillName.RESHARD, other.processes)
+        outcome = self._train("resharded", arguments, DrillName.RESHARD, other.world_size)
         if outcome.code:
             return self._result(DrillName.RESHARD, False, _failure(outcome), outcome.seconds)
         mine, theirs = straight.losses(), outcome.losses()
@@ -223,7 +223,8 @@ class Rehearsal:
         worst = largest_difference(mine, theirs)
         precision = self.twin.plan.spec.training.precision
         bar = TOLERANCE.get(precision, HALF_TOLERANCE)
-        said = f"saved at {self.twin.degrees}, continued at {other}: {worst:.0e} ({precision})"
+        layouts = f"saved at {self._degrees}, continued at {degree_words(other)}"
+        said = f"{layouts}: {worst:.0e} ({precision})"
         return self._result(DrillName.RESHARD, worst <= bar, said, outcome.seconds)
 
     def evaluate(self) -> Result:
@@ -285,11 +286,9 @@ class Rehearsal:
         """The arguments with a checkpoint directory of the drill's own."""
         return self._arguments(str(where))
 
-    def _resharded(self, other: TwinDegrees) -> Arguments:
+    def _resharded(self, other: Layout) -> Arguments:
         """The arguments that load the first save in another layout and go on without saving."""
-        layout = Layout(tp_size=other.tp, cp_size=other.cp, dp_size=other.dp, pp_size=other.pp)
-        resharding = Resharding(SAVE_AT, layout)
-        return self._arguments(str(self.directory / "straight"), resharding)
+        return self._arguments(str(self.directory / "straight"), Resharding(SAVE_AT, other))
 
     def _train(
         self,
@@ -303,7 +302,7 @@ class Rehearsal:
         training = Training(
             name,
             arguments,
-            processes or self.twin.degrees.processes,
+            processes or self.twin.plan.layout.world_size,
             self.directory,
             kill,
             environment=self.engine.environment(self.twin.plan),
@@ -311,13 +310,15 @@ class Rehearsal:
         )
         return train(training, TIMEOUT, lambda step: self.announce(drill, name, step))
 
+    @property
+    def _degrees(self) -> str:
+        return degree_words(self.twin.plan.layout)
+
     def _result(self, drill: DrillName, ok: bool, said: str, seconds: float) -> Result:
-        return Result(drill, ok, said, seconds, twin=str(self.twin.degrees))
+        return Result(drill, ok, said, seconds, twin=self._degrees)
 
 
-def other_layout(
-    degrees: TwinDegrees, moe: bool = False, *, splits_model: bool = True
-) -> TwinDegrees:
+def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True) -> Layout:
     """A layout that cuts the model differently, of 8 ranks at most.
 
     The engine keeps a second optimizer for experts where ep is above 1 or tp is not that of the
@@ -326,15 +327,15 @@ def other_layout(
     """
     if not splits_model:
         # More ranks than saved: a sharded checkpoint of LLM Foundry does not load on one.
-        return replace(degrees, dp=2 * degrees.dp)
-    if degrees.pp > 1:
-        return replace(degrees, pp=1)
+        return replace(layout, dp_size=2 * layout.dp_size)
+    if layout.pp_size > 1:
+        return replace(layout, pp_size=1)
     if moe:
-        split = replace(degrees, pp=2)
-        return split if split.processes <= MAX_PROCESSES else replace(split, dp=1)
-    if degrees.tp > 1:
-        return replace(degrees, tp=1)
-    return replace(degrees, tp=2, dp=max(1, degrees.dp // 2))
+        split = replace(layout, pp_size=2)
+        return split if split.world_size <= MAX_PROCESSES else replace(split, dp_size=1)
+    if layout.tp_size > 1:
+        return replace(layout, tp_size=1)
+    return replace(layout, tp_size=2, dp_size=max(1, layout.dp_size // 2))
 
 
 def largest_difference(one: dict[int, float], other: dict[int, float]) -> float:

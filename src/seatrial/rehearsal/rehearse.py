@@ -23,7 +23,7 @@ from seatrial.rehearsal.drills import (
     Result,
     check_arguments,
 )
-from seatrial.rehearsal.twin import Twin, TwinData, twins
+from seatrial.rehearsal.twin import Twin, TwinData, degrees_of, twins
 from seatrial.secrets.redaction import redact_tree
 from seatrial.spec.loader import LoadedSpec
 from seatrial.storage.state_files import DamagedError, read_json, write_state
@@ -70,7 +70,7 @@ class RehearsalReport:
             "results": [asdict(result) for result in self.results],
             "twins": [
                 {
-                    "degrees": asdict(twin.degrees),
+                    "degrees": degrees_of(twin.plan.layout),
                     "data": list(twin.data.files) or "mock",
                     "replaced": list(twin.replaced),
                     "plan": twin.plan.to_dict(),

@@ -12,6 +12,7 @@ from typing import Any
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.engine import DataFormat
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.layout import Axis, Layout
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
@@ -34,30 +35,15 @@ MOCK_VOCABULARY = 997
 """Not a multiple of anything, so that padding is exercised."""
 
 
-@dataclass(frozen=True, slots=True)
-class TwinDegrees:
-    """The parallel degrees of a twin."""
+def degrees_of(layout: Layout) -> dict[str, int]:
+    """The degrees by which twins are told apart: tp, pp, cp and dp."""
+    return {axis.value: layout.size(axis) for axis in (Axis.TP, Axis.PP, Axis.CP, Axis.DP)}
 
-    tp: int = 1
-    """Tensor parallel."""
-    pp: int = 1
-    """Pipeline stages."""
-    cp: int = 1
-    """Context parallel."""
-    dp: int = 1
-    """Data parallel."""
 
-    @property
-    def processes(self) -> int:
-        """Processes that it takes."""
-        return self.tp * self.pp * self.cp * self.dp
-
-    def __str__(self) -> str:
-        """`tp 2 · dp 2`: the degrees above 1."""
-        parts = [
-            f"{n} {getattr(self, n)}" for n in ("tp", "pp", "cp", "dp") if getattr(self, n) > 1
-        ]
-        return " · ".join(parts) or "one rank"
+def degree_words(layout: Layout) -> str:
+    """`tp 2 · dp 2`: the degrees above 1."""
+    above = (f"{name} {size}" for name, size in degrees_of(layout).items() if size > 1)
+    return " · ".join(above) or "one rank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +71,32 @@ class Twin:
     """A shrunk copy of a plan."""
 
     plan: Plan
-    degrees: TwinDegrees
     data: TwinData
     replaced: tuple[str, ...]
     """What differs from the plan in kind, not only in size, in words."""
 
     @property
-    def layout(self) -> str:
+    def layout_words(self) -> str:
         """`tp 2 · dp 2 · ep 2, sequence parallel`: its whole layout, in words."""
         small = self.plan.layout
         chunks = [f"vp {small.vp_size}"] * (small.vp_size > 1)
         experts = [f"ep {small.ep_size}"] * (small.ep_size > 1)
         split = ", sequence parallel" if self.plan.sequence_parallel else ""
-        return " · ".join([str(self.degrees), *chunks, *experts]) + split
+        return " · ".join([degree_words(small), *chunks, *experts]) + split
 
 
-def twin_degrees(plan: Plan) -> list[TwinDegrees]:
-    """The degrees of the twins that together have every degree of the plan that is above 1."""
-    layout = plan.layout
-    above = {"tp": layout.tp_size, "pp": layout.pp_size, "cp": layout.cp_size, "dp": layout.dp_size}
-    wanted = [name for name, size in above.items() if size > 1]
+def twin_layouts(plan: Plan) -> list[Layout]:
+    """The layouts of the twins that together have every degree of the plan that is above 1."""
+    wanted = [name for name, size in degrees_of(plan.layout).items() if size > 1]
     if len(wanted) <= 3:
-        return [TwinDegrees(**dict.fromkeys(wanted, 2))]
+        return [Layout(**{f"{name}_size": 2 for name in wanted})]
     # All four: the pipeline with the data-parallel ranks, and the context with both that cut it.
-    return [TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, cp=2, dp=2)]
+    return [Layout(tp_size=2, dp_size=2, pp_size=2), Layout(tp_size=2, cp_size=2, dp_size=2)]
 
 
 def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, data: TwinData) -> list[Twin]:
     """The twins of a plan."""
-    return [_twin(loaded, plan, degrees, catalog, data) for degrees in twin_degrees(plan)]
+    return [_twin(loaded, plan, layout, catalog, data) for layout in twin_layouts(plan)]
 
 
 def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
@@ -151,27 +134,25 @@ def _precision(plan: Plan) -> Precision:
     return ENGINES[plan.spec.engine.name].cpu_precision(plan.spec.training.precision)
 
 
-def _twin(
-    loaded: LoadedSpec, plan: Plan, degrees: TwinDegrees, catalog: Catalog, data: TwinData
-) -> Twin:
+def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data: TwinData) -> Twin:
     """One twin: a small spec, resolved by the same rules as the plan."""
     spec = plan.spec.model_dump(mode="json", by_alias=True)
-    spec["model"] = {"dimensions": _small_model(plan, degrees, data).model_dump(mode="json")}
+    spec["model"] = {"dimensions": _small_model(plan, small, data).model_dump(mode="json")}
     spec["initial_weights"] = spec["continue_from"] = None
     spec["data"]["tokenizer"] = plan.model.tokenizer or None
     spec["data"] |= _small_data(plan, data)
-    spec["training"] |= _small_training(plan, degrees)
+    spec["training"] |= _small_training(plan, small)
     spec["training"]["precision"] = _precision(plan)
-    spec["parallelism"] |= _small_parallelism(plan, degrees)
-    spec["cluster"] = {"profile": "local", "processes_per_node": degrees.processes}
+    spec["parallelism"] |= _small_parallelism(plan, small)
+    spec["cluster"] = {"profile": "local", "processes_per_node": small.world_size}
     spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}
     spec["monitoring"] = {"log_every_steps": 1, "tensorboard": plan.spec.monitoring.tensorboard}
-    small = LoadedSpec(RunSpec.model_validate(spec), Node({}, loaded.root.file))
-    twin = plan_run(resolve_basis(small, catalog)).plan
-    return Twin(twin, degrees, data, _replaced(plan, data))
+    shrunk = LoadedSpec(RunSpec.model_validate(spec), Node({}, loaded.root.file))
+    twin = plan_run(resolve_basis(shrunk, catalog)).plan
+    return Twin(twin, data, _replaced(plan, data))
 
 
-def _small_model(plan: Plan, degrees: TwinDegrees, data: TwinData) -> Architecture:
+def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
     """The model with small dimensions that relate to each other as the large ones do."""
     model = plan.model.architecture
     heads, head_dim = 4, 16
@@ -185,7 +166,7 @@ def _small_model(plan: Plan, degrees: TwinDegrees, data: TwinData) -> Architectu
     swiglu = model.activation is Activation.SWIGLU
     longer = model.max_positions > plan.model.sequence_length
     return model.replace(
-        layers=_small_layers(plan, degrees),
+        layers=_small_layers(plan, small),
         hidden_size=hidden,
         heads=heads,
         kv_heads=kv_heads,
@@ -197,19 +178,19 @@ def _small_model(plan: Plan, degrees: TwinDegrees, data: TwinData) -> Architectu
     )
 
 
-def _small_layers(plan: Plan, degrees: TwinDegrees) -> int:
+def _small_layers(plan: Plan, small: Layout) -> int:
     """Two layers a stage, or a chunk, whose embedding or loss counts as one of them."""
-    spec, vp = plan.spec.parallelism, _small_chunks(plan, degrees)
+    spec, vp = plan.spec.parallelism, _small_chunks(plan, small)
     counted = spec.embedding_as_layer + spec.loss_as_layer
-    if counted and degrees.pp > 1:
-        return 2 * degrees.pp * vp - counted
+    if counted and small.pp_size > 1:
+        return 2 * small.pp_size * vp - counted
     # A mixture of experts is cut into two stages by a drill, each with experts.
-    return max(2 * degrees.pp, degrees.pp * vp, 4 if plan.model.architecture.moe else 0)
+    return max(2 * small.pp_size, small.pp_size * vp, 4 if plan.model.architecture.moe else 0)
 
 
-def _small_chunks(plan: Plan, degrees: TwinDegrees) -> int:
+def _small_chunks(plan: Plan, small: Layout) -> int:
     """Two chunks a stage where the run has several."""
-    return 2 if plan.layout.vp_size > 1 and degrees.pp > 1 else 1
+    return 2 if plan.layout.vp_size > 1 and small.pp_size > 1 else 1
 
 
 def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
@@ -226,11 +207,11 @@ def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
     }
 
 
-def _small_training(plan: Plan, degrees: TwinDegrees) -> dict[str, Any]:
+def _small_training(plan: Plan, small: Layout) -> dict[str, Any]:
     """Twenty steps of a small batch, with the schedule's phases inside them."""
     training = plan.spec.training
     micro = min(2, plan.batch.micro_batch_size)
-    micro_batches = 2 * degrees.pp if plan.batch.micro_batches > 1 else 1
+    micro_batches = 2 * small.pp_size if plan.batch.micro_batches > 1 else 1
     beyond = plan.schedule.decay_samples > plan.length.samples
     rate = training.learning_rate.model_dump(mode="json") | {
         "peak": PEAK_LEARNING_RATE,
@@ -245,7 +226,7 @@ def _small_training(plan: Plan, degrees: TwinDegrees) -> dict[str, Any]:
         "tokens": None,
         "sequence_length": SEQUENCE,
         "micro_batch_size": micro,
-        "global_batch_size": micro * degrees.dp * micro_batches,
+        "global_batch_size": micro * small.dp_size * micro_batches,
         "learning_rate": rate,
         "evaluation": {
             "every_steps": SAVE_AT,
@@ -254,29 +235,29 @@ def _small_training(plan: Plan, degrees: TwinDegrees) -> dict[str, Any]:
     }
 
 
-def _small_parallelism(plan: Plan, degrees: TwinDegrees) -> dict[str, Any]:
-    """The degrees as numbers, and uneven stages that stay uneven."""
-    layout, spec = plan.layout, plan.spec.parallelism
-    vp = _small_chunks(plan, degrees)
-    ranks = degrees.tp * degrees.cp * degrees.dp
-    small: dict[str, Any] = {
-        "tp_size": degrees.tp,
-        "pp_size": degrees.pp,
+def _small_parallelism(plan: Plan, small: Layout) -> dict[str, Any]:
+    """The small layout as numbers, and uneven stages that stay uneven."""
+    spec = plan.spec.parallelism
+    vp = _small_chunks(plan, small)
+    ranks = small.tp_size * small.cp_size * small.dp_size
+    fields: dict[str, Any] = {
+        "tp_size": small.tp_size,
+        "pp_size": small.pp_size,
         "vp_size": vp,
-        "cp_size": degrees.cp,
-        "ep_size": 2 if layout.ep_size > 1 and ranks > 1 else 1,
+        "cp_size": small.cp_size,
+        "ep_size": 2 if plan.layout.ep_size > 1 and ranks > 1 else 1,
         "etp_size": 1,
         # What the planner chose for the run is not to be chosen again for the twin.
         "sharding": plan.sharding,
         "recompute": plan.recompute,
-        "sequence_parallel": plan.sequence_parallel and degrees.tp > 1,
+        "sequence_parallel": plan.sequence_parallel and small.tp_size > 1,
         "first_stage_layers": None,
         "last_stage_layers": None,
-        "embedding_as_layer": spec.embedding_as_layer and degrees.pp > 1,
-        "loss_as_layer": spec.loss_as_layer and degrees.pp > 1,
+        "embedding_as_layer": spec.embedding_as_layer and small.pp_size > 1,
+        "loss_as_layer": spec.loss_as_layer and small.pp_size > 1,
     }
     uneven = spec.first_stage_layers is not None or spec.last_stage_layers is not None
-    if uneven and degrees.pp > 1:
-        last = _small_layers(plan, degrees) - vp
-        small |= {"first_stage_layers": vp, "last_stage_layers": last}
-    return small
+    if uneven and small.pp_size > 1:
+        last = _small_layers(plan, small) - vp
+        fields |= {"first_stage_layers": vp, "last_stage_layers": last}
+    return fields

@@ -89,7 +89,7 @@ def test_manifests_start_its_worker(run: PlannedRun, catalog: Catalog) -> None:
 def test_a_twin_is_of_the_same_engine(spec: LoadedSpec, run: PlannedRun, catalog: Catalog) -> None:
     (twin,) = twins(spec, run.plan, catalog, TwinData())
     assert twin.plan.spec.engine.name == "toy"
-    assert str(twin.degrees) == "dp 2"
+    assert twin.layout_words == "dp 2"
 
 
 def test_checkpoints_and_logs_are_known_by_the_engine(run: PlannedRun) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.megatron.arguments import command_line, engine_arguments
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import other_layout
-from seatrial.rehearsal.twin import MAX_PROCESSES, Twin, TwinData, TwinDegrees, twin_degrees, twins
+from seatrial.rehearsal.twin import MAX_PROCESSES, Twin, TwinData, degrees_of, twin_layouts, twins
 from seatrial.spec.model import Norm
 from tests.conftest import loaded, plan_spec
 
@@ -32,24 +33,24 @@ def twins_of(*overrides: str) -> tuple[Plan, list[Twin]]:
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ((), [TwinDegrees(tp=2, dp=2)]),
-        (("parallelism.pp_size=2",), [TwinDegrees(tp=2, pp=2, dp=2)]),
-        (("parallelism.cp_size=2",), [TwinDegrees(tp=2, cp=2, dp=2)]),
-        (("cluster.nodes=1", "parallelism.tp_size=8"), [TwinDegrees(tp=2)]),
+        ((), [Layout(tp_size=2, dp_size=2)]),
+        (("parallelism.pp_size=2",), [Layout(tp_size=2, pp_size=2, dp_size=2)]),
+        (("parallelism.cp_size=2",), [Layout(tp_size=2, cp_size=2, dp_size=2)]),
+        (("cluster.nodes=1", "parallelism.tp_size=8"), [Layout(tp_size=2)]),
         (
             ("parallelism.pp_size=2", "parallelism.cp_size=2", "cluster.nodes=4"),
-            [TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, cp=2, dp=2)],
+            [Layout(tp_size=2, pp_size=2, dp_size=2), Layout(tp_size=2, cp_size=2, dp_size=2)],
         ),
-        (MOE, [TwinDegrees(tp=2, pp=2, dp=2)]),
+        (MOE, [Layout(tp_size=2, pp_size=2, dp_size=2)]),
     ],
 )
 def test_every_degree_above_one_becomes_two(
-    overrides: tuple[str, ...], expected: list[TwinDegrees]
+    overrides: tuple[str, ...], expected: list[Layout]
 ) -> None:
     plan, found = twins_of(*overrides)
-    assert twin_degrees(plan) == expected
-    assert [twin.degrees for twin in found] == expected
-    assert all(twin.degrees.processes <= MAX_PROCESSES for twin in found)
+    assert twin_layouts(plan) == expected
+    assert [degrees_of(twin.plan.layout) for twin in found] == list(map(degrees_of, expected))
+    assert all(twin.plan.layout.world_size <= MAX_PROCESSES for twin in found)
 
 
 def test_flags_that_shape_the_code_are_kept() -> None:
@@ -133,13 +134,13 @@ def test_what_a_cpu_cannot_compute_is_said() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, dp=2)),
-        (TwinDegrees(tp=2, dp=2), TwinDegrees(dp=2)),
-        (TwinDegrees(dp=2), TwinDegrees(tp=2)),
-        (TwinDegrees(), TwinDegrees(tp=2)),
+        (Layout(tp_size=2, pp_size=2, dp_size=2), Layout(tp_size=2, dp_size=2)),
+        (Layout(tp_size=2, dp_size=2), Layout(dp_size=2)),
+        (Layout(dp_size=2), Layout(tp_size=2)),
+        (Layout(), Layout(tp_size=2)),
     ],
 )
-def test_the_other_layout_is_another(before: TwinDegrees, after: TwinDegrees) -> None:
+def test_the_other_layout_is_another(before: Layout, after: Layout) -> None:
     assert other_layout(before) == after
 
 
@@ -167,15 +168,15 @@ def test_real_data_keep_their_vocabulary_and_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("degrees", "other"),
+    ("layout", "other"),
     [
-        (TwinDegrees(tp=2, pp=2, dp=2), TwinDegrees(tp=2, dp=2)),
-        (TwinDegrees(tp=2, dp=2), TwinDegrees(tp=2, pp=2, dp=2)),
-        (TwinDegrees(dp=2), TwinDegrees(pp=2, dp=2)),
-        (TwinDegrees(tp=2, cp=2, dp=2), TwinDegrees(tp=2, cp=2, pp=2)),
+        (Layout(tp_size=2, pp_size=2, dp_size=2), Layout(tp_size=2, dp_size=2)),
+        (Layout(tp_size=2, dp_size=2), Layout(tp_size=2, pp_size=2, dp_size=2)),
+        (Layout(dp_size=2), Layout(pp_size=2, dp_size=2)),
+        (Layout(tp_size=2, cp_size=2, dp_size=2), Layout(tp_size=2, cp_size=2, pp_size=2)),
     ],
 )
 def test_a_mixture_of_experts_keeps_its_groups_when_resharded(
-    degrees: TwinDegrees, other: TwinDegrees
+    layout: Layout, other: Layout
 ) -> None:
-    assert other_layout(degrees, moe=True) == other
+    assert other_layout(layout, moe=True) == other
