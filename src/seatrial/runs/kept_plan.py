@@ -38,12 +38,17 @@ class FoundPlan:
     """What a plan of the spec depends on now."""
     calibration: Calibration | None
     """The user's own measurements, when there are any for these machines."""
-    choices: Choices | None
-    """The choices that are kept, when they still hold."""
+    run: PlannedRun | None
+    """The plan that is kept, when it still holds."""
     news: str
     """Why they do not, or which figures behind them are old; empty when there is neither."""
     findings: tuple[Finding, ...] = ()
     """What speaks against what is kept: a calibration that no longer holds."""
+
+    @property
+    def choices(self) -> Choices | None:
+        """What the kept plan chose, when it still holds."""
+        return self.run.choices if self.run is not None else None
 
 
 def plan_file(spec_file: Path, name: str) -> Path:
@@ -52,7 +57,7 @@ def plan_file(spec_file: Path, name: str) -> Path:
 
 
 def find(basis: Basis, spec_file: Path) -> FoundPlan:
-    """The kept choices of a spec, if nothing that they depend on has changed."""
+    """The kept plan of a spec, if nothing that it depends on has changed."""
     file = plan_file(spec_file, basis.loaded.spec.name)
     findings: tuple[Finding, ...] = ()
     try:
@@ -64,8 +69,10 @@ def find(basis: Basis, spec_file: Path) -> FoundPlan:
         findings = (_stale(calibration, file.parent / FILE, spec_file),)
         calibration = None
     inputs = inputs_of(basis, calibration)
-    kept, trouble = _still_valid(basis, file, inputs)
-    if kept is None:
+    kept, trouble = _read_kept(file, inputs)
+    run = _plan_kept(basis, calibration, kept) if kept is not None else None
+    if kept is None or run is None:
+        trouble = trouble or (f"{file} does not follow from its spec" if kept else "")
         news = f"{PLANNED_AGAIN}{trouble}." if trouble else ""
         return FoundPlan(inputs, calibration, None, news, findings)
     changed = " and ".join(inputs.changed_since(kept.inputs))
@@ -73,7 +80,7 @@ def find(basis: Basis, spec_file: Path) -> FoundPlan:
         f"The layout in {file} stays, though {changed} changed since it was chosen; "
         f"to choose anew: seatrial plan {spec_file} --again."
     )
-    return FoundPlan(inputs, calibration, kept.choices, news if changed else "", findings)
+    return FoundPlan(inputs, calibration, run, news if changed else "", findings)
 
 
 def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
@@ -101,8 +108,8 @@ def _damaged(file: Path, error: DamagedError, spec_file: Path) -> Finding:
     )
 
 
-def _still_valid(basis: Basis, file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
-    """The plan in a file if its choices still hold, and why they do not, if there are any."""
+def _read_kept(file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
+    """The plan in a file if it was made for this question, else why it is not used."""
     try:
         kept = read_record(read_state(file))
     except FileNotFoundError:
@@ -114,17 +121,16 @@ def _still_valid(basis: Basis, file: Path, inputs: Inputs) -> tuple[KeptPlan | N
     if not inputs.ask_the_same(kept.inputs):
         changed = ", ".join(inputs.changed_since(kept.inputs))
         return None, f"{changed} changed since {file} was written"
-    if _digest(basis, kept.choices) != kept.plan_digest:
-        return None, f"{file} does not follow from its spec"
     return kept, ""
 
 
-def _digest(basis: Basis, choices: Choices) -> str:
-    """The digest of the plan that choices lead to; empty when they lead to none."""
+def _plan_kept(basis: Basis, calibration: Calibration | None, kept: KeptPlan) -> PlannedRun | None:
+    """The plan that kept choices lead to; `None` if that is not the plan that was kept."""
     try:
-        return plan_run(basis, kept=choices).plan.digest
+        run = plan_run(basis, calibration=calibration, kept=kept.choices)
     except (FindingsError, ValueError, TypeError):
-        return ""
+        return None
+    return run if run.plan.digest == kept.plan_digest else None
 
 
 def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
@@ -142,13 +148,14 @@ def plan_beside(basis: Basis, spec_file: Path, tell: Tell | None, *, keep: bool)
     found = find(basis, spec_file)
     say = tell or (lambda _: None)
     # Overrides are for one call: the kept plan is not this call's, and is not held against it.
-    news = found.news if keep or found.choices is not None else ""
+    news = found.news if keep or found.run is not None else ""
     for words in (news, *(f"{note.rule} {note.fix}" for note in found.findings)):
         if words:
             say(words)
-    run = plan_run(basis, calibration=found.calibration, kept=found.choices)
-    is_new = found.choices is None
-    trouble = write(found.inputs, run, spec_file) if keep and is_new else ""
+    if found.run is not None:
+        return found.run.plan
+    run = plan_run(basis, calibration=found.calibration)
+    trouble = write(found.inputs, run, spec_file) if keep else ""
     if trouble:
         say(f"The plan is not kept, and the next command may plan otherwise: {trouble}.")
     return run.plan

@@ -73,7 +73,7 @@ def planner_beside(file: Path, catalog: Catalog) -> Callable[[LoadedSpec], Plann
     def of_spec(loaded: LoadedSpec) -> PlannedRun:
         basis = resolve_basis(loaded, catalog)
         found = find(basis, file)
-        return plan_run(basis, calibration=found.calibration, kept=found.choices)
+        return found.run or plan_run(basis, calibration=found.calibration)
 
     return of_spec
 

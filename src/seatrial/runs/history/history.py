@@ -273,7 +273,7 @@ def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
         basis = resolve_basis(load(spec_file, ()), catalog)
         found = find(basis, beside / spec_file.name)
         # Only what is kept: nobody waits for a search to look at a run.
-        run = plan_run(basis, calibration=found.calibration, kept=found.choices or {})
+        run = found.run or plan_run(basis, calibration=found.calibration, kept={})
     except (SeatrialError, OSError, ValueError, TypeError, KeyError):
         return None
     plan, chosen, error = run.plan, run.chosen, run.time_error
