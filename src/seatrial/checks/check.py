@@ -39,7 +39,7 @@ from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.search.budget import budget_of
+from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of

@@ -19,7 +19,7 @@ from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.search.budget import budget_of
+from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.sizing import limits_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
 from seatrial.reports.plan_html import html_page, refuse_other_file

@@ -15,7 +15,7 @@ from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.errors import ExitCode, FindingsError, UsageError
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.search.budget import RunBudget, budget_of
+from seatrial.planning.run_budget import RunBudget, budget_of
 from seatrial.reports.plan_phrases import GIB, duration, layout_words, three
 from seatrial.reports.plan_text import cost_words
 from seatrial.reports.tables import name, number, say_table

@@ -6,7 +6,7 @@ from math import ceil, floor
 
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.plan import Plan
-from seatrial.planning.saving.budget import save_seconds
+from seatrial.planning.saving.save_budget import save_seconds
 from seatrial.planning.saving.size import (
     checkpoint_bytes,
     file_system_bandwidth,

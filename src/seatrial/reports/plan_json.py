@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from seatrial.planning.memory.breakdown import Memory
+from seatrial.planning.saving.run_saves import Saves
 from seatrial.planning.search.candidates import Lacking, Priced
 from seatrial.planning.search.explain import named, why
-from seatrial.planning.search.saves import Saves
 from seatrial.planning.search.sizing import Limits
 from seatrial.reports.plan_text import Page
 

@@ -10,8 +10,8 @@ from seatrial.planning.layout import Axis, Layout
 from seatrial.planning.memory.breakdown import Memory, StageMemory
 from seatrial.planning.plan import Machines, Origin
 from seatrial.planning.planner import PlannedRun
-from seatrial.planning.saving.budget import SaveBudget
-from seatrial.planning.search.budget import Cost, Duration, RunBudget
+from seatrial.planning.run_budget import Cost, Duration, RunBudget
+from seatrial.planning.saving.save_budget import SaveBudget
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
 from seatrial.planning.search.sizing import MOST_NODES, ROUND, Limits

@@ -12,13 +12,13 @@ from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import Basis, resolve_basis
-from seatrial.planning.saving.budget import SaveBudget
+from seatrial.planning.run_budget import Cost, Duration, RunBudget
 from seatrial.planning.saving.interval import FailureRate, Losses
+from seatrial.planning.saving.run_saves import Saves
+from seatrial.planning.saving.save_budget import SaveBudget
 from seatrial.planning.saving.size import Kept
-from seatrial.planning.search.budget import Cost, Duration, RunBudget
 from seatrial.planning.search.candidates import Lacking, Priced, SearchOutcome
 from seatrial.planning.search.choose import LayoutChooser
-from seatrial.planning.search.saves import Saves
 from seatrial.planning.timing.breakdown import StepTime, TimePart
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.rates import Rates

@@ -16,7 +16,7 @@ from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Machines
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.search.budget import Duration, budget_of
+from seatrial.planning.run_budget import Duration, budget_of
 from seatrial.planning.search.sizing import Fewest, LargestModel, Limits
 from seatrial.reports.plan_html import html_page
 from seatrial.reports.plan_json import estimate_data

@@ -11,8 +11,8 @@ from seatrial.codes.checks import CheckCode
 from seatrial.codes.exchange import POSSIBLE
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
+from seatrial.planning.saving.run_saves import saves_of
 from seatrial.planning.saving.size import volume_bytes
-from seatrial.planning.search.saves import saves_of
 
 ENDINGS = (".bin", ".idx")
 HUB = "hf://datasets/"

@@ -9,10 +9,10 @@ from seatrial.planning.choices import BATCH, STAGE_ENDS, Choice, value_at
 from seatrial.planning.memory.estimate import every_stage
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
+from seatrial.planning.saving.run_saves import save_interval
 from seatrial.planning.search.candidates import Candidate, Priced, SearchOutcome, Shape
 from seatrial.planning.search.no_layout import refuse_illegal, refuse_too_large
 from seatrial.planning.search.problem import SearchProblem, problem_of
-from seatrial.planning.search.saves import save_interval
 from seatrial.planning.search.search import ANY_BATCH, BATCH_TOLERANCE, off_target, search
 from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.constants import TimingConstants, constants_for

@@ -10,12 +10,12 @@ from seatrial.planning.choices import SAVES
 from seatrial.planning.memory.breakdown import Memory, MemoryFit
 from seatrial.planning.plan import Origin
 from seatrial.planning.planner import PlannedRun
-from seatrial.planning.saving.budget import RESTART_SECONDS
+from seatrial.planning.saving.run_saves import Saves, least_losing
+from seatrial.planning.saving.save_budget import RESTART_SECONDS
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import GIB, named, percent, room, times
 from seatrial.planning.search.no_layout import remedy
 from seatrial.planning.search.problem import SearchProblem
-from seatrial.planning.search.saves import Saves, least_losing
 from seatrial.planning.search.search import BATCH_TOLERANCE, off_target, shardings
 from seatrial.planning.search.sizing import fewest_nodes, fits
 from seatrial.planning.search.space import batches, shapes

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.storage import StoragePrice
-from seatrial.planning.saving.budget import SavedRun, save_budget
+from seatrial.planning.saving.save_budget import SavedRun, save_budget
 from seatrial.planning.saving.size import kept_checkpoints, too_large, usd_per_month, volume_bytes
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.training import Precision

@@ -8,7 +8,7 @@ from seatrial.checks.cluster.demand import cluster_of, demand_of, namespace_of, 
 from seatrial.checks.cluster.facts import ClaimFacts, Subject
 from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
-from seatrial.planning.search.saves import saves_of
+from seatrial.planning.saving.run_saves import saves_of
 from seatrial.rendering.resources import capacity_bytes
 from seatrial.units import format_bytes
 

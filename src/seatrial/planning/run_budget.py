@@ -9,7 +9,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.node_types import NodeType
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.interval import Losses
-from seatrial.planning.search.saves import Saves, saves_of
+from seatrial.planning.saving.run_saves import Saves, saves_of
 
 HOUR = 3600.0
 

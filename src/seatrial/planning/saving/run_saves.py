@@ -7,8 +7,8 @@ from math import isqrt
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.plan import Plan
-from seatrial.planning.saving.budget import RESTART_SECONDS, SaveBudget, SavedRun, save_budget
 from seatrial.planning.saving.interval import FailureRate, losses, rate_of
+from seatrial.planning.saving.save_budget import RESTART_SECONDS, SaveBudget, SavedRun, save_budget
 from seatrial.planning.saving.size import node_bandwidth
 from seatrial.planning.search.candidates import Priced
 

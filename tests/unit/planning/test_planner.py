@@ -14,8 +14,8 @@ from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.plan import Origin
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.run_budget import budget_of, duration_of
 from seatrial.planning.saving.interval import Losses
-from seatrial.planning.search.budget import budget_of, duration_of
 from seatrial.planning.search.verdicts import lost_time, verdicts
 from seatrial.recipes.shipped import recipe, recipe_names
 from seatrial.rehearsal.twin import TwinData, twins
