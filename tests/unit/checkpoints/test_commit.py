@@ -3,6 +3,7 @@
 """A commit is whole or not at all, and what was committed before stays."""
 
 import errno
+import json
 import os
 import stat
 from dataclasses import replace
@@ -17,6 +18,7 @@ from seatrial.checkpoints.record import RecordError, ShardFile, record_from_byte
 from seatrial.checkpoints.setup import SavedConstants, SavedSchedule
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verification import verify
+from seatrial.hashing import canonical_json, digest
 from seatrial.storage.location import LocalPlace
 from seatrial.storage.store import StoreError
 from tests.unit.checkpoints.made import SETUP, make_checkpoint, record, write_files
@@ -187,6 +189,18 @@ def test_a_record_with_a_byte_more_is_none(place: LocalPlace, change: bytes) -> 
         record_from_bytes(data + change)
     with pytest.raises(RecordError):
         record_from_bytes(data.replace(b'"step":10', b'"step":11'))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("world_size", 3), ("tp_size", "a"), ("dp_size", None)]
+)
+def test_a_layout_of_other_ranks_is_no_record(name: str, value: object) -> None:
+    values = json.loads(record(10).to_bytes())
+    del values["digest"]
+    assert values["setup"]["layout"]["world_size"] == SETUP.layout.world_size
+    values["setup"]["layout"][name] = value
+    with pytest.raises(RecordError):
+        record_from_bytes(canonical_json({**values, "digest": digest(values)}).encode())
 
 
 def test_a_record_from_before_the_constants_reads_as_it_was_written() -> None:
