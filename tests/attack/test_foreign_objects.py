@@ -42,6 +42,7 @@ from seatrial.cluster.kinds import (
 from seatrial.cluster.transport import Answer, Call, Json
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan
+from seatrial.rendering.reader_pod import VolumeCommand
 from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.data import reader_pod
 from seatrial.runs.data.prepare import prepare_on_cluster
@@ -181,12 +182,12 @@ class Place:
     def commands(self) -> list[str]:
         """Run every command that writes to a cluster; how each ended."""
         ends = []
-        plan, words = self.plan(), ["checkpoints", "list"]
+        plan, words = self.plan(), ("checkpoints", "list")
         manifests = [each for one in OPERATORS for each in namespaced_manifests(self.plan(one))]
         deeds: list[Callable[[Site], object]] = [
             *(partial(launch, wanted=self.wanted(each), confirm=_agree) for each in OPERATORS),
             lambda site: prepare_on_cluster(site, plan, CATALOG, unnamed_place),
-            lambda site: read_inside(site, plan, CATALOG, words, print),
+            lambda site: read_inside(site, plan, CATALOG, VolumeCommand(words), print),
             *(partial(create_or_apply, run=RUN, manifest=each) for each in manifests),
             lambda site: stop(site, RUN),
             lambda site: delete(site, RUN, volumes=True),

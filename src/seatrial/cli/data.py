@@ -25,7 +25,14 @@ from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import has_errors
-from seatrial.reports.terminal import count_line, say, say_error, say_findings, say_json
+from seatrial.reports.terminal import (
+    count_line,
+    say,
+    say_error,
+    say_findings,
+    say_following,
+    say_json,
+)
 from seatrial.sdk.data import (
     build_index_cache,
     data_address,
@@ -191,7 +198,7 @@ def verify(
             say("verified  sizes, digests, pointers, ids, ends of documents and counts are right")
             if not findings:
                 say("          and sampled documents, decoded, encode to the same tokens")
-            say(f"next      seatrial data inspect {where}")
+            say_following(f"seatrial data inspect {where}", "next      ")
     if has_errors(findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -256,7 +263,8 @@ def inspect(
     say_record(inspection.address, inspection.record, inspection.address)
     say()
     say(inspection.document(0).preview())
-    say(f"\nnext      seatrial data inspect {where} --document 0")
+    say()
+    say_following(f"seatrial data inspect {where} --document 0", "next      ")
 
 
 def _inspect_next(where: str) -> str:

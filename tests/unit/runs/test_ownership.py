@@ -18,6 +18,7 @@ from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.names import COMPONENT_LABEL, Component
+from seatrial.rendering.reader_pod import VolumeCommand
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.data import reader_pod
@@ -366,7 +367,9 @@ def test_a_pod_on_the_volume_takes_no_name_of_another_owner(
     put(server, "v1", kind, f"{RUN}--reader-00000000", **HELM)
     before = state(server)
     with pytest.raises(FindingsError, match="Helm release baseline"):
-        read_inside(site_of(server), resolved(), CATALOG, ["checkpoints", "list"], print)
+        read_inside(
+            site_of(server), resolved(), CATALOG, VolumeCommand(("checkpoints", "list")), print
+        )
     assert state(server) == before
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
@@ -32,14 +33,14 @@ from seatrial.findings import Finding, Severity, has_errors
 from seatrial.monitoring.logs.reading import LONGEST_LINE
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt, own_digest
-from seatrial.rendering.commands import RENDEZVOUS_PORT, PodRendezvous, training_command
+from seatrial.rendering.commands import PodRendezvous, training_command
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.environment import (
     logger_environment,
     recorder_environment,
     retention_environment,
 )
-from seatrial.rendering.expansion import host_command
+from seatrial.rendering.expansion import Option
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.resources import grace_seconds
 from seatrial.rendering.rules import Place, plan_findings, scene_findings
@@ -301,12 +302,10 @@ def _words(scene: Scene, python: str) -> tuple[str, ...]:
     The supervisor runs in the Python of this command, and starts torchrun in that of the worker.
     """
     command = training_command(scene, PodRendezvous(0, LOOPBACK), f"{scene.home}/supervisor")
-    port = f"--port={RENDEZVOUS_PORT}"
     with socket.create_server((LOOPBACK, 0)) as free:
-        here = f"--port={free.getsockname()[1]}"
-    words = [here if word == port else word for word in host_command(command)]
-    words.insert(words.index("--"), f"--python={python}")
-    return (sys.executable, *words[1:])
+        here: dict[str, Option] = {"port": free.getsockname()[1], "python": python}
+    own = replace(command, program=sys.executable, options={**command.options, **here})
+    return own.on_host()
 
 
 def _environment(scene: Scene) -> dict[str, str]:
