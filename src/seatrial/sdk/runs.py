@@ -4,7 +4,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,25 +18,20 @@ from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.render import Part, Rendering
 from seatrial.rendering.render import render as render_plan
 from seatrial.runs import stop as cluster_stop
-from seatrial.runs.history.logs import Asked, RankLine, read_logs
+from seatrial.runs.history.logs import Asked, RankLine, lines_here, read_logs
 from seatrial.runs.launch import connect
-from seatrial.runs.launch.host import (
-    forget_here,
-    launch_here,
-    lines_here,
-    status_here,
-    stop_here,
-)
-from seatrial.runs.launch.kubernetes import Confirm, Launched, Wanted
-from seatrial.runs.launch.kubernetes import launch as launch_on_cluster
+from seatrial.runs.launch.host import HostBackend
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.launch.launcher import Confirm, Launched, Wanted
+from seatrial.runs.launch.launcher import launch as launch_by
 from seatrial.runs.ledger.host import LocalRun, local_run, local_runs, supervised_here
 from seatrial.runs.namespace import Site, Tell
 from seatrial.runs.status.listing import RunLine, list_here, newest_first
 from seatrial.runs.status.listing import list_runs as list_on_cluster
-from seatrial.runs.status.status import Status
+from seatrial.runs.status.status import Status, status_here
 from seatrial.runs.status.status import status as status_on_cluster
 from seatrial.runs.status.wait import wait as wait_for
-from seatrial.runs.stop import Removal, Stopped
+from seatrial.runs.stop import Removal, Stopped, forget_here, stop_here
 from seatrial.sdk.plan import Overrides, PathOrText, load_plan
 from seatrial.spec.cluster import Operator
 from seatrial.spec.loader import RunPlace, run_place
@@ -250,15 +245,14 @@ def launch(
     loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
     refuse_placeholders(loaded)
     agree = confirm or (lambda _: False)
+    wanted = Wanted(resolved, catalog, loaded.where, tuple(readmit))
     if resolved.machines.operator is Operator.TORCHRUN:
-        if readmit:
-            raise UsageError("a run on this host leaves no node out, so none can be readmitted.")
-        run = local_run(Path(path).parent, resolved.spec.name)
-        return launch_here(run, Wanted(resolved, catalog, loaded.where), agree)
+        here = HostBackend(local_run(Path(path).parent, resolved.spec.name))
+        return launch_by(here, wanted, agree)
     namespace = resolved.spec.cluster.namespace
     site = connect.connect(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
     fit = connect.fitting(site, resolved, catalog, loaded.where)
-    return launch_on_cluster(site, Wanted(fit, catalog, loaded.where, tuple(readmit)), agree)
+    return launch_by(ClusterBackend(site), replace(wanted, plan=fit), agree)
 
 
 def render(path: PathOrText, overrides: Overrides = (), part: Part | str = "run") -> Rendering:

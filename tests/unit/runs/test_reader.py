@@ -19,11 +19,11 @@ from seatrial.rendering.reader_pod import (
     weights_gib,
 )
 from seatrial.runs.data.reader_pod import read_inside
-from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.launch.launcher import Wanted
 from seatrial.runs.namespace import Site
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
-from tests.unit.runs.fake_cluster import site_of
+from tests.unit.runs.fake_cluster import launch, site_of
 
 
 def read(
