@@ -23,6 +23,7 @@ from seatrial.cli.data_summary import (
 )
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
+from seatrial.dataprep.drivers.driver import limit_threads
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import has_errors
 from seatrial.reports.terminal import (
@@ -66,6 +67,12 @@ Where = Annotated[
         metavar="RUN.YAML|DIR", help="The spec of a run, or where a prepared data set is."
     ),
 ]
+
+
+@app.callback()
+def begin() -> None:
+    """Begin a command on data: what it tokenizes, it does in one thread of each process."""
+    limit_threads()
 
 
 @app.command()

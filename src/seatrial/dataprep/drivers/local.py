@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
 from seatrial.dataprep.drivers.driver import (
+    THREADS,
     Again,
     Done,
     Event,
@@ -59,6 +60,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.words,
+            env=THREADS | os.environ,
             # Ctrl-C is for the parent alone, which then ends its workers.
             process_group=0,
         )
