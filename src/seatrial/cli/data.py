@@ -36,13 +36,12 @@ from seatrial.reports.terminal import (
 )
 from seatrial.sdk.data import (
     build_index_cache,
-    data_address,
     estimate_data,
     freeze_data,
+    inspect_data,
     prepare_data,
+    read_again,
     refuse_secret,
-    require_data_extra,
-    verify_data,
 )
 from seatrial.sdk.plan import load_spec
 
@@ -187,12 +186,8 @@ def verify(
             {"--json": as_json},
             following=f"seatrial data inspect {where} --on kubernetes",
         )
-    require_data_extra()
-    from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.sdk.data
-
-    address = data_address(where, overrides or ())
-    record = record_at(address)
-    findings = verify_data(address)
+    found = read_again(where, overrides or ())
+    address, record, findings = found.address, found.record, found.findings
     if as_json:
         data = record_as_json(record, address)
         say_json(data | {"findings": [finding.to_dict() for finding in findings]})
@@ -243,10 +238,7 @@ def inspect(
             {**asked, "--json": as_json},
             following=_inspect_next(where) if document is None and byte_range is None else "",
         )
-    require_data_extra()
-    from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.sdk.data
-
-    inspection = Inspection.at(data_address(where, overrides or ()), file)
+    inspection = inspect_data(where, overrides or (), file=file)
     if document is not None and byte_range is not None:
         raise UsageError("--document and --bytes exclude each other. Give one of them.")
     if byte_range is not None:

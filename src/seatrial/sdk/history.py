@@ -4,8 +4,8 @@
 
 import io
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -66,25 +66,21 @@ class HistoryPlace:
             chosen, kubeconfig=self.kubeconfig, context=self.context, tell=self.tell
         )
 
-    @property
-    def is_named(self) -> bool:
-        """Whether a cluster is named, so that this host is not meant."""
-        return bool(self.namespace or self.kubeconfig or self.context)
+    def places(self, run: str, site: Callable[[str], Site]) -> Places:
+        """Where to look for a run: in the cluster of `site`, and here too if none is named."""
+        return Places(
+            default_catalog(),
+            self.stdin or _standard_input(run),
+            site,
+            only_cluster=bool(self.namespace or self.kubeconfig or self.context),
+            live=self.live,
+        )
 
 
 def history(run: str, place: HistoryPlace | None = None) -> RunHistory:
     """The history that a word means: a run's name or spec, a directory, a file, - for stdin."""
     place = place or HistoryPlace()
-    return find_history(
-        run,
-        Places(
-            default_catalog(),
-            place.stdin or _standard_input(run),
-            place.site,
-            only_cluster=place.is_named,
-            live=place.live,
-        ),
-    )
+    return find_history(run, place.places(run, place.site))
 
 
 def _standard_input(run: str) -> ByteStream:
@@ -126,15 +122,8 @@ def diagnose(
         asked.append(place.site(of_spec))
         return asked[-1]
 
-    found = find_history(
-        run,
-        Places(
-            default_catalog(),
-            place.stdin or _standard_input(run),
-            site,
-            only_cluster=place.is_named,
-        ),
-    )
+    # What is diagnosed is read to its end, and not followed.
+    found = find_history(run, replace(place.places(run, site), live=False))
     observed: Observed | None = None
     if asked and found.place.startswith(f"in {asked[-1].namespace}"):
         observed = observe(asked[-1].api, asked[-1].namespace, found.name)
