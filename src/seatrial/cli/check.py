@@ -13,7 +13,7 @@ import typer
 
 from seatrial.checks.check import NO_ANSWER
 from seatrial.checks.repairs.fix import MOST_ROUNDS, Fix
-from seatrial.checks.situation import RepairKind
+from seatrial.checks.rule import RepairKind
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
 from seatrial.cluster.errors import ClusterError
 from seatrial.dataprep.drivers.driver import limit_threads

@@ -11,7 +11,7 @@ import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import RULES
-from seatrial.checks.situation import Scope, Situation
+from seatrial.checks.rule import Scope, Situation
 from seatrial.cli.options import Json, Overrides, SpecFile
 from seatrial.cli.plan_sweep import (
     Variant,

@@ -10,15 +10,15 @@ from pathlib import Path
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import NO_CLUSTER, NO_DATA, NO_ENGINE, Verdict, has_manifests
 from seatrial.checks.cluster.facts import ClusterFacts
-from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
 from seatrial.checks.probes.checkpoints import CheckpointReader
 from seatrial.checks.probes.cluster import gather
 from seatrial.checks.probes.engine import asked, require_engine
 from seatrial.checks.repairs.fix import Fix, plan_fix
 from seatrial.checks.repairs.repair import Broken, effects_of, repair_of
 from seatrial.checks.resume_source import places_of
+from seatrial.checks.rule import Checked, RepairKind, Situation
 from seatrial.checks.rules.sources import absent_here
-from seatrial.checks.situation import Checked, RepairKind, Situation
 from seatrial.cluster.api import READY, CallPatience
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
