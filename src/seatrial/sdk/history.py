@@ -66,21 +66,27 @@ class HistoryPlace:
             chosen, kubeconfig=self.kubeconfig, context=self.context, tell=self.tell
         )
 
-    def places(self, run: str, site: Callable[[str], Site]) -> Places:
-        """Where to look for a run: in the cluster of `site`, and here too if none is named."""
-        return Places(
-            default_catalog(),
-            self.stdin or _standard_input(run),
-            site,
-            only_cluster=bool(self.namespace or self.kubeconfig or self.context),
-            live=self.live,
-        )
+    @property
+    def is_named(self) -> bool:
+        """Whether a cluster is named, so that this host is not meant."""
+        return bool(self.namespace or self.kubeconfig or self.context)
 
 
 def history(run: str, place: HistoryPlace | None = None) -> RunHistory:
     """The history that a word means: a run's name or spec, a directory, a file, - for stdin."""
     place = place or HistoryPlace()
-    return find_history(run, place.places(run, place.site))
+    return find_history(run, _places(run, place, place.site))
+
+
+def _places(run: str, place: HistoryPlace, site: Callable[[str], Site]) -> Places:
+    """Where to look for a run: in the cluster of `site`, and here too if none is named."""
+    return Places(
+        default_catalog(),
+        place.stdin or _standard_input(run),
+        site,
+        only_cluster=place.is_named,
+        live=place.live,
+    )
 
 
 def _standard_input(run: str) -> ByteStream:
@@ -123,7 +129,7 @@ def diagnose(
         return asked[-1]
 
     # What is diagnosed is read to its end, and not followed.
-    found = find_history(run, replace(place.places(run, site), live=False))
+    found = find_history(run, replace(_places(run, place, site), live=False))
     observed: Observed | None = None
     if asked and found.place.startswith(f"in {asked[-1].namespace}"):
         observed = observe(asked[-1].api, asked[-1].namespace, found.name)
