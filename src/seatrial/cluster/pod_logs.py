@@ -29,7 +29,7 @@ _STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class PodLogLine:
     time: str
     """When it was written: UTC with nine digits of a second, so that texts compare as times."""
     text: str
@@ -67,7 +67,7 @@ class ContainerLog:
         self._container = container
         self.position = Position()
 
-    def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+    def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[PodLogLine]:
         """The lines that there are, and with `follow` those to come until the pod is over."""
         trouble = ApiTrouble(self._api)
         while True:
@@ -107,7 +107,7 @@ class ContainerLog:
         if not trouble.mends(answer):
             raise error_of(self._call(False, previous=False, tail=None), answer) from None
 
-    def _between(self, status: Json, tail: int | None) -> Iterator[LogLine]:
+    def _between(self, status: Json, tail: int | None) -> Iterator[PodLogLine]:
         """The rest of the log of a container that was started again since."""
         if status["restarts"] > self.position.restarts and tail is None:
             # Of the one before, nothing may be left.
@@ -147,7 +147,7 @@ class ContainerLog:
         path = POD.path(self._namespace, self._pod, "log")
         return Call("GET", path, tuple(query), about=about, read_seconds=QUIET_SECONDS)
 
-    def _stream(self, *, follow: bool, previous: bool, tail: int | None) -> Iterator[LogLine]:
+    def _stream(self, *, follow: bool, previous: bool, tail: int | None) -> Iterator[PodLogLine]:
         """The new lines of one connection."""
         time, met = "", 0
         with self._api.transport.stream(self._call(follow, previous=previous, tail=tail)) as lines:
@@ -160,11 +160,11 @@ class ContainerLog:
                     yield line
 
 
-def parsed(raw: bytes, before: str) -> LogLine:
+def parsed(raw: bytes, before: str) -> PodLogLine:
     """A line with its time; one without a time is of the time before."""
     match = _STAMP.match(raw)
     if match is None:
-        return LogLine(before, raw.decode(errors="replace").rstrip("\r"))
+        return PodLogLine(before, raw.decode(errors="replace").rstrip("\r"))
     second, fraction = match[1].decode(), (match[2] or b"").decode()
     text = raw[match.end() :].decode(errors="replace").rstrip("\r")
-    return LogLine(f"{second}.{fraction:0<9.9}", text)
+    return PodLogLine(f"{second}.{fraction:0<9.9}", text)

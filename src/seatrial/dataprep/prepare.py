@@ -124,7 +124,7 @@ def prepare(
     store = store_at(to or plan.data_location)
     tell(Progress(PreparationPhase.LISTING))
     frozen, tokenizer = list_tasks(plan, to)
-    work = _Work(plan, driver, tell, store, thaw(frozen))
+    work = _Preparation(plan, driver, tell, store, thaw(frozen))
     outcome = work.finished()
     if outcome is None:
         try:
@@ -174,7 +174,7 @@ def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
 
 
 @dataclass
-class _Work:
+class _Preparation:
     """One start of a preparation."""
 
     plan: Plan

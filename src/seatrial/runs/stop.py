@@ -173,7 +173,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _LabelledObjects:
     """The objects of one kind that have the run's label."""
 
     kind: ObjectKind
@@ -246,7 +246,7 @@ def delete(site: Site, run: str, *, volumes: bool) -> Removal:
     return planned
 
 
-def _found(site: Site, run: str) -> tuple[list[_Found], tuple[str, ...]]:
+def _found(site: Site, run: str) -> tuple[list[_LabelledObjects], tuple[str, ...]]:
     """What there is of a run, in the order in which it is deleted, and the kinds unseen."""
     made = site.ledgers.objects_of(run)
     found, unseen = [], []
@@ -266,7 +266,7 @@ def _found(site: Site, run: str) -> tuple[list[_Found], tuple[str, ...]]:
                 others.append(item)
         # The ledger last of all: until then a run that was half deleted is found.
         own.sort(key=lambda item: item["metadata"]["labels"].get(COMPONENT_LABEL) == LEDGER)
-        found.append(_Found(kind, tuple(own), tuple(others)))
+        found.append(_LabelledObjects(kind, tuple(own), tuple(others)))
     return found, tuple(unseen)
 
 

@@ -118,14 +118,14 @@ class LocalDriver:
 
     def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; see Driver."""
-        run = _Run(self, tasks, deque(wanted))
+        run = _PoolRun(self, tasks, deque(wanted))
         try:
             yield from run.events(job)
         finally:
             run.end()
 
 
-class _Run:
+class _PoolRun:
     """The workers and the tasks of one call."""
 
     def __init__(self, driver: LocalDriver, tasks: TaskList, waiting: deque[Task]) -> None:

@@ -75,7 +75,7 @@ class RayDriver:
             if own:
                 self._connect(ray, address)
         try:
-            run = _Run(ray, job.chosen().to_json(), tasks, deque(wanted))
+            run = _RayRun(ray, job.chosen().to_json(), tasks, deque(wanted))
             with closing(run):
                 yield from run.events(self._limit(ray))
         finally:
@@ -127,7 +127,7 @@ def _ray() -> Any:
     return ray
 
 
-class _Run:
+class _RayRun:
     """The tasks of one call."""
 
     def __init__(self, ray: Any, job: str, tasks: TaskList, waiting: deque[Task]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from typing import BinaryIO
 
-from seatrial.cluster.pod_logs import ContainerLog, LogLine
+from seatrial.cluster.pod_logs import ContainerLog, PodLogLine
 from seatrial.cluster.transport import Json
 from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.monitoring.logs.reading import LONGEST_LINE
@@ -80,7 +80,7 @@ def node_number(pod: Json) -> int:
     return int(last) if last.isdigit() else 0
 
 
-def ranked(line: LogLine, node: int, processes: int) -> RankLine:
+def ranked(line: PodLogLine, node: int, processes: int) -> RankLine:
     """A line with the process that printed it."""
     match = _RANK.match(line.text)
     if match is None:
@@ -214,7 +214,7 @@ def _lines(site: Site, pod: Json, job: FoundJob, asked: Asked) -> Iterator[RankL
     node, processes = node_number(pod), processes_per_node(job.object)
     redact = LineRedactor()
     for line in log.lines(follow=asked.follow, tail=asked.tail):
-        yield ranked(LogLine(line.time, redact(line.text)), node, processes)
+        yield ranked(PodLogLine(line.time, redact(line.text)), node, processes)
 
 
 def _wanted(pods: list[Json], job: FoundJob, asked: Asked) -> list[Json]:
@@ -247,7 +247,7 @@ def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
         if asked.tail is not None:
             seek_tail(log, asked.tail)
         for raw in _raw_lines(log, lambda: asked.follow and run.supervisor(newest.number) != 0):
-            line = ranked(LogLine("", redact(raw.decode(errors="replace"))), 0, 0)
+            line = ranked(PodLogLine("", redact(raw.decode(errors="replace"))), 0, 0)
             if asked.rank is None or line.rank == asked.rank:
                 yield line
 
