@@ -26,7 +26,7 @@ from seatrial.checks.cluster.facts import ClusterFacts
 from seatrial.checks.repairs.fix import plan_fix
 from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.checks.resume_source import wanted_setup
-from seatrial.checks.situation import Checked
+from seatrial.checks.rule import Checked
 from seatrial.findings import Severity, has_errors
 from seatrial.spec.engine import EngineName
 from tests.unit.checks.described_checkpoints import DescribedCheckpoints

@@ -32,8 +32,8 @@ from seatrial.reports.run_page.chapter import read_chapter
 from seatrial.reports.run_page.page import report_page
 from seatrial.runs.history.history import RunHistory
 from seatrial.runs.history.locate import Places, find_history
-from seatrial.runs.launch.host import stop_here
 from seatrial.runs.ledger.host import LocalRun, local_runs
+from seatrial.runs.stop import stop_here
 from seatrial.sdk.runs import launch
 
 NAME = "harbour"

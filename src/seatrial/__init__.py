@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from seatrial.recipes.shipped import Recipe, recipe, recipe_names
     from seatrial.recipes.starter import Starter, Wishes, starter
     from seatrial.rendering.render import Rendering
-    from seatrial.runs.launch.kubernetes import Launched
+    from seatrial.runs.launch.launcher import Launched
     from seatrial.runs.status.status import Status
     from seatrial.runs.stop import Removal, Stopped
     from seatrial.sdk.check import check
@@ -94,7 +94,7 @@ _HOMES = {
     "FindingsError": "seatrial.errors",
     "HistoryPlace": "seatrial.sdk.history",
     "Kind": "seatrial.catalog.catalog",
-    "Launched": "seatrial.runs.launch.kubernetes",
+    "Launched": "seatrial.runs.launch.launcher",
     "NotInCatalogError": "seatrial.errors",
     "Plan": "seatrial.planning.plan",
     "Recipe": "seatrial.recipes.shipped",

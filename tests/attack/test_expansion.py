@@ -26,7 +26,7 @@ from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.plan import Plan
-from seatrial.rendering.commands import PYTHON, SUPERVISION
+from seatrial.rendering.commands import SUPERVISION
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.data_jobs import (
     TaskListPlace,
@@ -35,10 +35,10 @@ from seatrial.rendering.data_jobs import (
     listing_job,
     ray_job,
 )
-from seatrial.rendering.expansion import escape
+from seatrial.rendering.expansion import PYTHON, escape
 from seatrial.rendering.helm_chart import chart_files
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.reader_pod import VolumeReading, reader_pod
+from seatrial.rendering.reader_pod import VolumeCommand, VolumeReading, reader_pod
 from seatrial.rendering.render import FIRST, Rendering, render
 from seatrial.rendering.spec_config import DIRECTORY, FILE
 from seatrial.spec.fields import all_fields
@@ -234,7 +234,7 @@ def beside(one: Rendered) -> dict[str, tuple[Manifest, list[str] | None]]:
     # No command line has what no field takes.
     text = "a" if any(map(one.case.text.__contains__, UNUSABLE)) else one.case.text
     tasks = f"/{text}/tasks.jsonl"
-    words = ["checkpoints", "list", f"/{text}", text]
+    words = ("checkpoints", "list", f"/{text}", text)
     read = [PYTHON, "-m", "seatrial", *words]
     ray = ray_job(scene)["spec"]["rayClusterSpec"]
     jobs = {
@@ -249,8 +249,8 @@ def beside(one: Rendered) -> dict[str, tuple[Manifest, list[str] | None]]:
         **{name: (job["spec"]["template"], argv) for name, (job, argv) in jobs.items()},
         "ray head": (ray["headGroupSpec"]["template"], None),
         "ray worker": (ray["workerGroupSpecs"][0]["template"], None),
-        "reader": (reader_pod(scene, words, "1"), read),
-        "export": (reader_pod(scene, words, "1", VolumeReading.EXPORTS), read),
+        "reader": (reader_pod(scene, VolumeCommand(words), "1"), read),
+        "export": (reader_pod(scene, VolumeCommand(words, VolumeReading.EXPORTS), "1"), read),
     }
 
 

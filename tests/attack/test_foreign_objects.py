@@ -42,12 +42,14 @@ from seatrial.cluster.kinds import (
 from seatrial.cluster.transport import Answer, Call, Json
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan
+from seatrial.rendering.reader_pod import VolumeCommand
 from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.data import reader_pod
 from seatrial.runs.data.prepare import prepare_on_cluster
 from seatrial.runs.data.reader_pod import read_inside
 from seatrial.runs.launch.connect import connect
-from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.launch.launcher import Launched, Wanted, launch
 from seatrial.runs.namespace import Site
 from seatrial.runs.objects import create_or_apply
 from seatrial.runs.stop import delete, stop
@@ -181,12 +183,12 @@ class Place:
     def commands(self) -> list[str]:
         """Run every command that writes to a cluster; how each ended."""
         ends = []
-        plan, words = self.plan(), ["checkpoints", "list"]
+        plan, words = self.plan(), ("checkpoints", "list")
         manifests = [each for one in OPERATORS for each in namespaced_manifests(self.plan(one))]
         deeds: list[Callable[[Site], object]] = [
-            *(partial(launch, wanted=self.wanted(each), confirm=_agree) for each in OPERATORS),
+            *(partial(_launch, self.wanted(each)) for each in OPERATORS),
             lambda site: prepare_on_cluster(site, plan, CATALOG, unnamed_place),
-            lambda site: read_inside(site, plan, CATALOG, words, print),
+            lambda site: read_inside(site, plan, CATALOG, VolumeCommand(words), print),
             *(partial(create_or_apply, run=RUN, manifest=each) for each in manifests),
             lambda site: stop(site, RUN),
             lambda site: delete(site, RUN, volumes=True),
@@ -218,6 +220,10 @@ class Place:
 
 def _agree(_: object) -> bool:
     return True
+
+
+def _launch(wanted: Wanted, site: Site) -> Launched:
+    return launch(ClusterBackend(site), wanted, _agree)
 
 
 def _body(kind: ObjectKind) -> Json:
@@ -358,7 +364,7 @@ def test_no_object_that_comes_after_the_look_is_changed(
     for number, (kind, name) in enumerate(names):
         place, theirs, owner = places(), [], owners[number % len(owners)]
         if is_there:
-            launch(place.site(), place.wanted(), _agree)
+            _launch(place.wanted(), place.site())
             stop(place.site(), RUN)
 
         def acts(
@@ -374,7 +380,7 @@ def test_no_object_that_comes_after_the_look_is_changed(
 
         site, racing = _race(place, kind, name, acts)
         with suppress(FindingsError):
-            launch(site, place.wanted("pytorchjob", "training.seed=7"), _agree)
+            _launch(place.wanted("pytorchjob", "training.seed=7"), site)
         for deed in (stop, lambda *at: delete(*at, volumes=True)):
             with suppress(FindingsError):
                 deed(place.site(), RUN)
@@ -395,7 +401,7 @@ def test_no_object_that_comes_after_the_look_is_changed(
 def test_a_run_of_ours_is_created_applied_and_deleted(places: Callable[[], Place]) -> None:
     """The control: what is refused above works where nobody is in the way."""
     place = places()
-    assert launch(place.site(), place.wanted(), _agree).attempt == 1
+    assert _launch(place.wanted(), place.site()).attempt == 1
     path = f"{RUN}--spec"
     first = place.read(CONFIG_MAP, path)
     assert first is not None
@@ -404,7 +410,9 @@ def test_a_run_of_ours_is_created_applied_and_deleted(places: Callable[[], Place
     head = {key: first["metadata"][key] for key in ("name", "namespace", "labels")}
     place.server.api().ask("DELETE", CONFIG_MAP.path(place.namespace, path))
     objects.create(place.site().api, stale | {"metadata": head})
-    again = launch(place.site(), place.wanted("pytorchjob", "training.seed=7"), _agree)
+    again = launch(
+        ClusterBackend(place.site()), place.wanted("pytorchjob", "training.seed=7"), _agree
+    )
     assert again.attempt == 2
     spec = place.read(CONFIG_MAP, path)
     assert spec is not None

@@ -11,7 +11,7 @@ from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.data_jobs import TaskListPlace, assembly_job, indexed_job, listing_job
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.reader_pod import reader_pod
+from seatrial.rendering.reader_pod import VolumeCommand, reader_pod
 from seatrial.rendering.render import Part, render
 from tests.conftest import resolved
 
@@ -45,7 +45,7 @@ def namespaced_manifests(plan: Plan) -> list[Manifest]:
     scene = scene_of(plan, CATALOG, Attempt())
     made = [each for part in (Part.RUN, Part.DATA) for each in _rendered(plan, part)]
     made += [listing_job(scene), assembly_job(scene), indexed_job(scene, TaskListPlace("x", 1))]
-    return [*made, reader_pod(scene, ["checkpoints", "list"], "0" * 8)]
+    return [*made, reader_pod(scene, VolumeCommand(("checkpoints", "list")), "0" * 8)]
 
 
 def admin_manifests(plan: Plan) -> list[Manifest]:

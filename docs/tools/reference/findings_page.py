@@ -9,7 +9,7 @@ from itertools import groupby
 from docs.tools.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from docs.tools.reference.spec_page import EXAMPLE
 from seatrial.catalog.catalog import CatalogCode
-from seatrial.checks.backgrounds import Background, backgrounds
+from seatrial.checks.explanations import Explanation, explanations
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.codes.checkpoints import CheckpointCode
 from seatrial.codes.checks import CheckCode
@@ -90,14 +90,14 @@ def _codes(enum: type[StrEnum], title: str) -> list[str]:
     return blocks
 
 
-def _explained() -> list[tuple[str, Background]]:
-    """The codes with a background, in the order of the tables."""
+def _explained() -> list[tuple[str, Explanation]]:
+    """The codes with an explanation, in the order of the tables."""
     order = [str(member.value) for enum in SOURCES for member in enum]
-    known = backgrounds()
+    known = explanations()
     return [(code_, known[code_]) for code_ in order if code_ in known]
 
 
-def _background(code_: str, found: Background) -> list[str]:
+def _background(code_: str, found: Explanation) -> list[str]:
     meaning = next(docs[code_] for enum in SOURCES if code_ in (docs := member_docs(enum)))
     blocks = [f"### {code_}", f"**{meaning}** {found.why}"]
     if found.do:

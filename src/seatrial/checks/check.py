@@ -8,14 +8,15 @@ from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.cluster.facts import ClusterFacts
-from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
 from seatrial.checks.resume_source import sees_checkpoints
+from seatrial.checks.rule import Checked, Rule, Scope, Situation
 from seatrial.checks.rules import (
     blend,
+    engine,
     environment_variables,
     images,
     not_inspected,
-    options,
     paths,
     pod_environment,
     prepared_data,
@@ -28,7 +29,6 @@ from seatrial.checks.rules import (
 )
 from seatrial.checks.rules.cluster import namespaces, nodes, operators, queues, rights, volumes
 from seatrial.checks.rules.not_inspected import blind_codes
-from seatrial.checks.situation import Checked, Rule, Scope, Situation
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.engines import EngineCode
 from seatrial.codes.planning import PlanCode
@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     *environment_variables.RULES,
     *images.RULES,
     *secrets.RULES,
-    *options.RULES,
+    *engine.RULES,
     *tokenizers.RULES,
     *prepared_data.RULES,
     *splits.RULES,

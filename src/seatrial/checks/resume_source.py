@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from seatrial.checkpoints.by_engine import setup_of
 from seatrial.checkpoints.setup import Setup
-from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
-from seatrial.checks.situation import Situation
+from seatrial.checks.probe_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.checks.rule import Situation
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import parent_location
 

@@ -13,9 +13,10 @@ import typer
 
 from seatrial.checks.check import NO_ANSWER
 from seatrial.checks.repairs.fix import MOST_ROUNDS, Fix
-from seatrial.checks.situation import RepairKind
+from seatrial.checks.rule import RepairKind
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
 from seatrial.cluster.errors import ClusterError
+from seatrial.dataprep.drivers.driver import limit_threads
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.reports.terminal import (
@@ -77,6 +78,8 @@ def command(
     began = time.monotonic()
     if fix and overrides:
         raise UsageError("--fix changes the file, and overrides are for this call. Give one kind.")
+    if data:
+        limit_threads()
     asked = cluster or bool(kubeconfig or context)
     if data and not missing_data_packages() and sys.stderr.isatty():
         say_error("Looking at the data; where a network does not answer, that takes a minute.")

@@ -81,7 +81,7 @@ def list_checkpoints(
         return
     if not there:
         say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
-        say(f"next  seatrial status {where if is_spec(where) else 'RUN'}")
+        say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
         return
     say_list(where, there, aside)
 
@@ -196,7 +196,7 @@ def prune(
         return
     if not decisions:
         say_text(f"No checkpoints in {place.address}: nothing to prune. {ELSEWHERE}")
-        say(f"next  seatrial status {where if is_spec(where) else 'RUN'}")
+        say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
         return
     say_pruned(decisions, done=yes)
 

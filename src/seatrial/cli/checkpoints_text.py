@@ -16,7 +16,7 @@ from seatrial.checkpoints.verdict import Resume, ResumeVerdict
 from seatrial.cli.data_progress import QUIET_SECONDS, REDRAW_SECONDS, format_rate, format_seconds
 from seatrial.findings import Finding, has_errors
 from seatrial.reports.tables import Column, name, number, say_table, text
-from seatrial.reports.terminal import counted, say, say_error, say_text
+from seatrial.reports.terminal import counted, say, say_error, say_following, say_text
 from seatrial.units import format_bytes
 
 COLUMNS: tuple[Column, ...] = (
@@ -98,7 +98,8 @@ def say_list(address: str, there: Sequence[Checkpoint], aside: Sequence[str]) ->
         say_text(f"{directory}: its step was saved again; prune removes it.", rest="  ")
     unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
     following = "verify" if unverified else "prune"
-    say(f"\nnext  seatrial checkpoints {following} {address}")
+    say()
+    say_following(f"seatrial checkpoints {following} {address}")
 
 
 def as_data(one: Checkpoint) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool) -> None:
     size = format_bytes(sum(one.size for one in gone))
     say(f"\n{counted(len(gone), 'checkpoint')} {'removed' if done else 'would go'}, {size}.")
     if gone and not done:
-        say("next  the same command with --yes")
+        say_following("the same command with --yes")
 
 
 _MEANINGS = {

@@ -23,18 +23,25 @@ from seatrial.cli.data_summary import (
 )
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
+from seatrial.dataprep.drivers.driver import limit_threads
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import has_errors
-from seatrial.reports.terminal import count_line, say, say_error, say_findings, say_json
+from seatrial.reports.terminal import (
+    count_line,
+    say,
+    say_error,
+    say_findings,
+    say_following,
+    say_json,
+)
 from seatrial.sdk.data import (
     build_index_cache,
-    data_address,
     estimate_data,
     freeze_data,
+    inspect_data,
     prepare_data,
+    read_again,
     refuse_secret,
-    require_data_extra,
-    verify_data,
 )
 from seatrial.sdk.plan import load_spec
 
@@ -59,6 +66,12 @@ Where = Annotated[
         metavar="RUN.YAML|DIR", help="The spec of a run, or where a prepared data set is."
     ),
 ]
+
+
+@app.callback()
+def begin() -> None:
+    """Begin a command on data: what it tokenizes, it does in one thread of each process."""
+    limit_threads()
 
 
 @app.command()
@@ -173,12 +186,8 @@ def verify(
             {"--json": as_json},
             following=f"seatrial data inspect {where} --on kubernetes",
         )
-    require_data_extra()
-    from seatrial.dataprep.inspection import record_at  # noqa: PLC0415  # see seatrial.sdk.data
-
-    address = data_address(where, overrides or ())
-    record = record_at(address)
-    findings = verify_data(address)
+    found = read_again(where, overrides or ())
+    address, record, findings = found.address, found.record, found.findings
     if as_json:
         data = record_as_json(record, address)
         say_json(data | {"findings": [finding.to_dict() for finding in findings]})
@@ -191,7 +200,7 @@ def verify(
             say("verified  sizes, digests, pointers, ids, ends of documents and counts are right")
             if not findings:
                 say("          and sampled documents, decoded, encode to the same tokens")
-            say(f"next      seatrial data inspect {where}")
+            say_following(f"seatrial data inspect {where}", "next      ")
     if has_errors(findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -229,10 +238,7 @@ def inspect(
             {**asked, "--json": as_json},
             following=_inspect_next(where) if document is None and byte_range is None else "",
         )
-    require_data_extra()
-    from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415  # see seatrial.sdk.data
-
-    inspection = Inspection.at(data_address(where, overrides or ()), file)
+    inspection = inspect_data(where, overrides or (), file=file)
     if document is not None and byte_range is not None:
         raise UsageError("--document and --bytes exclude each other. Give one of them.")
     if byte_range is not None:
@@ -256,7 +262,8 @@ def inspect(
     say_record(inspection.address, inspection.record, inspection.address)
     say()
     say(inspection.document(0).preview())
-    say(f"\nnext      seatrial data inspect {where} --document 0")
+    say()
+    say_following(f"seatrial data inspect {where} --document 0", "next      ")
 
 
 def _inspect_next(where: str) -> str:

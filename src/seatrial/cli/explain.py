@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial explain`: the background of a finding's code."""
+"""`seatrial explain`: the explanation of a finding's code."""
 
 import re
 from typing import Annotated
 
 import typer
 
-from seatrial.checks.backgrounds import backgrounds
+from seatrial.checks.explanations import explanations
 from seatrial.cli.options import Json
 from seatrial.codes.registry import known_codes
 from seatrial.errors import UsageError
@@ -32,28 +32,28 @@ def command(code: Code, as_json: Json = False) -> None:
         match = nearest(wanted, known)
         hint = f"Did you mean {match}?" if match else "All codes: docs/reference/findings.md."
         raise UsageError(f"there is no code {code}. {hint}")
-    found, background = known[wanted], backgrounds().get(wanted)
+    found, explanation = known[wanted], explanations().get(wanted)
     if as_json:
         say_json(
             {
                 "code": found.code,
                 "meaning": found.meaning,
                 "part": found.part,
-                "why": background.why if background else "",
-                "do": background.do if background else "",
-                "sources": list(background.sources) if background else [],
+                "why": explanation.why if explanation else "",
+                "do": explanation.do if explanation else "",
+                "sources": list(explanation.sources) if explanation else [],
             }
         )
         return
     say_text(found.meaning, f"{found.code}  ")
-    if background is not None:
+    if explanation is not None:
         say()
-        say_text(background.why)
-        if background.do:
+        say_text(explanation.why)
+        if explanation.do:
             say()
-            say_text(background.do, "do      ")
+            say_text(explanation.do, "do      ")
         say()
-        for source in background.sources:
+        for source in explanation.sources:
             say_text(source, "source  ")
     say("\nnext  seatrial check RUN.YAML")
 

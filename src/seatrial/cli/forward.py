@@ -10,8 +10,6 @@ import typer
 from seatrial.cli.options import Context, Kubeconfig, Namespace, Run
 from seatrial.rendering.tensorboard import PORT
 from seatrial.reports.terminal import say, say_error
-from seatrial.runs.launch.connect import forward_to
-from seatrial.runs.tensorboard import tensorboard_pod
 from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -32,8 +30,7 @@ def command(
     Only this host reaches it: TensorBoard asks nobody for a password.
     """
     chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
-    pod = tensorboard_pod(chosen.site, chosen.name)
-    forward = forward_to(chosen.site, pod, PORT, port, say_error)
+    forward = chosen.forward_tensorboard(port)
     forward.probe()
     say(f"TensorBoard of {chosen.name}: http://127.0.0.1:{forward.local_port}   (Ctrl-C ends it)")
     # Whoever reads it through a pipe must not wait for the end.

@@ -25,7 +25,7 @@ from seatrial.reports.terminal import (
     seatrial_words,
 )
 from seatrial.runs.launch.differences import FieldDifference
-from seatrial.runs.launch.kubernetes import Launched
+from seatrial.runs.launch.launcher import Launched
 from seatrial.runs.ledger.host import KIND
 from seatrial.sdk.plan import plan
 from seatrial.sdk.runs import flags_to, launch

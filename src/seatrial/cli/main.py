@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer._click.exceptions import ClickException
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
@@ -286,13 +285,8 @@ def _run(interrupts: list[int]) -> int:
             code: int | None = app(prog_name="seatrial", standalone_mode=False)
         except SeatrialError as error:
             return _refuse(error)
-        except ClickException as error:
-            error.message = redact(_with_nearest(error.message))
-            if wants_json():
-                say_json({"error": error.format_message(), "findings": []})
-            else:
-                error.show()
-            return error.exit_code
+        except typer.TyperException as error:
+            return _refuse_words(error)
         except OutputLostError:
             raise
         except Exception as error:
@@ -303,6 +297,18 @@ def _run(interrupts: list[int]) -> int:
             trouble = trouble_of(error)
             return _refuse(UsageError(trouble)) if trouble else _report_defect(error)
         return code or ExitCode.OK
+
+
+def _refuse_words(error: typer.TyperException) -> int:
+    """Say what is wrong with the words of a command line."""
+    error.message = redact(_with_nearest(error.message))
+    # Errors of the command line also print the usage; typer names their class nowhere in public.
+    show = getattr(error, "show", None)
+    if wants_json() or show is None:
+        say_json({"error": error.format_message(), "findings": []})
+    else:
+        show()
+    return error.exit_code
 
 
 def _with_nearest(message: str) -> str:

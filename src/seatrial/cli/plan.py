@@ -11,7 +11,7 @@ import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import RULES
-from seatrial.checks.situation import Scope, Situation
+from seatrial.checks.rule import Scope, Situation
 from seatrial.cli.options import Json, Overrides, SpecFile
 from seatrial.cli.plan_sweep import say_sweep
 from seatrial.engines.registry import ENGINES
@@ -27,7 +27,7 @@ from seatrial.reports.plan_json import page_data
 from seatrial.reports.plan_phrases import new_volume_words
 from seatrial.reports.plan_text import Page, say_page
 from seatrial.reports.terminal import (
-    is_within_walk,
+    hides_next,
     say,
     say_error,
     say_findings,
@@ -150,7 +150,7 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         *verdicts(loaded, run),
         *lost_time(loaded, run, budget.saves),
     )
-    following = "" if is_within_walk() else seatrial_words("rehearse", file, *overrides)
+    following = "" if hides_next() else seatrial_words("rehearse", file, *overrides)
     if has_errors(findings):
         following = "mend what is said below, then the same command again"
     return Page(

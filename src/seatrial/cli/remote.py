@@ -13,16 +13,20 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
-from seatrial.rendering.reader_pod import VolumeReading
-from seatrial.reports.terminal import say, say_error, say_following, say_json, say_text
+from seatrial.rendering.reader_pod import VolumeCommand, VolumeReading
+from seatrial.reports.terminal import (
+    HIDE_NEXT,
+    say,
+    say_error,
+    say_following,
+    say_json,
+    say_text,
+)
 from seatrial.runs.data.prepare import JobProgress, prepare_on_cluster
 from seatrial.runs.data.reader_pod import read_inside
 from seatrial.runs.launch import connect
 from seatrial.sdk.checkpoints import is_spec
 from seatrial.sdk.plan import load_plan
-
-NEXT = "next "
-"""How the last line of a command begins; of one in a pod, it names what only the pod sees."""
 
 
 class RemotePlace(StrEnum):
@@ -87,19 +91,19 @@ class Volume:
     ) -> NoReturn:
         """Run a command of Seatrial in a pod that has the volume, and end as it ends.
 
-        Its own last line, about what comes next, is left out: it would name places of the pod.
+        It does not say what comes next, which would name places of the pod: `following` does.
         """
         if not is_spec(self.where):
             raise UsageError("--on kubernetes needs the spec of the run, which says where it runs.")
         catalog = default_catalog()
         _, plan = load_plan(self.where, self.overrides or (), catalog, tell=say_error)
-        words = [*line(plan), *_words(options)]
+        words = (*line(plan), *_words(options))
+        command = VolumeCommand(words, reading, {HIDE_NEXT: "1"})
         namespace = plan.spec.cluster.namespace
         site = connect.connect(
             namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error
         )
-        heard = _ButNext() if following else say
-        code = read_inside(site, plan, catalog, words, heard, reading)
+        code = read_inside(site, plan, catalog, command, say)
         if following and code == 0 and not options.get("--json"):
             say_following(following)
         raise typer.Exit(code)
@@ -109,19 +113,3 @@ def _words(options: Mapping[str, object]) -> list[str]:
     """Options as words; those that are not given are left out."""
     given = {n: v for n, v in options.items() if v is not None and v is not False}
     return [name if value is True else f"{name}={value}" for name, value in given.items()]
-
-
-class _ButNext:
-    """Says every line but the last, where that tells what comes next."""
-
-    def __init__(self) -> None:
-        """Hold nothing back yet."""
-        self._held: list[str] = []
-
-    def __call__(self, line: str) -> None:
-        """Say a line, or hold it back until another has come."""
-        for held in self._held:
-            say(held)
-        self._held = [line] if line.startswith(NEXT) else []
-        if not self._held:
-            say(line)

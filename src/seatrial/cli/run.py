@@ -13,7 +13,7 @@ import typer
 from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.options import Overrides, SpecFile
 from seatrial.errors import ExitCode, UsageError
-from seatrial.reports.terminal import WITHIN_WALK, say, say_error, say_text
+from seatrial.reports.terminal import HIDE_NEXT, say, say_error, say_text
 from seatrial.sdk.pipeline import KEPT, Logbook, PipelineStep, alone, require_all, steps, where
 from seatrial.sdk.plan import load_plan
 
@@ -96,7 +96,7 @@ def _do(step: PipelineStep, place: str, again: str, lock: int) -> None:
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
     done = subprocess.run(  # noqa: S603  (our own words, no shell)
         [sys.executable, "-m", "seatrial", *step.words],
-        env=os.environ | {WITHIN_WALK: "1"},
+        env=os.environ | {HIDE_NEXT: "1"},
         # A step may outlive a walk that is killed, and the next walk must not begin beside it.
         pass_fds=(lock,),
         check=False,

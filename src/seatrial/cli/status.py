@@ -8,7 +8,7 @@ import typer
 
 from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
 from seatrial.findings import Finding
-from seatrial.reports.terminal import is_within_walk, say, say_error, say_json, say_text
+from seatrial.reports.terminal import hides_next, say, say_error, say_json, say_text
 from seatrial.runs.ledger.ledger import AttemptRecord
 from seatrial.runs.status.status import Status, age
 from seatrial.sdk.runs import find_run
@@ -62,7 +62,7 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
     earlier = [a for a in found.attempts if a.number != found.attempt or found.is_over]
     for record in reversed(earlier[-SHOWN_ATTEMPTS:]):
         say_text(_attempt(record, now), "  ", "    ")
-    if not (found.succeeded and is_within_walk()):
+    if not (found.succeeded and hides_next()):
         say(f"next  {_next(found, flags)}")
 
 

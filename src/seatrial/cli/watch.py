@@ -14,6 +14,8 @@ from seatrial.cli.options import Context, History, Kubeconfig, Namespace
 from seatrial.errors import ExitCode
 from seatrial.monitoring.event_log import Event, encoded
 from seatrial.monitoring.logs.reading import ByteStream
+from seatrial.reports.live.lines import say_lines
+from seatrial.reports.live.reading import LiveReading
 from seatrial.reports.terminal import say, say_error
 from seatrial.runs.history.history import RunHistory
 from seatrial.runs.history.locate import STDIN
@@ -55,9 +57,6 @@ def command(
                 "The view needs textual: pip install '.[watch]' in a checkout of Seatrial. "
                 "In lines meanwhile:"
             )
-        # Loaded here because a terminal does not need it.
-        from seatrial.reports.live.lines import say_lines  # noqa: PLC0415
-
         say_lines(found, follow=not once)
 
 
@@ -96,7 +95,6 @@ def _draw(history: RunHistory) -> None:
     """Show the view until somebody leaves it."""
     # Loaded here because it is an extra, and takes a third of a second.
     from seatrial.reports.live.app import WatchApp  # noqa: PLC0415
-    from seatrial.reports.live.reading import LiveReading  # noqa: PLC0415
 
     shown = WatchApp(LiveReading(history, follow=True))
     shown.run()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seatrial.cluster import objects
 from seatrial.cluster.api import Api, ApiTrouble
-from seatrial.cluster.errors import ClusterError, error_of
+from seatrial.cluster.errors import error_of
 from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import Answer, Call, DroppedError, Json, RefusedStreamError
 
@@ -22,11 +22,14 @@ QUIET_SECONDS = 60.0
 """A stream that brings nothing for so long is taken up anew: it may have died in silence."""
 LOOK_SECONDS = 1.0
 """How often it is looked whether a container has started."""
+_NOT_STARTED = 400
+"""The status of an answer about a container that has not started."""
+_GONE = 404
 _STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) ?")
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class PodLogLine:
     time: str
     """When it was written: UTC with nine digits of a second, so that texts compare as times."""
     text: str
@@ -64,7 +67,7 @@ class ContainerLog:
         self._container = container
         self.position = Position()
 
-    def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+    def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[PodLogLine]:
         """The lines that there are, and with `follow` those to come until the pod is over."""
         trouble = ApiTrouble(self._api)
         while True:
@@ -78,29 +81,33 @@ class ContainerLog:
                         trouble = ApiTrouble(self._api)
                         yield line
             except DroppedError as dropped:
-                # A quiet log is no outage; one that comes later is measured from its beginning.
-                if "timed out" in str(dropped).lower():
-                    trouble = ApiTrouble(self._api)
-                else:
-                    trouble.dropped(str(dropped))
+                trouble = self._after_drop(trouble, dropped)
                 continue
             except RefusedStreamError as refused:
-                if refused.answer.status == 404:
+                if refused.answer.status == _GONE:
                     return
-                # 400: the container has not started.
-                if refused.answer.status != 400:
-                    if not trouble.mends(refused.answer):
-                        raise self._error(refused.answer) from None
+                if refused.answer.status != _NOT_STARTED:
+                    self._wait_or_raise(trouble, refused.answer)
                     continue
             if not follow or status["over"]:
                 return
             trouble = ApiTrouble(self._api)
             self._api.sleep(LOOK_SECONDS)
 
-    def _error(self, answer: Answer) -> ClusterError:
-        return error_of(self._call(False, previous=False, tail=None), answer)
+    def _after_drop(self, trouble: ApiTrouble, dropped: DroppedError) -> ApiTrouble:
+        """Pause before the next try, if the server is away; raises if it is so for too long."""
+        # A quiet log is no outage; one that comes later is measured from its beginning.
+        if "timed out" in str(dropped).lower():
+            return ApiTrouble(self._api)
+        trouble.dropped(str(dropped))
+        return trouble
 
-    def _between(self, status: Json, tail: int | None) -> Iterator[LogLine]:
+    def _wait_or_raise(self, trouble: ApiTrouble, answer: Answer) -> None:
+        """Pause before the next try; raises if another try cannot end otherwise."""
+        if not trouble.mends(answer):
+            raise error_of(self._call(False, previous=False, tail=None), answer) from None
+
+    def _between(self, status: Json, tail: int | None) -> Iterator[PodLogLine]:
         """The rest of the log of a container that was started again since."""
         if status["restarts"] > self.position.restarts and tail is None:
             # Of the one before, nothing may be left.
@@ -140,7 +147,7 @@ class ContainerLog:
         path = POD.path(self._namespace, self._pod, "log")
         return Call("GET", path, tuple(query), about=about, read_seconds=QUIET_SECONDS)
 
-    def _stream(self, *, follow: bool, previous: bool, tail: int | None) -> Iterator[LogLine]:
+    def _stream(self, *, follow: bool, previous: bool, tail: int | None) -> Iterator[PodLogLine]:
         """The new lines of one connection."""
         time, met = "", 0
         with self._api.transport.stream(self._call(follow, previous=previous, tail=tail)) as lines:
@@ -153,11 +160,11 @@ class ContainerLog:
                     yield line
 
 
-def parsed(raw: bytes, before: str) -> LogLine:
+def parsed(raw: bytes, before: str) -> PodLogLine:
     """A line with its time; one without a time is of the time before."""
     match = _STAMP.match(raw)
     if match is None:
-        return LogLine(before, raw.decode(errors="replace").rstrip("\r"))
+        return PodLogLine(before, raw.decode(errors="replace").rstrip("\r"))
     second, fraction = match[1].decode(), (match[2] or b"").decode()
     text = raw[match.end() :].decode(errors="replace").rstrip("\r")
-    return LogLine(f"{second}.{fraction:0<9.9}", text)
+    return PodLogLine(f"{second}.{fraction:0<9.9}", text)

@@ -14,7 +14,9 @@ from seatrial.cluster.api import Tell
 from seatrial.cluster.connection import ClientTransport, authorization
 from seatrial.cluster.errors import ClusterError
 from seatrial.cluster.kinds import POD
+from seatrial.cluster.transport import Transport
 from seatrial.codes.cluster import ClusterCode
+from seatrial.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
 """What is forwarded asks for no password, so nobody but this host may reach it."""
@@ -27,7 +29,7 @@ class Forward:
 
     def __init__(
         self,
-        transport: ClientTransport,
+        transport: Transport,
         namespace: str,
         pod: str,
         port: int,
@@ -35,6 +37,8 @@ class Forward:
         tell: Tell,
     ) -> None:
         """Begin to listen; 0 takes any port that is free."""
+        if not isinstance(transport, ClientTransport):
+            raise UsageError("ports are forwarded through a connection that connect() has made.")
         self._transport = transport
         self._path = POD.path(namespace, pod, "portforward")
         self._about = POD.about(namespace, pod)

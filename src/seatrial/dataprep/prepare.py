@@ -12,7 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from seatrial.codes.data import InputCode
 from seatrial.dataprep.blends.blend import BLEND_FILE, run_blend
-from seatrial.dataprep.drivers.driver import Again, Driver, Job, PendingJob
+from seatrial.dataprep.drivers.driver import (
+    Again,
+    Driver,
+    DriverName,
+    Job,
+    PendingJob,
+    usable_cores,
+)
+from seatrial.dataprep.drivers.local import LocalDriver
+from seatrial.dataprep.drivers.ray import RayDriver
 from seatrial.dataprep.inputs.access import list_inputs
 from seatrial.dataprep.inputs.local import require_local
 from seatrial.dataprep.inputs.sources import raw_sources, settings_of
@@ -115,7 +124,7 @@ def prepare(
     store = store_at(to or plan.data_location)
     tell(Progress(PreparationPhase.LISTING))
     frozen, tokenizer = list_tasks(plan, to)
-    work = _Work(plan, driver, tell, store, thaw(frozen))
+    work = _Preparation(plan, driver, tell, store, thaw(frozen))
     outcome = work.finished()
     if outcome is None:
         try:
@@ -129,6 +138,14 @@ def prepare(
                 raise
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+def driver_of(name: str, workers: int | None) -> Driver:
+    """The driver of a name, with as many processes at a time as there are cores if not told."""
+    if name not in tuple(DriverName):
+        raise UsageError(f"there is no driver {name!r}. Use one of: {', '.join(DriverName)}.")
+    count = workers or usable_cores()
+    return RayDriver(count) if name == DriverName.RAY else LocalDriver(count)
 
 
 def wanted_cuts(plan: Plan) -> list[Cut]:
@@ -157,7 +174,7 @@ def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
 
 
 @dataclass
-class _Work:
+class _Preparation:
     """One start of a preparation."""
 
     plan: Plan

@@ -7,7 +7,6 @@ sent is kept in another; what was sent after that was last written down is looke
 MLflow takes the same point twice. Needs `seatrial[mlflow]`.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from mlflow.tracking import MlflowClient
 
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import rank_figure
+from seatrial.process_environment import default_variables
 
 RUN_TAG = "seatrial.run"
 """The run's name, by which its run in MLflow is found."""
@@ -24,6 +24,8 @@ SENT_TAG = "seatrial.events_sent"
 """How many events of the log are there."""
 FIRST_TAG = "seatrial.first_event"
 """When the log begins, so that another log is not taken for it."""
+_DIRECTORY = {"MLFLOW_ALLOW_FILE_STORE": "true"}
+"""MLflow's directories are in maintenance: a client asks for consent by this variable."""
 BATCH = 900
 """Points sent at a time; MLflow takes 1,000."""
 
@@ -55,10 +57,9 @@ class MlflowRun:
 
     def __init__(self, run: str, tracking_uri: str, experiment: str) -> None:
         """Find the run, or begin it."""
-        if "://" not in tracking_uri or tracking_uri.startswith("file:"):
-            # MLflow's directories are in maintenance, and it asks for consent by this variable.
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        self._client = MlflowClient(tracking_uri=tracking_uri)
+        is_directory = "://" not in tracking_uri or tracking_uri.startswith("file:")
+        with default_variables(_DIRECTORY if is_directory else {}):
+            self._client = MlflowClient(tracking_uri=tracking_uri)
         found = _found(self._client, run, _experiment(self._client, experiment))
         self.run_id: str = found.info.run_id
         self._marked = int(found.data.tags.get(SENT_TAG, "0"))

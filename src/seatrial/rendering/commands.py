@@ -1,18 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that pods run, argument by argument; no shell ever reads them."""
+"""The commands that the containers of a run execute; no shell ever reads them."""
 
 from dataclasses import dataclass
 
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, SITE
-from seatrial.rendering.expansion import Argument, Reference
+from seatrial.rendering.expansion import Argument, Command, Option, Reference
 from seatrial.rendering.resources import grace_seconds, saved_bytes, shared_memory_gib
 from seatrial.rendering.volumes import LOCK
 from seatrial.spec.cluster import Operator
 
-PYTHON = "python3"
 SUPERVISOR_MODULE = "seatrial.worker.supervisor"
 """What starts torchrun on a node, and sees to its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
@@ -47,37 +46,48 @@ class PodRendezvous:
         return (text, rank) if isinstance(rank, Reference) else f"{text}{rank}"
 
 
-def training_command(
-    scene: Scene, meeting: PodRendezvous, directory: str = SUPERVISION
-) -> list[Argument]:
+def training_command(scene: Scene, meeting: PodRendezvous, directory: str = SUPERVISION) -> Command:
     """Start the supervisor with everything said: nodes, processes, rank, rendezvous, engine."""
     machines = scene.plan.machines
-    return [
-        *(PYTHON, "-m", SUPERVISOR_MODULE),
-        f"--nodes={machines.nodes}",
-        f"--processes={machines.processes_per_node}",
-        meeting.ranked("--node-rank="),
-        f"--address={meeting.address}",
-        f"--port={RENDEZVOUS_PORT}",
-        # Nobody of another attempt, or of a run that had this name before, is let in.
-        f"--name={attempt_name(scene)}",
-        f"--restarts={scene.plan.spec.cluster.restarts}",
-        f"--grace-seconds={grace_seconds(scene) - LEFT_OF_GRACE}",
-        f"--directory={directory}",
-        "--",
-        meeting.ranked(f"--log-dir={log_directory(scene)}/node-"),
-        *_process(scene),
-    ]
+    return Command(
+        module=SUPERVISOR_MODULE,
+        options={
+            "nodes": machines.nodes,
+            "processes": machines.processes_per_node,
+            "node-rank": meeting.ranked(""),
+            "address": meeting.address,
+            "port": RENDEZVOUS_PORT,
+            # Nobody of another attempt, or of a run that had this name before, is let in.
+            "name": attempt_name(scene),
+            "restarts": scene.plan.spec.cluster.restarts,
+            "grace-seconds": grace_seconds(scene) - LEFT_OF_GRACE,
+            "directory": directory,
+        },
+        rest=(
+            "--",
+            meeting.ranked(f"--log-dir={log_directory(scene)}/node-"),
+            *_process(scene),
+        ),
+    )
 
 
-def probe_command(kind: str) -> list[str]:
+def probe_command(kind: str) -> Command:
     """What the kubelet asks a supervised pod."""
-    return [PYTHON, "-m", f"{SUPERVISOR_MODULE}.probe", kind, SUPERVISION]
+    return Command(module=f"{SUPERVISOR_MODULE}.probe", words=(kind, SUPERVISION))
 
 
-def hyperpod_command(scene: Scene) -> list[Argument]:
+def hyperpod_command(scene: Scene) -> Command:
     """HyperPod's launcher, which finds rank and rendezvous itself, and whose logs it watches."""
-    return ["hyperpodrun", *_shape(scene), "--log-dir=/tmp/hyperpod", *_process(scene)]
+    machines = scene.plan.machines
+    return Command(
+        "hyperpodrun",
+        options={
+            "nnodes": machines.nodes,
+            "nproc-per-node": machines.processes_per_node,
+            "log-dir": "/tmp/hyperpod",  # noqa: S108  (of the container, which shares it with none)
+        },
+        rest=tuple(_process(scene)),
+    )
 
 
 def log_directory(scene: Scene) -> str:
@@ -91,11 +101,6 @@ def attempt_name(scene: Scene) -> str:
     return "-".join(filter(None, (name, scene.attempt.submission)))
 
 
-def _shape(scene: Scene) -> list[str]:
-    machines = scene.plan.machines
-    return [f"--nnodes={machines.nodes}", f"--nproc-per-node={machines.processes_per_node}"]
-
-
 def _process(scene: Scene) -> list[str]:
     """What each process is, and what the engine is told."""
     engine = ENGINES[scene.plan.spec.engine.name]
@@ -105,31 +110,30 @@ def _process(scene: Scene) -> list[str]:
     return ["--tee=3", "--module", engine.modules.pod, *engine.command_line(arguments)]
 
 
-def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> list[Argument]:
+def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> Command:
     """What is looked at on each node, and how the nodes meet for the all-reduce."""
     machines = scene.plan.machines
-    words: list[Argument] = [
-        *(PYTHON, "-m", PREFLIGHT_MODULE),
-        f"--gpus={0 if scene.on_cpu else machines.processes_per_node}",
-        f"--shared-memory-gib={shared_memory_gib(scene)}",
-        f"--mount={scene.plan.spec.cluster.storage.mount}",
-        f"--directory={scene.home}",
-        f"--free-bytes={saved_bytes(scene.plan)}",
-    ]
+    options: dict[str, Option] = {
+        "gpus": 0 if scene.on_cpu else machines.processes_per_node,
+        "shared-memory-gib": shared_memory_gib(scene),
+        "mount": scene.plan.spec.cluster.storage.mount,
+        "directory": scene.home,
+        "free-bytes": saved_bytes(scene.plan),
+    }
     if scene.fabric_devices:
-        words += [f"--devices={scene.fabric.device_glob}", f"--device-count={scene.fabric_devices}"]
+        options |= {"devices": scene.fabric.device_glob, "device-count": scene.fabric_devices}
     if meeting is not None:
-        words += [
-            f"--nodes={machines.nodes}",
-            f"--processes={machines.processes_per_node}",
-            meeting.ranked("--node-rank="),
-            f"--first-rank={meeting.first_rank}",
-            f"--master-addr={meeting.address}",
-            f"--master-port={PREFLIGHT_PORT}",
+        options |= {
+            "nodes": machines.nodes,
+            "processes": machines.processes_per_node,
+            "node-rank": meeting.ranked(""),
+            "first-rank": meeting.first_rank,
+            "master-addr": meeting.address,
+            "master-port": PREFLIGHT_PORT,
             # A pod that replaces a lost one finds here that the others are past this.
-            f"--met={log_directory(scene)}/{_met(scene)}",
-        ]
-    return words
+            "met": f"{log_directory(scene)}/{_met(scene)}",
+        }
+    return Command(module=PREFLIGHT_MODULE, options=options)
 
 
 def _met(scene: Scene) -> str:
@@ -144,10 +148,18 @@ def _met(scene: Scene) -> str:
     return f"met-{submission}" if submission else "met"
 
 
-def install_command(scene: Scene) -> list[str]:
+def install_command(scene: Scene) -> Command:
     """Install the worker by its lock file into a directory that the other containers share."""
     lock = ENGINES[scene.plan.spec.engine.name].installation.lock
-    return [
-        *(PYTHON, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
-        *("--require-hashes", "--no-deps", f"--requirement={LOCK}/{lock}", f"--target={SITE}"),
-    ]
+    return Command(
+        module="pip",
+        words=("install",),
+        options={
+            "no-input": True,
+            "disable-pip-version-check": True,
+            "require-hashes": True,
+            "no-deps": True,
+            "requirement": f"{LOCK}/{lock}",
+            "target": SITE,
+        },
+    )

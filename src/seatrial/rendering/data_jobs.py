@@ -8,10 +8,9 @@ Both end in the same bytes: a task is done by one kernel, and its record decides
 import shlex
 from dataclasses import dataclass
 
-from seatrial.rendering.commands import PYTHON
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, identity, plain, with_secrets
-from seatrial.rendering.expansion import container_command
+from seatrial.rendering.expansion import Command, Option
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, labels, metadata
 from seatrial.rendering.pod import account_parts, identity_labels
@@ -51,10 +50,7 @@ class TaskListPlace:
 def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
     """One pod for each task; what fails is tried again alone, and bad input only once."""
     pods = scene.plan.spec.cluster.preparation
-    command = [
-        *(PYTHON, "-m", "seatrial.dataprep.drivers.single"),
-        f"--list={work.address}",
-    ]
+    command = Command(module="seatrial.dataprep.drivers.single", options={"list": work.address})
     memory = quantity(max(1, pods.memory // pods.cpus >> 20) << 20)
     template = _pod(scene, command, small_resources("1", memory))
     template["spec"]["restartPolicy"] = "Never"
@@ -93,20 +89,19 @@ def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
 
 def listing_job(scene: Scene) -> Manifest:
     """The first step of a preparation: freeze the list; its log ends with the list as JSON."""
-    return _step(scene, LISTING, ["--list-only", "--json"])
+    return _step(scene, LISTING, {"list-only": True, "json": True})
 
 
 def assembly_job(scene: Scene) -> Manifest:
     """The last step: put together and verify what the tasks have made."""
-    return _step(scene, ASSEMBLY, ["--json"])
+    return _step(scene, ASSEMBLY, {"json": True})
 
 
-def _step(scene: Scene, part: str, words: list[str]) -> Manifest:
+def _step(scene: Scene, part: str, options: dict[str, Option]) -> Manifest:
     """One pod that runs the command for all of the data, with the tasks left out or done."""
     pods = scene.plan.spec.cluster.preparation
-    prepare = [*(PYTHON, "-m", "seatrial", "data", "prepare", f"{DIRECTORY}/{FILE}"), *words]
     resources = small_resources(str(pods.cpus), quantity(pods.memory))
-    template = _pod(scene, prepare, resources)
+    template = _pod(scene, _prepare_command(options), resources)
     template["spec"]["restartPolicy"] = "Never"
     return manifest(
         "batch/v1",
@@ -135,17 +130,13 @@ def _step(scene: Scene, part: str, words: list[str]) -> Manifest:
 def ray_job(scene: Scene) -> Manifest:
     """A Ray cluster for the time of one preparation."""
     pods = scene.plan.spec.cluster.preparation
-    entry = [
-        *(PYTHON, "-m", "seatrial", "data", "prepare", f"{DIRECTORY}/{FILE}"),
-        "--driver=ray",
-    ]
     worker = _ray_pod(scene, small_resources(str(pods.cpus), quantity(pods.memory)))
     return manifest(
         "ray.io/v1",
         "RayJob",
         _metadata(scene),
         spec={
-            "entrypoint": shlex.join(entry),
+            "entrypoint": shlex.join(_prepare_command({"driver": "ray"}).on_host()),
             # What was done is kept on the volume, so that another try goes on from there.
             "backoffLimit": TRIES,
             "shutdownAfterJobFinishes": True,
@@ -173,6 +164,11 @@ def ray_job(scene: Scene) -> Manifest:
     )
 
 
+def _prepare_command(options: dict[str, Option]) -> Command:
+    words = ("data", "prepare", f"{DIRECTORY}/{FILE}")
+    return Command(module="seatrial", words=words, options=options)
+
+
 def _metadata(scene: Scene) -> Manifest:
     head = metadata(scene.plan, Component.DATA, TASKS)
     head["labels"] = head["labels"] | queue_labels(scene)
@@ -184,7 +180,7 @@ def _mounts(scene: Scene) -> list[Mount]:
     return [storage_mount(scene), scratch_mount(), spec_mount(plan), *secret_mounts(scene)]
 
 
-def _pod(scene: Scene, command: list[str], resources: Manifest) -> Manifest:
+def _pod(scene: Scene, command: Command | None, resources: Manifest) -> Manifest:
     """A pod of data preparation: no GPU, no fabric, no capability."""
     mounts = _mounts(scene)
     variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "PYTHONUNBUFFERED": "1"}
@@ -193,7 +189,7 @@ def _pod(scene: Scene, command: list[str], resources: Manifest) -> Manifest:
         "name": "prepare",
         "image": scene.data_image.reference,
         "imagePullPolicy": "IfNotPresent",
-        **({"command": container_command(command)} if command else {}),
+        **({"command": command.in_container()} if command else {}),
         "env": with_secrets([*identity(), *plain(variables)], scene),
         "resources": resources,
         "securityContext": container_security(),
@@ -218,14 +214,14 @@ def _pod(scene: Scene, command: list[str], resources: Manifest) -> Manifest:
 
 def _ray_pod(scene: Scene, resources: Manifest) -> Manifest:
     """A pod of the Ray cluster; KubeRay says what it runs."""
-    template = _pod(scene, [], resources)
+    template = _pod(scene, None, resources)
     template["spec"]["containers"][0]["name"] = "ray"
     return template
 
 
 def _submitter(scene: Scene) -> Manifest:
     """The pod that submits the job to Ray and follows it; it touches no data."""
-    template = _pod(scene, [], small_resources("1", "1Gi"))
+    template = _pod(scene, None, small_resources("1", "1Gi"))
     spec = template["spec"]
     spec["restartPolicy"] = "Never"
     spec["volumes"] = [scratch_mount().volume]

@@ -13,7 +13,7 @@ from seatrial.rendering.commands import (
 )
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import open_environment, plain, training_environment
-from seatrial.rendering.expansion import Argument, container_command
+from seatrial.rendering.expansion import Command
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.monitoring import metrics_port
 from seatrial.rendering.names import (
@@ -40,7 +40,7 @@ class Role:
 
     container: str
     """The name of the training container, where the operator asks for one."""
-    command: list[Argument]
+    command: Command
     preflight: PodRendezvous | None
     """How nodes meet before training; nothing where they cannot."""
     restart_policy: str
@@ -139,7 +139,7 @@ def _training_container(scene: Scene, role: Role) -> Manifest:
         "name": role.container,
         "image": scene.image.reference,
         "imagePullPolicy": "IfNotPresent",
-        "command": container_command(role.command),
+        "command": role.command.in_container(),
         "env": [*training_environment(scene), *role.env],
         **without_empty({"ports": [{"name": name, "containerPort": port} for name, port in ports]}),
         "resources": training_resources(scene),
@@ -157,14 +157,14 @@ def _probes() -> Manifest:
     """
     return {
         "startupProbe": {
-            "exec": {"command": container_command(probe_command("startup"))},
+            "exec": {"command": probe_command("startup").in_container()},
             # No name that nodes meet under depends on it (network.meeting_service, JobSet's own).
             "periodSeconds": 3,
             "timeoutSeconds": 10,
             "failureThreshold": 200,
         },
         "livenessProbe": {
-            "exec": {"command": container_command(probe_command("liveness"))},
+            "exec": {"command": probe_command("liveness").in_container()},
             "periodSeconds": 30,
             "timeoutSeconds": 20,
             "failureThreshold": 4,
@@ -185,7 +185,7 @@ def install_containers(scene: Scene) -> list[Manifest]:
             "name": "install",
             "image": scene.image.reference,
             "imagePullPolicy": "IfNotPresent",
-            "command": container_command(install_command(scene)),
+            "command": install_command(scene).in_container(),
             "env": plain(environment),
             "resources": small_resources("2", "8Gi"),
             "securityContext": container_security(),
@@ -201,7 +201,7 @@ def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
         container = _training_container(scene, role)
         container |= {
             "name": "preflight",
-            "command": container_command(preflight_command(scene, role.preflight)),
+            "command": preflight_command(scene, role.preflight).in_container(),
             "env": [*open_environment(scene), *role.preflight_env],
             # A finding is read from the pod's status, without its log.
             "terminationMessagePolicy": "File",

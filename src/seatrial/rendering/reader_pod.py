@@ -3,14 +3,14 @@
 """A short-lived pod that works on a run's volume, so that a laptop sees what lies there."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from seatrial.planning.plan import PlannedModel
-from seatrial.rendering.commands import PYTHON
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, SITE, plain
-from seatrial.rendering.expansion import container_command
+from seatrial.rendering.expansion import Command
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, metadata
 from seatrial.rendering.pod import account_parts, install_containers
@@ -44,19 +44,29 @@ class VolumeReading(Enum):
         return self in (VolumeReading.EXPORTS, VolumeReading.COMPARES)
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeCommand:
+    """A command of Seatrial that a pod runs over the volume."""
+
+    words: tuple[str, ...]
+    """What stands behind `seatrial`."""
+    reading: VolumeReading = VolumeReading.LOOKS
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the pod besides those that every reader has."""
+
+
 def reader_part(number: str) -> str:
     """The part of a run that is one reader: the pod, and the config map with its spec."""
     return f"reader-{number}"
 
 
-def reader_pod(
-    scene: Scene, words: Sequence[str], number: str, reading: VolumeReading = VolumeReading.LOOKS
-) -> Manifest:
+def reader_pod(scene: Scene, command: VolumeCommand, number: str) -> Manifest:
     """A pod that runs one command of Seatrial over the volume.
 
     Its spec is in a config map of the same name, so that the spec of the run stays. It has no
     secret, no token of the API server and no capability, and runs as the user whose files it reads.
     """
+    reading = command.reading
     in_engine = reading.needs_engine
     installs = in_engine and not scene.image.brings_worker
     storage = storage_mount(scene, read_only=reading is VolumeReading.LOOKS)
@@ -64,13 +74,13 @@ def reader_pod(
     mounts += [site_mount()] if installs else []
     variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "COLUMNS": "100"}
     variables |= {"PYTHONPATH": SITE} if installs else {}
-    variables |= catalog_environment(scene)
+    variables |= catalog_environment(scene) | dict(command.variables)
     memory = MEMORY_GIB + weights_gib(scene.plan.model, reading)
     container: Manifest = {
         "name": CONTAINER,
         "image": (scene.image if in_engine else scene.data_image).reference,
         "imagePullPolicy": "IfNotPresent",
-        "command": container_command([PYTHON, "-m", "seatrial", *words]),
+        "command": Command(module="seatrial", words=command.words).in_container(),
         "env": plain(variables),
         "resources": small_resources("1", f"{memory}Gi"),
         "securityContext": container_security(),

@@ -13,9 +13,9 @@ from seatrial.codes.rendering import RenderCode
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.plan import Plan
-from seatrial.rendering.commands import PYTHON
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import forbidding, is_reserved
+from seatrial.rendering.expansion import PYTHON
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorBoard over the run's files, and the service that it is reached by."""
 
-from seatrial.rendering.commands import PYTHON
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import plain
-from seatrial.rendering.expansion import container_command
+from seatrial.rendering.expansion import Command
 from seatrial.rendering.manifest import Manifest, manifest
 from seatrial.rendering.names import Component, labels, metadata, object_name, selector
 from seatrial.rendering.pod import account_parts, identity_labels
@@ -29,13 +28,15 @@ def tensorboard(scene: Scene) -> list[Manifest]:
         "name": "tensorboard",
         "image": scene.image.reference,
         "imagePullPolicy": "IfNotPresent",
-        "command": container_command(
-            [
-                *(PYTHON, "-m", "tensorboard.main"),
-                f"--logdir={plan.checkpoint_location}/tensorboard",
-                *("--host=0.0.0.0", f"--port={PORT}", "--load_fast=false"),
-            ]
-        ),
+        "command": Command(
+            module="tensorboard.main",
+            options={
+                "logdir": f"{plan.checkpoint_location}/tensorboard",
+                "host": "0.0.0.0",  # noqa: S104  (of the pod: its service is the way to it)
+                "port": PORT,
+                "load_fast": "false",
+            },
+        ).in_container(),
         "env": plain({"HOME": scratch_mount().path}),
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": probe,

@@ -38,8 +38,9 @@ _PLAIN = {
     **dict(zip("░▁▂▃▄▅▆▇█", "..:-=+*%#", strict=True)),
 }
 """What stands in for a character that a stream's encoding does not have."""
-WITHIN_WALK = "SEATRIAL_WITHIN_WALK"
-"""Set by `seatrial run` for the commands that it calls."""
+HIDE_NEXT = "SEATRIAL_HIDE_NEXT"
+"""Set by a command that calls another and itself says what comes next: `seatrial run`, and those
+with --on kubernetes."""
 _WIDEST_TEXT = 120
 """Longer lines are hard to read, however wide the terminal is."""
 _CONTROLS = re.compile(
@@ -160,9 +161,9 @@ def say_error(text: str) -> None:
         print(redact(harmless(text)), file=sys.stderr)  # noqa: T201
 
 
-def is_within_walk() -> bool:
-    """Whether this command is a step of `seatrial run`, which goes on by itself."""
-    return bool(os.environ.get(WITHIN_WALK))
+def hides_next() -> bool:
+    """True if another command of ours called this one and says what comes next."""
+    return bool(os.environ.get(HIDE_NEXT))
 
 
 def seatrial_words(*words: object) -> str:
@@ -171,8 +172,8 @@ def seatrial_words(*words: object) -> str:
 
 
 def say_following(command: str, label: str = "next  ") -> None:
-    """Name the command that follows, unless it is called without the reader's doing."""
-    if not is_within_walk():
+    """Name the command that follows, unless the caller of this one does."""
+    if not hides_next():
         say(f"{label}{command}")
 
 

@@ -1,8 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stopping a run, deleting one, and listing all."""
+"""Stopping a run and deleting one, in a cluster or on this host."""
 
+import os
+import shutil
+import signal
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from seatrial.cluster import objects
@@ -23,20 +28,22 @@ from seatrial.cluster.kinds import (
 )
 from seatrial.cluster.transport import Json
 from seatrial.codes.runs import RunCode
-from seatrial.errors import FindingsError
+from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL
-from seatrial.runs.launch.decision import end_of_attempt, faulty_nodes, refuse_foreign, utc
+from seatrial.runs.ledger.host import LocalRun
 from seatrial.runs.ledger.kubernetes import COMPONENT as LEDGER
-from seatrial.runs.ledger.ledger import AttemptOutcome, End, Ledger
+from seatrial.runs.ledger.ledger import AttemptOutcome, End, Ledger, utc
 from seatrial.runs.namespace import Site
 from seatrial.runs.ownership import belongs_to, owner_of
+from seatrial.runs.status.attempt_state import end_of_attempt, faulty_nodes
 from seatrial.runs.status.observe import (
     FoundJob,
     Observed,
     between_job_and_pods,
     observe,
     pods_of_any_attempt,
+    refuse_foreign,
 )
 from seatrial.runs.status.status import no_run
 
@@ -48,6 +55,8 @@ REMOVAL_SECONDS = 30.0
 """How long pods that have ended may take to be removed before nobody waits for that any more.
 
 A pod of a Job keeps a finalizer until the Job controller has seen that its Job is gone."""
+_PAUSE_SECONDS = 0.05
+_STOP_PAUSE_SECONDS = 0.1
 TELL_SECONDS = 10.0
 """A wait that is longer is told."""
 
@@ -164,7 +173,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _LabelledObjects:
     """The objects of one kind that have the run's label."""
 
     kind: ObjectKind
@@ -237,7 +246,7 @@ def delete(site: Site, run: str, *, volumes: bool) -> Removal:
     return planned
 
 
-def _found(site: Site, run: str) -> tuple[list[_Found], tuple[str, ...]]:
+def _found(site: Site, run: str) -> tuple[list[_LabelledObjects], tuple[str, ...]]:
     """What there is of a run, in the order in which it is deleted, and the kinds unseen."""
     made = site.ledgers.objects_of(run)
     found, unseen = [], []
@@ -257,7 +266,7 @@ def _found(site: Site, run: str) -> tuple[list[_Found], tuple[str, ...]]:
                 others.append(item)
         # The ledger last of all: until then a run that was half deleted is found.
         own.sort(key=lambda item: item["metadata"]["labels"].get(COMPONENT_LABEL) == LEDGER)
-        found.append(_Found(kind, tuple(own), tuple(others)))
+        found.append(_LabelledObjects(kind, tuple(own), tuple(others)))
     return found, tuple(unseen)
 
 
@@ -271,3 +280,41 @@ def _existing(site: Site, run: str) -> Observed:
         raise FindingsError([no_run(site.namespace, run)])
     refuse_foreign(observed)
     return observed
+
+
+def stop_here(run: LocalRun) -> bool:
+    """Ask the processes to save and end, and wait for it; whether there was something to stop.
+
+    Finds them whatever has become of the run's files. Raises UsageError if a supervisor is alive
+    that this host does not show.
+    """
+    newest = run.read().newest
+    while newest is not None and run.is_starting(newest):
+        time.sleep(_PAUSE_SECONDS)
+    running = run.supervisors(thorough=True)
+    for process in running.values():
+        # It may end in this moment by itself.
+        with suppress(ProcessLookupError):
+            if process > 0:
+                os.kill(process, signal.SIGTERM)
+    for number, process in running.items():
+        while run.is_supervisor(process, number):
+            time.sleep(_STOP_PAUSE_SECONDS)
+    unseen = [number for number, process in running.items() if process <= 0]
+    if unseen:
+        raise UsageError(
+            f"attempt {unseen[0]} of {run.name} is supervised by a process that cannot be seen "
+            "from here: it is on another host, in another container or another user's. Run "
+            "seatrial stop there."
+        )
+    return bool(running)
+
+
+def forget_here(run: LocalRun) -> None:
+    """Stop a run on this host and remove what was written down of it; its own files stay."""
+    with run.held():
+        stop_here(run)
+        try:
+            shutil.rmtree(run.directory)
+        except OSError as error:
+            raise UsageError(f"{error.filename} cannot be deleted: {error.strerror}.") from None

@@ -10,12 +10,15 @@ from pathlib import Path
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import NO_CLUSTER, NO_DATA, NO_ENGINE, Verdict, has_manifests
 from seatrial.checks.cluster.facts import ClusterFacts
-from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
+from seatrial.checks.probes.checkpoints import CheckpointReader
+from seatrial.checks.probes.cluster import gather
+from seatrial.checks.probes.engine import asked, require_engine
 from seatrial.checks.repairs.fix import Fix, plan_fix
 from seatrial.checks.repairs.repair import Broken, effects_of, repair_of
 from seatrial.checks.resume_source import places_of
+from seatrial.checks.rule import Checked, RepairKind, Situation
 from seatrial.checks.rules.sources import absent_here
-from seatrial.checks.situation import Checked, RepairKind, Situation
 from seatrial.cluster.api import READY, CallPatience
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
@@ -246,9 +249,6 @@ def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
     situation = verdict.situation
     if not wanted:
         return verdict.without(NO_ENGINE, 1) if situation is not None else verdict
-    # Loaded here because the rest of the check needs no engine.
-    from seatrial.checks.probes.engine import asked, require_engine  # noqa: PLC0415
-
     if not extras.have(lambda: require_engine(situation), NO_ENGINE):
         return verdict.without(NO_ENGINE, 1)
     if situation is None or has_errors(verdict.findings):
@@ -296,9 +296,6 @@ def _checkpoints_of(situation: Situation, *, stores: bool) -> CheckpointProbe | 
     named = here and len(places) > 1
     if not named and not any((stores and "://" in each) or Path(each).is_dir() for each in places):
         return None
-    # Loaded here because most runs that are checked have no checkpoint yet.
-    from seatrial.checks.probes.checkpoints import CheckpointReader  # noqa: PLC0415
-
     return CheckpointReader(stores=stores, here=here)
 
 
@@ -325,9 +322,6 @@ def _cluster_of(situation: Situation, looked: Looked) -> ClusterFacts:
 
 def facts_of(situation: Situation, site: Site) -> ClusterFacts:
     """What a cluster is like for a run; objects are sent to it as dry runs only."""
-    # Loaded here because a check without a cluster needs none of it.
-    from seatrial.checks.probes.cluster import gather  # noqa: PLC0415
-
     catalog, where = situation.catalog, situation.loaded.where
     try:
         plan = connect.fitting(site, situation.plan, catalog, where)

@@ -3,11 +3,13 @@
 """The data of a run: prepare, freeze, estimate, verify, and the engine's index cache."""
 
 import json
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seatrial.dataprep.drivers.driver import usable_cores
 from seatrial.engine_process.process import WORKER_PYTHON, worker_python
 from seatrial.engine_process.process import build_index_cache as build_engine_cache
 from seatrial.engines.registry import ENGINES
@@ -21,6 +23,8 @@ from seatrial.storage.state_files import read_json, write_whole
 if TYPE_CHECKING:
     from seatrial.dataprep.drivers.driver import Driver
     from seatrial.dataprep.estimate import Estimate
+    from seatrial.dataprep.inspection import Inspection
+    from seatrial.dataprep.output.dataset import DatasetRecord
     from seatrial.dataprep.prepare import FrozenList, PreparationOutcome
     from seatrial.dataprep.progress import Tell as TellProgress
 
@@ -54,9 +58,9 @@ def prepare_data(
     require_data_extra()
     refuse_secret(to)
     # Loaded here, and in the functions below, because the rest needs none of the data libraries.
-    from seatrial.dataprep.prepare import prepare  # noqa: PLC0415
+    from seatrial.dataprep.prepare import driver_of, prepare  # noqa: PLC0415
 
-    chosen = _driver(driver, workers) if isinstance(driver, str) else driver
+    chosen = driver_of(driver, workers) if isinstance(driver, str) else driver
     return prepare(plan(path, overrides), chosen, to=to, tell=tell)
 
 
@@ -84,15 +88,26 @@ def refuse_secret(address: PathOrText | None) -> None:
         )
 
 
-def _driver(name: str, workers: int | None) -> "Driver":
-    from seatrial.dataprep.drivers.driver import DriverName, usable_cores  # noqa: PLC0415
-    from seatrial.dataprep.drivers.local import LocalDriver  # noqa: PLC0415
-    from seatrial.dataprep.drivers.ray import RayDriver  # noqa: PLC0415
+@dataclass(frozen=True, slots=True)
+class VerifiedData:
+    """A prepared data set, all of which was read again."""
 
-    if name not in tuple(DriverName):
-        raise UsageError(f"there is no driver {name!r}. Use one of: {', '.join(DriverName)}.")
-    count = workers or usable_cores()
-    return RayDriver(count) if name == DriverName.RAY else LocalDriver(count)
+    address: str
+    record: "DatasetRecord"
+    findings: tuple[Finding, ...]
+    """What is wrong with it; empty if all is well."""
+
+
+def read_again(where: PathOrText, overrides: Overrides = ()) -> VerifiedData:
+    """Read all of a prepared data set again, and compare it with its record.
+
+    `where` is the spec of a run, or the directory or address of a data set.
+    """
+    require_data_extra()
+    from seatrial.dataprep.inspection import record_at, verify_at  # noqa: PLC0415
+
+    address = data_address(where, overrides)
+    return VerifiedData(address, record_at(address), tuple(verify_at(address)))
 
 
 def verify_data(where: PathOrText, overrides: Overrides = ()) -> list[Finding]:
@@ -100,10 +115,20 @@ def verify_data(where: PathOrText, overrides: Overrides = ()) -> list[Finding]:
 
     `where` is the spec of a run, or the directory or address of a data set.
     """
-    require_data_extra()
-    from seatrial.dataprep.inspection import verify_at  # noqa: PLC0415
+    return list(read_again(where, overrides).findings)
 
-    return verify_at(data_address(where, overrides))
+
+def inspect_data(
+    where: PathOrText, overrides: Overrides = (), *, file: str | None = None
+) -> "Inspection":
+    """One file of a prepared data set, opened for looking; the first one when none is named.
+
+    `where` is the spec of a run, or the directory or address of a data set.
+    """
+    require_data_extra()
+    from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415
+
+    return Inspection.at(data_address(where, overrides), file)
 
 
 def estimate_data(
@@ -111,7 +136,6 @@ def estimate_data(
 ) -> "Estimate":
     """What preparing the data of a spec would take, from a sample of its corpus."""
     require_data_extra()
-    from seatrial.dataprep.drivers.driver import usable_cores  # noqa: PLC0415
     from seatrial.dataprep.estimate import estimate  # noqa: PLC0415
 
     return estimate(plan(path, overrides), cores or usable_cores())

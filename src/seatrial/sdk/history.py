@@ -4,8 +4,8 @@
 
 import io
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -75,15 +75,17 @@ class HistoryPlace:
 def history(run: str, place: HistoryPlace | None = None) -> RunHistory:
     """The history that a word means: a run's name or spec, a directory, a file, - for stdin."""
     place = place or HistoryPlace()
-    return find_history(
-        run,
-        Places(
-            default_catalog(),
-            place.stdin or _standard_input(run),
-            place.site,
-            only_cluster=place.is_named,
-            live=place.live,
-        ),
+    return find_history(run, _places(run, place, place.site))
+
+
+def _places(run: str, place: HistoryPlace, site: Callable[[str], Site]) -> Places:
+    """Where to look for a run: in the cluster of `site`, and here too if none is named."""
+    return Places(
+        default_catalog(),
+        place.stdin or _standard_input(run),
+        site,
+        only_cluster=place.is_named,
+        live=place.live,
     )
 
 
@@ -126,15 +128,8 @@ def diagnose(
         asked.append(place.site(of_spec))
         return asked[-1]
 
-    found = find_history(
-        run,
-        Places(
-            default_catalog(),
-            place.stdin or _standard_input(run),
-            site,
-            only_cluster=place.is_named,
-        ),
-    )
+    # What is diagnosed is read to its end, and not followed.
+    found = find_history(run, replace(_places(run, place, site), live=False))
     observed: Observed | None = None
     if asked and found.place.startswith(f"in {asked[-1].namespace}"):
         observed = observe(asked[-1].api, asked[-1].namespace, found.name)

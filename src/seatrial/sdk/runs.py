@@ -4,43 +4,47 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cluster import objects
 from seatrial.cluster.errors import ClusterError
+from seatrial.cluster.kinds import POD
 from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import MissingExtraError, NotInCatalogError, SeatrialError, UsageError
 from seatrial.naming import is_dns_label, is_run_name, names_namespace
 from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL, Component
 from seatrial.rendering.render import Part, Rendering
 from seatrial.rendering.render import render as render_plan
+from seatrial.rendering.tensorboard import PORT as TENSORBOARD_PORT
 from seatrial.runs import stop as cluster_stop
-from seatrial.runs.history.logs import Asked, RankLine, read_logs
+from seatrial.runs.history.logs import Asked, RankLine, lines_here, read_logs
 from seatrial.runs.launch import connect
-from seatrial.runs.launch.host import (
-    forget_here,
-    launch_here,
-    lines_here,
-    status_here,
-    stop_here,
-)
-from seatrial.runs.launch.kubernetes import Confirm, Launched, Wanted
-from seatrial.runs.launch.kubernetes import launch as launch_on_cluster
+from seatrial.runs.launch.host import HostBackend
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.launch.launcher import Confirm, Launched, Wanted
+from seatrial.runs.launch.launcher import launch as launch_by
 from seatrial.runs.ledger.host import LocalRun, local_run, local_runs, supervised_here
 from seatrial.runs.namespace import Site, Tell
+from seatrial.runs.status.container_reasons import is_running, why_not_running
 from seatrial.runs.status.listing import RunLine, list_here, newest_first
 from seatrial.runs.status.listing import list_runs as list_on_cluster
-from seatrial.runs.status.status import Status
+from seatrial.runs.status.status import Status, status_here
 from seatrial.runs.status.status import status as status_on_cluster
 from seatrial.runs.status.wait import wait as wait_for
-from seatrial.runs.stop import Removal, Stopped
+from seatrial.runs.stop import Removal, Stopped, forget_here, stop_here
 from seatrial.sdk.plan import Overrides, PathOrText, load_plan
 from seatrial.spec.cluster import Operator
 from seatrial.spec.loader import RunPlace, run_place
 from seatrial.spec.placeholders import refuse_placeholders
+
+if TYPE_CHECKING:
+    from seatrial.cluster.port_forward import Forward
 
 
 def _nobody(_: str) -> None:
@@ -114,6 +118,11 @@ class FoundRun:
         newest = ledger.newest
         outcome = newest.outcome if newest and not was_running else None
         return Stopped(newest.number if newest else 0, was_running, outcome, ledger.damage)
+
+    def forward_tensorboard(self, local_port: int) -> "Forward":
+        """A port of this host's loopback that leads to its TensorBoard; `serve` passes on."""
+        pod = _tensorboard_pod(self.site, self.name)
+        return connect.forward_to(self.site, pod, TENSORBOARD_PORT, local_port)
 
     def removal(self, *, volumes: bool) -> Removal:
         """What deleting it would remove."""
@@ -200,6 +209,24 @@ def _is_for_this_host(place: RunPlace) -> bool | None:
         return None
 
 
+def _tensorboard_pod(site: Site, run: str) -> str:
+    """The name of the pod; raises when there is none that runs, with the reason."""
+    selector = f"{RUN_LABEL}={run},{COMPONENT_LABEL}={Component.TENSORBOARD}"
+    pods, _ = objects.list_all(site.api, POD, site.namespace, selector)
+    for pod in pods:
+        if is_running(pod):
+            return str(pod["metadata"]["name"])
+    why = [finding.one_line() for pod in pods for finding in why_not_running(pod, [])]
+    raise ClusterError(
+        ClusterCode.NOT_FOUND,
+        f"{site.namespace}/{run}",
+        f"no pod serves TensorBoard: {why[0]}" if why else "no pod serves TensorBoard.",
+        "Wait until it runs; a run has one unless monitoring.tensorboard is false."
+        if pods
+        else "Launch the run with monitoring.tensorboard, which is the default.",
+    )
+
+
 def connect_to_look(
     namespace: str, kubeconfig: str, context: str, tell: Tell | None = None
 ) -> Site:
@@ -250,15 +277,14 @@ def launch(
     loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
     refuse_placeholders(loaded)
     agree = confirm or (lambda _: False)
+    wanted = Wanted(resolved, catalog, loaded.where, tuple(readmit))
     if resolved.machines.operator is Operator.TORCHRUN:
-        if readmit:
-            raise UsageError("a run on this host leaves no node out, so none can be readmitted.")
-        run = local_run(Path(path).parent, resolved.spec.name)
-        return launch_here(run, Wanted(resolved, catalog, loaded.where), agree)
+        here = HostBackend(local_run(Path(path).parent, resolved.spec.name))
+        return launch_by(here, wanted, agree)
     namespace = resolved.spec.cluster.namespace
     site = connect.connect(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
     fit = connect.fitting(site, resolved, catalog, loaded.where)
-    return launch_on_cluster(site, Wanted(fit, catalog, loaded.where, tuple(readmit)), agree)
+    return launch_by(ClusterBackend(site), replace(wanted, plan=fit), agree)
 
 
 def render(path: PathOrText, overrides: Overrides = (), part: Part | str = "run") -> Rendering:

@@ -6,11 +6,9 @@ The parser reports where it gave up: often the end of the file, far from the quo
 bracket that was left open. No finding repeats the line, because it may hold a secret.
 """
 
-import operator
 import re
 import unicodedata
 from bisect import bisect_right
-from difflib import SequenceMatcher
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -31,18 +29,6 @@ ODD_BLANK = re.compile(r"(?:^ *|(?<=[:,\[{-]) *)([\u00a0\u1680\u2000-\u200b\u202
 
 Problem = tuple[int, int, str, str]
 """Line, column, rule and fix."""
-
-
-def keep_line_ends(before: str, after: str) -> str:
-    """The second text with the line ends of the first, where a line is in both."""
-    old, new = _LINE_END.split(before), _LINE_END.split(after)
-    ends = [*_LINE_END.findall(before), ""]
-    usual = max(ends[:-1], key=ends.count, default="\n")
-    found = [usual] * len(new)
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for first, second, count in matcher.get_matching_blocks():
-        found[second : second + count] = [end or usual for end in ends[first : first + count]]
-    return "".join(map(operator.add, new, [*found[:-1], ""]))
 
 
 def odd_blank(character: str) -> tuple[str, str]:

@@ -6,19 +6,17 @@ A conversion says which fields have another name in the next format. It is done 
 that an older file works as it is, and to the text itself by `seatrial spec upgrade`.
 """
 
-import io
 from dataclasses import dataclass
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from seatrial.codes.spec import SpecCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
+from seatrial.spec.rewriting import rewritten
 from seatrial.spec.run import API_VERSION
 from seatrial.spec.secrets import shown, shown_key
-from seatrial.spec.syntax import keep_line_ends
 from seatrial.spec.tree import Node
 
 
@@ -36,8 +34,6 @@ CONVERSIONS: dict[str, Conversion] = {}
 """From an older apiVersion to the next; there is one format so far, so there are none."""
 
 _ADD = f"Add apiVersion: {API_VERSION}."
-_WIDEST = 1 << 20
-"""Long lines stay long: a spec is not wrapped anew."""
 
 
 def to_current(root: Node) -> tuple[Node, list[Finding]]:
@@ -60,24 +56,20 @@ def to_current(root: Node) -> tuple[Node, list[Finding]]:
 
 def upgraded(text: str, version: str) -> tuple[str, tuple[str, ...]]:
     """The text of a spec in the current format, comments kept, and what was changed."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = _WIDEST
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    root = yaml.load(text)
     changes: list[str] = []
-    while version in CONVERSIONS:
-        conversion = CONVERSIONS[version]
-        for field, name in conversion.renamed:
-            if _rename(root, field, name):
-                changes.append(f"{field} is called {name} now")
-        changes.append(f"apiVersion: {version} became {conversion.to}")
-        root["apiVersion"] = version = conversion.to
-    if not changes:
-        return text, ()
-    out = io.StringIO()
-    yaml.dump(root, out)
-    return keep_line_ends(text, out.getvalue()), tuple(changes)
+
+    def upgrade(root: CommentedMap) -> bool:
+        older = version
+        while older in CONVERSIONS:
+            conversion = CONVERSIONS[older]
+            for field, name in conversion.renamed:
+                if _rename(root, field, name):
+                    changes.append(f"{field} is called {name} now")
+            changes.append(f"apiVersion: {older} became {conversion.to}")
+            root["apiVersion"] = older = conversion.to
+        return bool(changes)
+
+    return rewritten(text, upgrade), tuple(changes)
 
 
 def _rename(root: CommentedMap, field: str, name: str) -> bool:

@@ -27,7 +27,8 @@ from seatrial.cluster.transport import Json
 from seatrial.cluster.watch import ChangeKind, ObjectWatch
 from seatrial.rendering.names import RUN_LABEL
 from seatrial.runs.launch.connect import connect
-from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.launch.launcher import Wanted, launch
 from seatrial.runs.namespace import Site
 from seatrial.runs.status.observe import find_job, training_pods
 from seatrial.runs.status.status import status
@@ -118,7 +119,7 @@ def printing(control_plane: Cluster, namespace: str) -> Iterator[Printing]:
     site = connect(namespace, kubeconfig=str(control_plane.kubeconfig))
     run = wanted(namespace, LOGGED)
     name, nodes = run.plan.spec.name, run.plan.machines.nodes
-    launch(site, run, lambda _: False)
+    launch(ClusterBackend(site), run, lambda _: False)
     job = find_job(site.api, namespace, name)
     assert job is not None
     wait_until(lambda: len(training_pods(site.api, namespace, job)) == nodes, "pods are made")
@@ -205,9 +206,9 @@ def test_short_faults(
         before = uids(direct)
         proxy.spoil(fault)
         run = wanted(namespace, number)
-        done = launch(site, run, lambda _: False)
+        done = launch(ClusterBackend(site), run, lambda _: False)
         names.add(done.run)
-        assert not launch(site, run, lambda _: False).is_new
+        assert not launch(ClusterBackend(site), run, lambda _: False).is_new
         assert status(site, done.run).attempt == 1
         if fault is Fault.GONE:
             # It waits for the follower's next watch.
@@ -253,7 +254,7 @@ def submit(namespace: str, limited: Path, run: Wanted, failed: list[BaseExceptio
     """Launch a run and look at it, and keep what went wrong for the thread that waits."""
     try:
         site = connect(namespace, kubeconfig=str(limited))
-        launch(site, run, lambda _: False)
+        launch(ClusterBackend(site), run, lambda _: False)
         found = status(site, run.plan.spec.name)
         assert found.attempt == 1
     except BaseException as error:

@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass, field
 
-from seatrial.checks.data_facts import CorpusFacts, PairFacts, SplitFacts, TokenizerFacts, Unknown
+from seatrial.checks.probe_facts import CorpusFacts, PairFacts, SplitFacts, TokenizerFacts, Unknown
 
 PREFIX = "/data/prepared/web_text_document"
 OTHER = "/data/prepared/wiki_text_document"

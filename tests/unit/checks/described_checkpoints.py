@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.checkpoints.setup import ModelShape, SavedSchedule, Setup
-from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.checks.probe_facts import PlaceFacts, SavedFacts, Unknown
 from seatrial.planning.layout import Layout
 
 Description = dict[str, Any]

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from seatrial.checks.data_facts import (
+from seatrial.checks.probe_facts import (
     CorpusFacts,
     PairFacts,
     Pointer,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from textwrap import dedent
 
 from seatrial.checks.check import Verdict
-from seatrial.checks.data_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
+from seatrial.checks.probe_facts import CorpusFacts, PairFacts, Pointer, TokenizerFacts, Unknown
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.datasets import DatasetCode
 from seatrial.codes.rendering import RenderCode

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from seatrial.checks.data_facts import (
+from seatrial.checks.probe_facts import (
     CorpusFacts,
     PairFacts,
     Pointer,

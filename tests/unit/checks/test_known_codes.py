@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from docs.tools.reference.findings_page import SOURCES
-from seatrial.checks.backgrounds import backgrounds
 from seatrial.checks.check import BEFORE, RULES, codes_before
-from seatrial.checks.situation import Scope
+from seatrial.checks.explanations import explanations
+from seatrial.checks.rule import Scope
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.planning import PlanCode
 from seatrial.codes.registry import known_codes
@@ -42,12 +42,12 @@ def test_a_code_is_known_with_its_meaning_and_its_part() -> None:
 def test_every_code_of_the_check_has_a_background() -> None:
     reported = {code for rule in RULES for code in rule.codes} | set(CheckCode)
     before = {code for part in BEFORE for code in codes_before(part)}
-    assert reported | before <= set(backgrounds())
+    assert reported | before <= set(explanations())
 
 
 def test_what_a_background_calls_documentation_is_there() -> None:
     docs = Path(__file__).parents[3] / "docs"
-    named = [source for each in backgrounds().values() for source in each.sources]
+    named = [source for each in explanations().values() for source in each.sources]
     pages = [source.removeprefix("docs: ").split(" ")[0] for source in named if "docs: " in source]
     assert pages
     paths = [page for page in pages if page.endswith(".md") or "/" in page]
@@ -55,11 +55,11 @@ def test_what_a_background_calls_documentation_is_there() -> None:
 
 
 def test_backgrounds_are_of_known_codes_and_say_who_says_so() -> None:
-    for code, background in backgrounds().items():
+    for code, explanation in explanations().items():
         assert code in known_codes()
-        assert background.why.endswith(".")
-        assert background.sources
-        for source in background.sources:
+        assert explanation.why.endswith(".")
+        assert explanation.sources
+        for source in explanation.sources:
             assert SOURCE.match(source), source
             assert not re.search(r"/(root|tmp|work)/", source)
 

@@ -11,7 +11,7 @@ from seatrial.checks.check import check
 from seatrial.checks.repairs.consequences import UNKNOWN, part_of
 from seatrial.checks.repairs.repair import Broken, effects_of, repair_of
 from seatrial.checks.repairs.yaml_edits import applied
-from seatrial.checks.situation import Repair, RepairKind
+from seatrial.checks.rule import Repair, RepairKind
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.planning import PlanCode
 from seatrial.codes.rendering import RenderCode

@@ -13,11 +13,11 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.setup import SavedConstants, Setup, Versions
 from seatrial.checks.check import NO_CHECKPOINT, Verdict, check, codes_of
-from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.checks.probe_facts import PlaceFacts, SavedFacts, Unknown
 from seatrial.checks.probes.checkpoints import CheckpointReader
 from seatrial.checks.repairs.repair import Broken, mends, repair_of
 from seatrial.checks.resume_source import wanted_setup
-from seatrial.checks.situation import Scope
+from seatrial.checks.rule import Scope
 from seatrial.codes.resume import ResumeCode
 from seatrial.findings import Finding, Severity
 from tests.unit.checkpoints.made import make_checkpoint

@@ -8,9 +8,9 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import UNSEEN, Verdict, check, codes_of
-from seatrial.checks.data_facts import SplitFacts, TokenizerFacts, Unknown
+from seatrial.checks.probe_facts import SplitFacts, TokenizerFacts, Unknown
 from seatrial.checks.repairs.repair import Broken, mends
-from seatrial.checks.situation import Scope, proposed
+from seatrial.checks.rule import Scope, proposed
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.datasets import DatasetCode
 from seatrial.codes.rendering import RenderCode

@@ -18,7 +18,7 @@ from seatrial.checks.cluster.facts import (
 )
 from seatrial.checks.repairs.fix import plan_fix
 from seatrial.checks.repairs.repair import Broken, mends, repair_of
-from seatrial.checks.situation import Scope, proposed
+from seatrial.checks.rule import Scope, proposed
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.codes.rendering import RenderCode
 from seatrial.findings import Finding, Severity

@@ -9,6 +9,7 @@ import pytest
 
 from seatrial.cluster.kinds import POD
 from seatrial.errors import UsageError
+from seatrial.reports.terminal import HIDE_NEXT
 from seatrial.runs.launch import connect
 from seatrial.runs.namespace import Site
 from tests.unit.cli.test_runs import ran
@@ -17,11 +18,10 @@ from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
-    """A server on which every pod prints two lines and ends well."""
+    """A server on which every pod prints a line and ends well."""
     found, time = FakeTransport(), FakeTime()
     ended = [{"name": "read", "state": {"terminated": {"exitCode": 0}}}]
-    lines = (b"next  stands in a text too", b"step 20 is whole", b"next  a pod's own")
-    printed = [b"2026-11-15T03:12:00Z " + line for line in lines]
+    printed = [b"2026-11-15T03:12:00Z step 20 is whole"]
 
     def comes_up() -> None:
         for (plural, namespace, name), item in list(found.objects.items()):
@@ -38,11 +38,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeTransport:
     return found
 
 
-def in_pod(server: FakeTransport) -> list[str]:
-    """What ran in the pod, after `seatrial`."""
+def container(server: FakeTransport) -> dict[str, Any]:
     made = next(c.body for c in server.calls if c.method == "POST" and c.path.endswith("/pods"))
     assert made is not None
-    words: list[str] = made["spec"]["containers"][0]["command"]
+    found: dict[str, Any] = made["spec"]["containers"][0]
+    return found
+
+
+def in_pod(server: FakeTransport) -> list[str]:
+    """What ran in the pod, after `seatrial`."""
+    words: list[str] = container(server)["command"]
     return words[words.index("seatrial") + 1 :]
 
 
@@ -81,8 +86,8 @@ def test_checkpoints_of_a_run_are_seen_where_they_are(
     said = ran("checkpoints", command, spec_file, *words, "--on", "kubernetes")
     assert in_pod(server) == ["checkpoints", command, "/data/slim-7b/checkpoints", *inside]
     # What the pod proposes next would name its own places.
+    assert {"name": HIDE_NEXT, "value": "1"} in container(server)["env"]
     assert said.splitlines() == [
-        "next  stands in a text too",
         "step 20 is whole",
         f"next  seatrial {following.format(file=spec_file)}",
     ]

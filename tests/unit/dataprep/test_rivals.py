@@ -45,16 +45,16 @@ def test_a_rival_with_other_settings_cannot_replace_verified_files(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[OtherDataError] = []
-    blend = preparation._Work._blend
+    blend = preparation._Preparation._blend
 
-    def rival_first(self: preparation._Work, record: object) -> object:
+    def rival_first(self: preparation._Preparation, record: object) -> object:
         if not refused:
             with pytest.raises(OtherDataError, match="being filled by a preparation") as error:
                 prepare(plan(spec, OTHER), InlineDriver(), tell=stop_at_verifying)
             refused.append(error.value)
         return blend(self, record)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(preparation._Work, "_blend", rival_first)
+    monkeypatch.setattr(preparation._Preparation, "_blend", rival_first)
     prepare(plan(spec), InlineDriver())
     assert len(refused) == 1
     assert verify_at(str(tmp_path / "out")) == []

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from seatrial.rendering.expansion import Argument, Reference, container_command, host_command
+from seatrial.rendering.expansion import Command, Option, Reference
 from seatrial.rendering.spec_config import spec_text
 from seatrial.spec.loader import loads
 from seatrial.yaml_scalars import quoted
@@ -14,14 +14,16 @@ from tests.conftest import resolved
 
 
 def test_only_a_reference_is_one_in_a_pod() -> None:
-    command: list[Argument] = ["--a=$(RANK)", ("--b=$", Reference("RANK"), "$")]
-    assert container_command(command) == ["--a=$$(RANK)", "--b=$$$(RANK)$$"]
+    options: dict[str, Option] = {"a": "$(RANK)", "b": ("$", Reference("RANK"), "$"), "c": True}
+    command = Command("torchrun", options=options, rest=("$x",))
+    assert command.in_container() == ["torchrun", "--a=$$(RANK)", "--b=$$$(RANK)$$", "--c", "$$x"]
 
 
 def test_nothing_is_escaped_on_this_host() -> None:
-    assert host_command(["--a=$(RANK)", "$$"]) == ["--a=$(RANK)", "$$"]
+    command = Command(module="seatrial", words=("list",), options={"a": "$(RANK)"}, rest=("$$",))
+    assert command.on_host() == ("python3", "-m", "seatrial", "list", "--a=$(RANK)", "$$")
     with pytest.raises(TypeError, match="no kubelet"):
-        host_command([("--b=", Reference("RANK"))])
+        Command(options={"b": (Reference("RANK"),)}).on_host()
 
 
 @pytest.mark.parametrize("text", ["a\u2028b", "\ufeffa", "a\u00a0b", "\U0001f600", "\uffff", "é"])

@@ -7,7 +7,11 @@ from typing import Any
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.transport import Json
-from seatrial.runs.launch.kubernetes import Wanted
+from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.render import Part, Rendering, render
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.launch.launcher import Confirm, Launched, Wanted
+from seatrial.runs.launch.launcher import launch as launch_by
 from seatrial.runs.namespace import Site
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
@@ -25,6 +29,17 @@ def site_of(server: FakeTransport, time: FakeTime | None = None) -> Site:
 def wanted(*overrides: str) -> Wanted:
     """The tests' own spec, to be launched."""
     return Wanted(resolved(*overrides), CATALOG)
+
+
+def launch(site: Site, run: Wanted, confirm: Confirm) -> Launched:
+    """Launch into a namespace."""
+    return launch_by(ClusterBackend(site), run, confirm)
+
+
+def rendered(run: Wanted, submission: str = "") -> Rendering:
+    """The manifests of the first attempt."""
+    attempt = Attempt(1, (), own_digest(), submission)
+    return render(run.plan, run.catalog, Part.RUN, attempt, run.place)
 
 
 def jobs(server: FakeTransport) -> list[Json]:

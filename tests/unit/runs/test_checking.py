@@ -16,7 +16,8 @@ from seatrial.codes.cluster import ClusterCode
 from seatrial.codes.resume import ResumeCode
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
-from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.launch.launcher import Wanted, launch
 from seatrial.runs.namespace import Site
 from seatrial.sdk import check as checking
 from tests.unit.checks.examples import BASE
@@ -67,7 +68,7 @@ def test_a_check_reports_the_names_that_a_launch_would_refuse(kind: str) -> None
     site = Site(fake_api(server), namespace)
     facts = checking.facts_of(situation, site)
     with pytest.raises(FindingsError) as refused:
-        launch(site, Wanted(situation.plan, catalog), lambda _: True)
+        launch(ClusterBackend(site), Wanted(situation.plan, catalog), lambda _: True)
     verdict = check(BASE, "run.yaml", catalog, cluster=facts)
     found = [each for each in verdict.findings if each.code == RunCode.NOT_OURS]
     assert found == list(refused.value.findings)

@@ -19,11 +19,10 @@ from seatrial.runs.history.locate import (
     cluster_history,
     find_history,
 )
-from seatrial.runs.launch.kubernetes import launch
 from seatrial.runs.namespace import Site
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport
 from tests.unit.monitoring.made_up_run import whole_run
-from tests.unit.runs.fake_cluster import CATALOG, jobs, pod_of, running, site_of, wanted
+from tests.unit.runs.fake_cluster import CATALOG, jobs, launch, pod_of, running, site_of, wanted
 from tests.unit.runs.test_history import write_steps
 
 RUN = wanted().plan.spec.name

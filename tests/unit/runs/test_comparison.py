@@ -5,14 +5,13 @@
 from seatrial.cluster.transport import Answer
 from seatrial.runs.launch.diff import DiffVerdict, compare
 from seatrial.runs.launch.differences import ABSENT, FieldDifference, differences
-from seatrial.runs.launch.kubernetes import launch
 from tests.unit.cluster.fake_api import FakeTransport, once
-from tests.unit.runs.fake_cluster import site_of, wanted
+from tests.unit.runs.fake_cluster import launch, rendered, site_of, wanted
 
 
 def test_every_object_of_a_new_run_is_new_and_nothing_is_made() -> None:
     server = FakeTransport()
-    found = compare(site_of(server), wanted().rendered(1, ()))
+    found = compare(site_of(server), rendered(wanted()))
     assert {each.verdict for each in found} == {DiffVerdict.NEW}
     assert not server.objects
 
@@ -21,9 +20,9 @@ def test_a_launched_run_is_the_same_and_a_changed_one_says_where() -> None:
     server = FakeTransport()
     launch(site_of(server), wanted(), lambda _: False)
     (first,) = site_of(server).ledgers.read(wanted().plan.spec.name).attempts
-    same = compare(site_of(server), wanted().rendered(1, (), first.submission))
+    same = compare(site_of(server), rendered(wanted(), first.submission))
     assert {each.verdict for each in same} == {DiffVerdict.SAME}
-    other = compare(site_of(server), wanted("training.seed=7").rendered(1, ()))
+    other = compare(site_of(server), rendered(wanted("training.seed=7")))
     verdicts = {each.name: each.verdict for each in other}
     assert verdicts["PyTorchJob slim-7b"] is DiffVerdict.CHANGED
     assert verdicts["Service slim-7b--meeting"] is DiffVerdict.SAME
@@ -40,12 +39,12 @@ def test_what_the_server_refuses_is_told_and_the_rest_still_compared() -> None:
     server = FakeTransport()
     refusal = Answer(422, {"message": "spec.x: Invalid value"})
     server.faults.append(once(refusal, "PATCH", "services"))
-    found = compare(site_of(server), wanted().rendered(1, ()))
+    found = compare(site_of(server), rendered(wanted()))
     refused = [each for each in found if each.verdict is DiffVerdict.REFUSED]
     assert len(refused) == 1
     assert refused[0].finding is not None
     assert "Invalid value" in refused[0].finding.rule
-    assert len(found) == len(wanted().rendered(1, ()).manifests)
+    assert len(found) == len(rendered(wanted()).manifests)
 
 
 def test_fields_are_compared_by_name_and_lists_of_named_things_by_their_names() -> None:

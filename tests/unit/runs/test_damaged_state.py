@@ -13,14 +13,13 @@ import pytest
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError, UsageError
 from seatrial.monitoring import processes
-from seatrial.runs.history.logs import Asked
-from seatrial.runs.launch.host import lines_here, status_here, stop_here
+from seatrial.runs.history.logs import Asked, lines_here
 from seatrial.runs.ledger.host import LocalRun, local_run
 from seatrial.runs.ledger.kubernetes import ledger_name
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, End
 from seatrial.runs.status.listing import list_here, list_runs
-from seatrial.runs.status.status import status
-from seatrial.runs.stop import delete, stop
+from seatrial.runs.status.status import status, status_here
+from seatrial.runs.stop import delete, stop, stop_here
 from tests.unit.cluster.fake_api import FakeTransport
 from tests.unit.runs.fake_cluster import site_of
 from tests.unit.runs.test_launch import RUN

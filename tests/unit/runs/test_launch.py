@@ -16,10 +16,10 @@ from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError, UsageError
 from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.data.prepare import prepare_on_cluster
-from seatrial.runs.launch.decision import SUBMITTING_SECONDS
 from seatrial.runs.launch.differences import FieldDifference
-from seatrial.runs.launch.kubernetes import Launched, launch
+from seatrial.runs.launch.launcher import Launched
 from seatrial.runs.ledger.ledger import AttemptOutcome, Ledger
+from seatrial.runs.status.attempt_state import SUBMITTING_SECONDS
 from seatrial.runs.status.listing import list_runs
 from seatrial.runs.status.observe import observe
 from seatrial.runs.status.status import status, status_of
@@ -27,7 +27,9 @@ from seatrial.runs.stop import REMOVAL_SECONDS, delete, stop
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, Fault, once
 from tests.unit.runs.fake_cluster import (
     jobs,
+    launch,
     pod_of,
+    rendered,
     running,
     set_condition,
     site_of,
@@ -68,7 +70,7 @@ def test_what_is_submitted_is_what_is_rendered() -> None:
     launched(server)
     sent = [call.body for call in server.calls if call.method in ("POST", "PATCH")]
     (first,) = ledger(server).attempts
-    for manifest in wanted().rendered(1, (), first.submission).manifests:
+    for manifest in rendered(wanted(), first.submission).manifests:
         assert manifest in sent
 
 

@@ -29,20 +29,14 @@ from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.monitoring.logs.reading import LONGEST_LINE
 from seatrial.monitoring.processes import state
 from seatrial.planning.plan import Plan
-from seatrial.runs.history.logs import Asked
-from seatrial.runs.launch.decision import utc
-from seatrial.runs.launch.host import (
-    _raw_lines,
-    forget_here,
-    launch_here,
-    lines_here,
-    status_here,
-    stop_here,
-)
-from seatrial.runs.launch.kubernetes import Launched, Wanted
+from seatrial.runs.history.logs import Asked, _raw_lines, lines_here
+from seatrial.runs.launch.host import HostBackend
+from seatrial.runs.launch.launcher import Launched, Wanted, launch
 from seatrial.runs.ledger.host import LocalRun, local_run, local_runs
-from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, AttemptTakenError, End
+from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, AttemptTakenError, End, utc
+from seatrial.runs.status.status import status_here
 from seatrial.runs.status.wait import wait
+from seatrial.runs.stop import forget_here, stop_here
 from seatrial.sdk.runs import find_run
 from seatrial.secrets.redaction import HELD, REDACTED, redact
 from seatrial.spec.engine import EngineName
@@ -86,7 +80,7 @@ def on_host(home: Path, *overrides: str) -> Plan:
 
 def launched(home: Path, *overrides: str, agree: bool = False) -> Launched:
     wanted = Wanted(on_host(home, *overrides), Catalog())
-    return launch_here(local_run(home, "slim-7b"), wanted, lambda _: agree)
+    return launch(HostBackend(local_run(home, "slim-7b")), wanted, lambda _: agree)
 
 
 def ends(home: Path, code: int) -> None:
@@ -340,7 +334,7 @@ def test_an_engine_that_is_not_installed_is_named(
     engine = plan.spec.engine.model_copy(update={"name": EngineName.LLM_FOUNDRY})
     foreign = replace(plan, spec=plan.spec.model_copy(update={"engine": engine}))
     with pytest.raises(MissingExtraError, match="seatrial engines install llm-foundry"):
-        launch_here(local_run(home, "slim-7b"), Wanted(foreign, Catalog()), lambda _: False)
+        launch(HostBackend(local_run(home, "slim-7b")), Wanted(foreign, Catalog()), lambda _: False)
 
 
 def test_a_run_on_this_host_has_no_containers(tmp_path: Path) -> None:

@@ -18,15 +18,15 @@ from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.names import COMPONENT_LABEL, Component
+from seatrial.rendering.reader_pod import VolumeCommand
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.data import reader_pod
 from seatrial.runs.data.prepare import prepare_on_cluster
 from seatrial.runs.data.reader_pod import read_inside
-from seatrial.runs.launch.decision import LaunchDecision, LaunchStep, begun
 from seatrial.runs.launch.diff import DiffVerdict, compare
-from seatrial.runs.launch.kubernetes import launch, spec_changes
-from seatrial.runs.ledger.ledger import AttemptOutcome
+from seatrial.runs.launch.kubernetes import ClusterBackend
+from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, utc
 from seatrial.runs.ownership import owner_of
 from seatrial.runs.status.listing import list_runs
 from seatrial.runs.status.observe import observe
@@ -35,9 +35,17 @@ from seatrial.runs.stop import delete, removal, stop
 from seatrial.spec.cluster import Operator
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, once
-from tests.unit.runs.fake_cluster import CATALOG, jobs, set_condition, site_of, wanted
+from tests.unit.runs.fake_cluster import (
+    CATALOG,
+    jobs,
+    launch,
+    rendered,
+    set_condition,
+    site_of,
+    wanted,
+)
 
-RENDERED = wanted().rendered(1, ()).manifests
+RENDERED = rendered(wanted()).manifests
 RUN = wanted().plan.spec.name
 RAW = "data={sources: [{from: 's3://corpus/raw'}], tokenizer: 'hf://gpt2'}"
 IMAGE = "cluster.preparation.image=registry.example.com/data:1"
@@ -129,7 +137,7 @@ def test_a_network_policy_of_the_platform_team_is_neither_replaced_nor_deleted()
 
 def test_every_object_that_is_in_the_way_is_named_at_once() -> None:
     server = FakeTransport()
-    for manifest in wanted().rendered(1, ()).manifests[:-1]:
+    for manifest in rendered(wanted()).manifests[:-1]:
         name = manifest["metadata"]["name"]
         put(server, manifest["apiVersion"], manifest["kind"], name)
     put(server, "v1", "ConfigMap", f"{RUN}--ledger")
@@ -366,7 +374,9 @@ def test_a_pod_on_the_volume_takes_no_name_of_another_owner(
     put(server, "v1", kind, f"{RUN}--reader-00000000", **HELM)
     before = state(server)
     with pytest.raises(FindingsError, match="Helm release baseline"):
-        read_inside(site_of(server), resolved(), CATALOG, ["checkpoints", "list"], print)
+        read_inside(
+            site_of(server), resolved(), CATALOG, VolumeCommand(("checkpoints", "list")), print
+        )
     assert state(server) == before
 
 
@@ -375,9 +385,7 @@ def test_a_ledger_of_another_owner_makes_no_run(owner: str) -> None:
     server = FakeTransport()
     labels = COPIED[owner]["labels"] | {COMPONENT_LABEL: "ledger"}
     theirs = put(server, "v1", "ConfigMap", f"{RUN}--ledger", **COPIED[owner] | {"labels": labels})
-    record = begun(
-        LaunchDecision(LaunchStep.SUBMIT, 1, ""), "x", "pytorchjob", ("", "", ""), datetime.now(UTC)
-    )
+    record = AttemptRecord(1, "x", utc(datetime.now(UTC)), "pytorchjob", "")
     theirs["data"] = {"attempt-00001": record.to_text()}
     assert site_of(server).ledgers.read_all() == {}
     assert list_runs(site_of(server)) == []
@@ -387,13 +395,13 @@ def test_a_spec_of_another_owner_is_not_what_was_launched() -> None:
     server = FakeTransport()
     theirs = put(server, "v1", "ConfigMap", f"{RUN}--spec", **COPIED["kubectl"])
     theirs["data"] = {"run.yaml": '{"theirs": 1}'}
-    assert "theirs" not in str(spec_changes(site_of(server), wanted().plan))
+    assert "theirs" not in str(ClusterBackend(site_of(server)).spec_changes(wanted().plan))
 
 
 def test_a_comparison_says_that_a_name_is_taken() -> None:
     server = FakeTransport()
     put_policy(server, **HELM)
-    found = {each.name: each for each in compare(site_of(server), wanted().rendered(1, ()))}
+    found = {each.name: each for each in compare(site_of(server), rendered(wanted()))}
     policy = found[f"NetworkPolicy {RUN}"]
     assert policy.verdict is DiffVerdict.REFUSED
     assert policy.finding is not None

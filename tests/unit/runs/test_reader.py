@@ -12,13 +12,18 @@ from seatrial.cluster.kinds import POD
 from seatrial.errors import FindingsError
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
-from seatrial.rendering.reader_pod import VolumeReading, reader_pod, weights_gib
+from seatrial.rendering.reader_pod import (
+    VolumeCommand,
+    VolumeReading,
+    reader_pod,
+    weights_gib,
+)
 from seatrial.runs.data.reader_pod import read_inside
-from seatrial.runs.launch.kubernetes import Wanted, launch
+from seatrial.runs.launch.launcher import Wanted
 from seatrial.runs.namespace import Site
 from tests.conftest import resolved
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
-from tests.unit.runs.fake_cluster import site_of
+from tests.unit.runs.fake_cluster import launch, site_of
 
 
 def read(
@@ -37,7 +42,7 @@ def read(
     time.on_sleep = comes_up
     site = Site(fake_api(server, time), "default", sleep=time.sleep, clock=time.clock)
     words = ["data", "verify", "/data/slim-7b/data"]
-    return read_inside(site, resolved(), Catalog(), words, said.append), said
+    return read_inside(site, resolved(), Catalog(), VolumeCommand(tuple(words)), said.append), said
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -114,7 +119,8 @@ def test_a_pod_that_is_followed_goes_when_the_command_ends(monkeypatch: pytest.M
 def pod_of(reading: VolumeReading, *overrides: str) -> dict[str, Any]:
     """The pod of a command, as it is submitted."""
     scene = scene_of(resolved(*overrides), Catalog(), Attempt())
-    return dict(reader_pod(scene, ["checkpoints", "list", "/data/x"], "1", reading)["spec"])
+    command = VolumeCommand(("checkpoints", "list", "/data/x"), reading)
+    return dict(reader_pod(scene, command, "1")["spec"])
 
 
 def test_what_verifies_may_write_down_what_it_finds() -> None:

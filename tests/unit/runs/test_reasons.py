@@ -13,15 +13,15 @@ from seatrial.cluster.transport import Json
 from seatrial.codes.preflight import PreflightCode
 from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding, Severity
-from seatrial.runs.launch.decision import NODE_FAULTS, faulty_nodes
 from seatrial.runs.ledger.ledger import Ledger
+from seatrial.runs.status.attempt_state import NODE_FAULTS, faulty_nodes
 from seatrial.runs.status.observe import FoundJob, Observed
 from seatrial.runs.status.pending_reasons import reasons
 from seatrial.runs.status.status import age, status_of
 from seatrial.spec.cluster import Operator
-from tests.unit.runs.fake_cluster import pod_of, running, wanted
+from tests.unit.runs.fake_cluster import pod_of, rendered, running, wanted
 
-JOB = dict(wanted().rendered(1, ()).manifests[-1])
+JOB = dict(rendered(wanted()).manifests[-1])
 JOB["metadata"] = JOB["metadata"] | {"uid": "job", "creationTimestamp": "2026-11-15T03:12:00Z"}
 NOW = datetime(2026, 11, 15, 3, 20, tzinfo=UTC)
 PREEMPTION = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."

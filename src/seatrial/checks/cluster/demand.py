@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from seatrial.checks.cluster.facts import NOTHING, ClusterFacts, NodeFacts, Taint, numbers
-from seatrial.checks.situation import Situation
+from seatrial.checks.rule import Situation
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.resources import training_resources

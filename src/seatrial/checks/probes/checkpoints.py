@@ -10,7 +10,7 @@ from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, track
 from seatrial.checkpoints.naming import METADATA, directory_name
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.stored_tensors import stored_items
-from seatrial.checks.data_facts import PlaceFacts, SavedFacts, Unknown
+from seatrial.checks.probe_facts import PlaceFacts, SavedFacts, Unknown
 from seatrial.errors import SeatrialError
 from seatrial.storage.location import Location, place_at
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.checks.data_facts import (
+from seatrial.checks.probe_facts import (
     CorpusFacts,
     PairFacts,
     Pointer,

@@ -5,7 +5,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from seatrial.checks.situation import Checked, Situation
+from seatrial.checks.rule import Checked, Situation
 from seatrial.codes.checks import CheckCode
 from seatrial.engine_process.process import VERDICT_SECONDS, ask_engine, worker_python
 from seatrial.engines.registry import ENGINES

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.repairs.meaning import Difference
+from seatrial.checks.repairs.same_run import Difference
 from seatrial.errors import NotInCatalogError
 from seatrial.spec.secrets import shown
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from ruamel.yaml.error import YAMLError
 
 from seatrial.checks.check import Verdict
-from seatrial.checks.repairs.meaning import differences
 from seatrial.checks.repairs.repair import Broken, mends, respelling_of
+from seatrial.checks.repairs.same_run import differences
 from seatrial.checks.repairs.yaml_edits import applied
-from seatrial.checks.situation import Checked, Repair
+from seatrial.checks.rule import Checked, Repair
 from seatrial.errors import SeatrialError
 from seatrial.findings import Finding
 from seatrial.secrets.redaction import redact

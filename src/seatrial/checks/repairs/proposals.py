@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checks.situation import Repair, RepairKind, Situation
+from seatrial.checks.rule import Repair, RepairKind, Situation
 from seatrial.codes.engines import EngineCode
 from seatrial.codes.planning import PlanCode
 from seatrial.codes.rendering import RenderCode

@@ -16,12 +16,12 @@ from ruamel.yaml.error import YAMLError
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import Planner, Verdict, check
 from seatrial.checks.cluster.facts import ClusterFacts
-from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
 from seatrial.checks.repairs.consequences import consequences
-from seatrial.checks.repairs.meaning import Difference, differences
 from seatrial.checks.repairs.proposals import path_of, proposals
+from seatrial.checks.repairs.same_run import Difference, differences
 from seatrial.checks.repairs.yaml_edits import applied
-from seatrial.checks.situation import Checked, Repair
+from seatrial.checks.rule import Checked, Repair
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.codes.planning import PlanCode

@@ -3,7 +3,6 @@
 """Values set and removed in the text of a YAML file, of which nothing else changes."""
 
 import io
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,12 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from seatrial.errors import SeatrialError
 from seatrial.spec.overrides import OVERRIDE
-from seatrial.spec.syntax import keep_line_ends
+from seatrial.spec.rewriting import WIDEST, rewritten
 from seatrial.spec.tree import parse
+from seatrial.yaml_scalars import quoted
 
 Path = tuple[str | int, ...]
 """The keys and list positions that lead to a value."""
-_WIDEST = 1 << 20
-"""Long lines stay long: a spec is not wrapped anew."""
 _INDENT = 2
 """Columns by which a new section is indented where the file has none to go by."""
 _COMMA = re.compile(r"\s*,[ \t]*")
@@ -150,7 +148,7 @@ def _replaced(text: str, found: _Found, value: Any) -> str:
     node, written = found.node, _written(value)
     style = getattr(node, "style", None)
     if isinstance(value, str) and style == '"':
-        written = json.dumps(value, ensure_ascii=False)
+        written = quoted(value, ascii_only=False)
     begin, end = node.start_mark.index, _end(text, node)
     in_block = isinstance(node, MappingNode | SequenceNode) and not node.flow_style
     if found.key is not None and (in_block or style in ("|", ">") or begin == node.end_mark.index):
@@ -298,7 +296,7 @@ def _written(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"
     yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style, yaml.width = True, _WIDEST
+    yaml.default_flow_style, yaml.width = True, WIDEST
     out = io.StringIO()
     yaml.dump([value], out)
     return out.getvalue().strip()[1:-1]
@@ -356,16 +354,13 @@ def _renamed(text: str, old: Path, new: Path, value: Any) -> str:
 
 def _anew(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
     """The spec written anew, with its comments, where its text cannot be changed in place."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = _WIDEST
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    root = yaml.load(text)
-    for path, value in changes:
-        _set(root, path, value)
-    out = io.StringIO()
-    yaml.dump(root, out)
-    return keep_line_ends(text, out.getvalue())
+
+    def change(root: Any) -> bool:
+        for path, value in changes:
+            _set(root, path, value)
+        return True
+
+    return rewritten(text, change)
 
 
 def _dumped(value: Any) -> str:

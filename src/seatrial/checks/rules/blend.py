@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from seatrial.checks.rule import Checked, Situation, of_data, proposed
 from seatrial.checks.rules.prepared_data import usable_pairs
-from seatrial.checks.situation import Checked, Situation, of_data, proposed
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.datasets import DatasetCode
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from seatrial.catalog.node_types import Cloud
 from seatrial.checks.facts import Harm, harmful_variables, nccl_variables, unread_on
-from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.naming import nearest
 from seatrial.rendering.environment import forbidding

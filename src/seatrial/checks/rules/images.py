@@ -16,7 +16,7 @@ from seatrial.checks.facts import (
     torch_range,
     version,
 )
-from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import NotInCatalogError

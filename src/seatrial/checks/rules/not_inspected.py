@@ -5,9 +5,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from seatrial.checks.data_facts import Unknown
+from seatrial.checks.probe_facts import Unknown
+from seatrial.checks.rule import Checked, Scope, Situation, of_data
 from seatrial.checks.rules import blend, prepared_data, sources, splits, tokenizers
-from seatrial.checks.situation import Checked, Scope, Situation, of_data
 from seatrial.codes.checks import CheckCode
 
 

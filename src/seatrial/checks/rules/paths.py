@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from posixpath import normpath
 
-from seatrial.checks.situation import Checked, Situation, proposed, respelt, static
+from seatrial.checks.rule import Checked, Situation, proposed, respelt, static
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.exchange import POSSIBLE
 from seatrial.engines.registry import ENGINES

@@ -5,8 +5,8 @@
 import re
 from collections.abc import Iterator
 
+from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.checks.rules.paths import mount_of
-from seatrial.checks.situation import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.attempt import Attempt

@@ -4,9 +4,9 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.data_facts import PairFacts, TokenizerFacts, Unknown
+from seatrial.checks.probe_facts import PairFacts, TokenizerFacts, Unknown
+from seatrial.checks.rule import Checked, Situation, of_data, proposed
 from seatrial.checks.rules.paths import ENDINGS
-from seatrial.checks.situation import Checked, Situation, of_data, proposed
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.datasets import DatasetCode
 from seatrial.engines.engine import DataFormat

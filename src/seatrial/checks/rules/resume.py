@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from seatrial.checkpoints.setup import Setup
 from seatrial.checkpoints.verdict import Resume, ResumeReason, verdict
-from seatrial.checks.data_facts import Unknown
 from seatrial.checks.facts import version
+from seatrial.checks.probe_facts import Unknown
 from seatrial.checks.resume_source import (
     ResumeOrigin,
     chosen_of,
@@ -16,8 +16,8 @@ from seatrial.checks.resume_source import (
     origin_of,
     wanted_setup,
 )
+from seatrial.checks.rule import Checked, Situation, of_checkpoints, proposed, static
 from seatrial.checks.rules.paths import mount_of, seen_by_pods
-from seatrial.checks.situation import Checked, Situation, of_checkpoints, proposed, static
 from seatrial.codes.resume import ResumeCode
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.layout import Layout

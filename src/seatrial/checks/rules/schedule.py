@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.situation import Checked, Situation, proposed, static
+from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.spec.training import DecayStyle
 

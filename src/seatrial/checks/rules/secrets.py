@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 from seatrial.checks.facts import is_gated
+from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.checks.rules.environment_variables import without_variable
-from seatrial.checks.situation import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.spec.monitoring import WandbMode
 

@@ -4,8 +4,8 @@
 
 from collections.abc import Callable, Iterator
 
-from seatrial.checks.data_facts import CorpusFacts
-from seatrial.checks.situation import Checked, Situation, of_data, proposed, static
+from seatrial.checks.probe_facts import CorpusFacts
+from seatrial.checks.rule import Checked, Situation, of_data, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.dataprep.inputs.selection import format_of
 from seatrial.spec.data import SourceFormat

@@ -4,8 +4,8 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.data_facts import SplitFacts, Unknown
-from seatrial.checks.situation import Checked, Situation, of_data
+from seatrial.checks.probe_facts import SplitFacts, Unknown
+from seatrial.checks.rule import Checked, Situation, of_data
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.datasets import DatasetCode
 from seatrial.engines.registry import ENGINES

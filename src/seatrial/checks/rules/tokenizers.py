@@ -4,8 +4,8 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.data_facts import CorpusFacts, TokenizerFacts, Unknown
-from seatrial.checks.situation import Checked, Situation, of_data, proposed
+from seatrial.checks.probe_facts import CorpusFacts, TokenizerFacts, Unknown
+from seatrial.checks.rule import Checked, Situation, of_data, proposed
 from seatrial.codes.checks import CheckCode
 from seatrial.dataprep.tokenizers.end_wording import NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
 from seatrial.engines.registry import ENGINES

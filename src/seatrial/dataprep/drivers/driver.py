@@ -30,6 +30,13 @@ class DriverName(StrEnum):
     """A Ray cluster: that of RAY_ADDRESS, or one that is started for the purpose."""
 
 
+THREADS = {
+    # The thread pool of Hugging Face's tokenizers does not survive a fork, either.
+    "TOKENIZERS_PARALLELISM": "false",
+    "RAYON_NUM_THREADS": "1",
+}
+"""Variables of every process that tokenizes, unless they are set: libraries would start a thread
+for each core, in each of as many processes."""
 TRIES = 3
 """How often a task is begun before it counts as failed."""
 
@@ -74,6 +81,15 @@ class PendingJob:
     def chosen(self) -> Job:
         """The job with its backend."""
         return replace(self.draft, backend=self.choose())
+
+
+def limit_threads() -> None:
+    """Keep libraries of this process from threads of their own.
+
+    For the beginning of a program: a command, a worker, a pod or a process of Ray.
+    """
+    for name, value in THREADS.items():
+        os.environ.setdefault(name, value)
 
 
 def line_of(tasks: TaskList, task: Task) -> str:

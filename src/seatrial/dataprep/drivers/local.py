@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
 from seatrial.dataprep.drivers.driver import (
+    THREADS,
     Again,
     Done,
     Event,
@@ -59,6 +60,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.words,
+            env=THREADS | os.environ,
             # Ctrl-C is for the parent alone, which then ends its workers.
             process_group=0,
         )
@@ -116,14 +118,14 @@ class LocalDriver:
 
     def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; see Driver."""
-        run = _Run(self, tasks, deque(wanted))
+        run = _PoolRun(self, tasks, deque(wanted))
         try:
             yield from run.events(job)
         finally:
             run.end()
 
 
-class _Run:
+class _PoolRun:
     """The workers and the tasks of one call."""
 
     def __init__(self, driver: LocalDriver, tasks: TaskList, waiting: deque[Task]) -> None:

@@ -25,19 +25,24 @@ from seatrial.dataprep.drivers.driver import (
     Job,
     PendingJob,
     failure,
+    limit_threads,
     line_of,
 )
 from seatrial.dataprep.drivers.local import LARGEST_MEMORY
+from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.kernel.memory import memory_in_use
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import Task, TaskList
 from seatrial.errors import MissingExtraError, SeatrialError
+from seatrial.process_environment import default_variables
 
 ADDRESS = "RAY_ADDRESS"
 """Ray's own variable for the cluster to use."""
 _OWN = "local"
 """Ray's word for a cluster that it starts for this process. Without an address at all, it would
 look for any cluster on this machine and join it, somebody else's too."""
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""Variables that Ray and the programs that it starts read."""
 _AHEAD = 2
 """Tasks that are submitted for each CPU: one that runs, and one that need not wait for us."""
 
@@ -62,12 +67,15 @@ class RayDriver:
         if not wanted:
             return
         address = self.address or os.environ.get(ADDRESS) or _OWN
-        ray = _ray(on_its_own=address == _OWN)
-        own = not ray.is_initialized()
-        if own:
-            self._connect(ray, address)
+        # What is started here is for this process alone. Ray would listen on all addresses; as on
+        # a Mac, where it does not form clusters, it keeps to the loopback.
+        with default_variables(_ALONE if address == _OWN else {}):
+            ray = _ray()
+            own = not ray.is_initialized()
+            if own:
+                self._connect(ray, address)
         try:
-            run = _Run(ray, job.chosen().to_json(), tasks, deque(wanted))
+            run = _RayRun(ray, job.chosen().to_json(), tasks, deque(wanted))
             with closing(run):
                 yield from run.events(self._limit(ray))
         finally:
@@ -107,24 +115,19 @@ def _refusal(address: str, error: Exception, version: str) -> str:
     )
 
 
-def _ray(*, on_its_own: bool) -> Any:
+def _ray() -> Any:
     """The module of Ray."""
     if find_spec("ray") is None:
         raise MissingExtraError(
             "Ray is not installed. Install it with: pip install '.[data,ray]' in a checkout of "
             "Seatrial, or use --driver local."
         )
-    if on_its_own:
-        # What is started here is for this process alone. Ray would listen on all addresses; as on
-        # a Mac, where it does not form clusters, it keeps to the loopback.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray  # noqa: PLC0415  # an extra of its own, and slow to load
 
     return ray
 
 
-class _Run:
+class _RayRun:
     """The tasks of one call."""
 
     def __init__(self, ray: Any, job: str, tasks: TaskList, waiting: deque[Task]) -> None:
@@ -177,9 +180,7 @@ _benches: dict[str, Any] = {}
 
 def do_task(job: str, line: str) -> dict[str, Any]:
     """In a process of Ray: do the task of a line."""
-    # Imported where tasks run; the driver itself has no use for it.
-    from seatrial.dataprep.drivers.work import Bench  # noqa: PLC0415
-
+    limit_threads()
     if job not in _benches or memory_in_use() > LARGEST_MEMORY:
         _benches.clear()
         _benches[job] = Bench(Job.from_json(job))

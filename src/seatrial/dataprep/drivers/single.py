@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.dataprep.drivers.driver import Job, line_of
+from seatrial.dataprep.drivers.driver import Job, limit_threads, line_of
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.output.completion import finished_record, remove_work
 from seatrial.dataprep.tasks.records import PartRecord
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", required=True, metavar="ADDRESS", help="the file tasks.jsonl")
     parser.add_argument("--task", type=int, metavar="N", help=f"the task; {INDEX} when absent")
     options = parser.parse_args(arguments)
+    limit_threads()
     try:
         answer = _do(options.list, options.task)
     except SeatrialError as error:

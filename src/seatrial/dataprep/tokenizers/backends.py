@@ -9,7 +9,6 @@ has no wheel of one of them can still prepare data with another.
 import importlib
 import importlib.metadata
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -79,8 +78,6 @@ class HuggingFace:
 
     def __init__(self, model: Model) -> None:
         """Load the tokenizer."""
-        # Its thread pool would compete with the other workers, and does not survive a fork.
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         library = importlib.import_module("tokenizers")
         self._tokenizer = library.Tokenizer.from_str(_json_of(model).decode())
         # Settings for inference that some published files carry; here they would drop text.
@@ -130,8 +127,6 @@ class Fastokens:
 
     def __init__(self, model: Model) -> None:
         """Load the tokenizer."""
-        # A thread for each core in every worker would be far too many.
-        os.environ.setdefault("RAYON_NUM_THREADS", "1")
         library = importlib.import_module("fastokens")
         self._tokenizer = library.Tokenizer.from_json_str(_json_of(model).decode())
 

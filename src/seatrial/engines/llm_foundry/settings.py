@@ -7,7 +7,6 @@ the layout that of `scripts/train/yamls/pretrain/mpt-30b.yaml`. Sections are par
 `optimizer.lr`.
 """
 
-import json
 import re
 from typing import Any
 
@@ -18,7 +17,7 @@ from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
 from seatrial.units import decimal_quotient
-from seatrial.yaml_scalars import NOT_TEXT, quoted
+from seatrial.yaml_scalars import scalar
 
 STEP_DIRECTORY = "ba{batch}"
 """What a checkpoint is called, in Composer's notation, which knows no leading zeros there
@@ -223,16 +222,4 @@ def _flow(value: ArgumentValue) -> str:
     """A value in one line; of an empty list nothing is needed, so that it stands for a mapping."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_flow, value))}]" if value else "{}"
-    if isinstance(value, str):
-        plain = _PLAIN.fullmatch(value) is not None and value.lower() not in NOT_TEXT
-        return value if plain else quoted(value)
-    if isinstance(value, float):
-        return _number(value)
-    return json.dumps(value)
-
-
-def _number(value: float) -> str:
-    """A number with a point: parsers of YAML 1.1 take 1e-08 for a text."""
-    text = repr(value)
-    mantissa, exponent, power = text.partition("e")
-    return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else text
+    return scalar(value, _PLAIN)

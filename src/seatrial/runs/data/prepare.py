@@ -186,7 +186,7 @@ def _refuse_warnings(found: list[Finding]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _ListedTasks:
     """A frozen list, and how much of it is done."""
 
     address: str
@@ -194,7 +194,7 @@ class _Listed:
     done: int
 
 
-def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _Listed | None:
+def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _ListedTasks | None:
     """Freeze the list; nothing when the data set is there, which the last step then checks."""
     try:
         job = _run(site, _marked(listing_job(scene), spec), tell, "listing")
@@ -205,7 +205,7 @@ def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _Listed | None:
         raise
     told = _last_json(site, job)
     try:
-        return _Listed(str(told["address"]), int(told["tasks"]), int(told["done"]))
+        return _ListedTasks(str(told["address"]), int(told["tasks"]), int(told["done"]))
     except (KeyError, ValueError, TypeError):
         name = job["metadata"]["name"]
         said = "its pod was gone before what it printed was read"

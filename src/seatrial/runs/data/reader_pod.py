@@ -3,7 +3,7 @@
 """Commands on a run's volume from inside the cluster; what they print is streamed back."""
 
 import atexit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from uuid import uuid4
 
 from seatrial.catalog.catalog import Catalog
@@ -17,7 +17,7 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
-from seatrial.rendering.reader_pod import CONTAINER, VolumeReading, reader_part, reader_pod
+from seatrial.rendering.reader_pod import CONTAINER, VolumeCommand, reader_part, reader_pod
 from seatrial.rendering.spec_config import spec_config
 from seatrial.runs.namespace import Site
 from seatrial.runs.objects import create_once, delete_own
@@ -34,9 +34,8 @@ def read_inside(
     site: Site,
     plan: Plan,
     catalog: Catalog,
-    words: Sequence[str],
+    command: VolumeCommand,
     say: Callable[[str], None],
-    reading: VolumeReading = VolumeReading.LOOKS,
 ) -> int:
     """Run one command over the run's volume in a pod; its exit code.
 
@@ -45,7 +44,7 @@ def read_inside(
     scene = scene_of(plan, catalog, Attempt())
     run = plan.spec.name
     number = uuid4().hex[:8]
-    made = reader_pod(scene, words, number, reading)
+    made = reader_pod(scene, command, number)
     name = made["metadata"]["name"]
 
     def remove() -> None:
@@ -57,7 +56,7 @@ def read_inside(
     try:
         create_once(site, run, spec_config(scene, reader_part(number)))
         create_once(site, run, made)
-        patience = EXPORT_START_SECONDS if reading.needs_engine else START_SECONDS
+        patience = EXPORT_START_SECONDS if command.reading.needs_engine else START_SECONDS
         pod = _started(site, name, patience)
         log = ContainerLog(site.api, site.namespace, name, pod["metadata"]["uid"], CONTAINER)
         for line in log.lines(follow=True):

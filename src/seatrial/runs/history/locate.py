@@ -14,6 +14,7 @@ from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.monitoring.logs.reading import ByteStream
 from seatrial.naming import is_dns_label
+from seatrial.rendering.reader_pod import VolumeCommand
 from seatrial.runs.data.reader_pod import read_inside
 from seatrial.runs.history.files import (
     EVENT_LOG,
@@ -200,7 +201,7 @@ def cluster_history(
         home = f"{known.plan.spec.cluster.storage.mount.rstrip('/')}/{run}"
         # Followed, the event log need not be there yet.
         words = (f"{home}/{EVENT_LOG}", "--json") if follow else (home, "--json", "--once")
-        return read_inside(site, known.plan, catalog, ("watch", *words), say)
+        return read_inside(site, known.plan, catalog, VolumeCommand(("watch", *words)), say)
 
     live = Remembered(lambda: not status(site, run).is_over, site.clock)
     source = PodSource(lines) if known is None else VolumeSource(inside, live)

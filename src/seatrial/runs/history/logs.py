@@ -7,22 +7,31 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import BinaryIO
 
-from seatrial.cluster.pod_logs import ContainerLog, LogLine
+from seatrial.cluster.pod_logs import ContainerLog, PodLogLine
 from seatrial.cluster.transport import Json
 from seatrial.errors import FindingsError, SeatrialError, UsageError
+from seatrial.monitoring.logs.reading import LONGEST_LINE
+from seatrial.runs.ledger.host import LocalRun
 from seatrial.runs.namespace import Site
 from seatrial.runs.status.observe import FoundJob, find_job, observe, training_pods
 from seatrial.runs.status.pending_reasons import wanted_and_running
 from seatrial.runs.status.status import no_run, status
-from seatrial.secrets.redaction import LineRedactor
+from seatrial.secrets.redaction import REDACTED, LineRedactor, safe_cut
+from seatrial.storage.state_files import open_regular
 
 MOST_FOLLOWED = 64
 """Pods that are followed at a time: each takes a connection."""
 _BLOCK = 1 << 16
+_PAUSE_SECONDS = 0.05
+_PIECE = 1 << 20
+_LONGEST_PART = 2 * LONGEST_LINE
+"""Bytes of a line that are kept while no place to cut it is found."""
 LOOK_SECONDS = 5.0
 """How often it is looked for new pods."""
 _RANK = re.compile(r"^\[[a-z_]+(\d+)\]:")
@@ -71,7 +80,7 @@ def node_number(pod: Json) -> int:
     return int(last) if last.isdigit() else 0
 
 
-def ranked(line: LogLine, node: int, processes: int) -> RankLine:
+def ranked(line: PodLogLine, node: int, processes: int) -> RankLine:
     """A line with the process that printed it."""
     match = _RANK.match(line.text)
     if match is None:
@@ -205,7 +214,7 @@ def _lines(site: Site, pod: Json, job: FoundJob, asked: Asked) -> Iterator[RankL
     node, processes = node_number(pod), processes_per_node(job.object)
     redact = LineRedactor()
     for line in log.lines(follow=asked.follow, tail=asked.tail):
-        yield ranked(LogLine(line.time, redact(line.text)), node, processes)
+        yield ranked(PodLogLine(line.time, redact(line.text)), node, processes)
 
 
 def _wanted(pods: list[Json], job: FoundJob, asked: Asked) -> list[Json]:
@@ -215,3 +224,71 @@ def _wanted(pods: list[Json], job: FoundJob, asked: Asked) -> list[Json]:
         return ordered
     node = asked.rank // processes_per_node(job.object)
     return [pod for pod in ordered if node_number(pod) == node]
+
+
+def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
+    """What the newest attempt has printed; with `follow`, until it is over."""
+    if asked.container:
+        raise UsageError(f"--container {asked.container}: a run on this host has no containers.")
+    newest = run.read().newest
+    if newest is None:
+        raise FindingsError([no_run(str(run.directory), run.name)])
+    while asked.follow and run.is_starting(newest):
+        time.sleep(_PAUSE_SECONDS)
+    path = run.file(newest.number, "log")
+    try:
+        opened = open_regular(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    redact = LineRedactor()
+    with opened as log:
+        if asked.tail is not None:
+            seek_tail(log, asked.tail)
+        for raw in _raw_lines(log, lambda: asked.follow and run.supervisor(newest.number) != 0):
+            line = ranked(PodLogLine("", redact(raw.decode(errors="replace"))), 0, 0)
+            if asked.rank is None or line.rank == asked.rank:
+                yield line
+
+
+def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[bytes]:
+    """The lines of a log, piece by piece; while it grows, those to come as well.
+
+    A line that is too long comes in parts, cut where redaction finds the same in the parts as in
+    the whole. Of one that has no such place, nothing is shown.
+    """
+    rest, dropping = b"", False
+    while True:
+        # Asked before reading, so that what is written last is not missed.
+        goes_on = is_growing()
+        piece = log.read1(_PIECE)
+        *whole, rest = (rest + piece).split(b"\n")
+        if dropping and whole:
+            dropping, whole = False, whole[1:]
+        yield from whole
+        if dropping:
+            rest = b""
+        while len(rest) > LONGEST_LINE:
+            cut = _cut_of(rest[:_LONGEST_PART])
+            if cut:
+                yield rest[:cut]
+                rest = rest[cut:]
+            elif len(rest) < _LONGEST_PART:
+                break
+            else:
+                yield REDACTED.encode()
+                rest, dropping = b"", True
+        if rest and not piece and not goes_on:
+            yield rest
+            rest = b""
+        if not piece:
+            if not goes_on:
+                return
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _cut_of(line: bytes) -> int:
+    """Return how many bytes of a line can be shown before the rest is known; 0 if none can."""
+    text = line.decode(errors="surrogateescape")
+    return len(text[: safe_cut(text)].encode(errors="surrogateescape"))

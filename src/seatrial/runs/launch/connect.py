@@ -11,7 +11,7 @@ from seatrial.catalog.profiles import Profile
 from seatrial.cluster.api import Api, CallPatience
 from seatrial.cluster.discovery import served_operators, trainer_form
 from seatrial.codes.runs import RunCode
-from seatrial.errors import FindingsError, MissingExtraError, UsageError
+from seatrial.errors import FindingsError, MissingExtraError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt, own_digest
@@ -142,13 +142,9 @@ def compared(
     return compare(site, made), made
 
 
-def forward_to(site: Site, pod: str, port: int, local: int, tell: Tell) -> "Forward":
+def forward_to(site: Site, pod: str, port: int, local: int) -> "Forward":
     """A port of this host's loopback that leads to a port of a pod; `serve` passes on."""
-    # Loaded here, for they load the Kubernetes client.
-    from seatrial.cluster.connection import ClientTransport  # noqa: PLC0415
+    # Loaded here, for it loads the Kubernetes client.
     from seatrial.cluster.port_forward import Forward  # noqa: PLC0415
 
-    transport = site.api.transport
-    if not isinstance(transport, ClientTransport):
-        raise UsageError("ports are forwarded through a connection that connect() has made.")
-    return Forward(transport, site.namespace, pod, port, local, tell)
+    return Forward(site.api.transport, site.namespace, pod, port, local, site.tell)

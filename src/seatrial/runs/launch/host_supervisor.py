@@ -21,7 +21,7 @@ from types import FrameType
 from seatrial.engine_process.package_path import python_path
 from seatrial.monitoring.processes import MARK, end_marked, new_mark, open_files
 from seatrial.runs.ledger.host import LocalRun, lock_within
-from seatrial.runs.ledger.ledger import AttemptOutcome, End
+from seatrial.runs.ledger.ledger import AttemptOutcome, End, utc
 from seatrial.storage.state_files import decode, open_append, read_json
 
 TETHER_MODULE = "seatrial.worker.supervisor.parent_death"
@@ -70,8 +70,7 @@ class HostSupervisor:
         elif code == 0:
             outcome = AttemptOutcome.SUCCEEDED
         reason = f"torchrun ended with {code}" if outcome is AttemptOutcome.FAILED else ""
-        when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._moved().end(self._task.number, End(when, outcome, reason))
+        self._moved().end(self._task.number, End(utc(datetime.now(UTC)), outcome, reason))
         return outcome
 
     def _moved(self) -> LocalRun:

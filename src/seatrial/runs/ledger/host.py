@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.errors import UsageError
@@ -52,6 +53,8 @@ LAUNCH_LOCK = "launch.lock"
 """Held by the one call that may begin an attempt, or delete all."""
 LOCK_SECONDS = 120.0
 """How long a call waits for another that launches the same run."""
+START_SECONDS = 30.0
+"""How long the supervisor of an attempt may take to start."""
 SUPERVISOR = "seatrial.runs.launch.host_supervisor"
 """The module that supervises an attempt: its command line ends with this and the attempt's task."""
 KIND = "torchrun"
@@ -121,6 +124,12 @@ class LocalRun:
 
     def add(self, record: AttemptRecord) -> None:
         """Begin an attempt; raises AttemptTakenError when its number is taken."""
+        if record.number > LAST_ATTEMPT:
+            raise UsageError(
+                f"{self.file(LAST_ATTEMPT, 'record')}: no attempt can follow number "
+                f"{LAST_ATTEMPT:,}. Delete the files of that number if nobody launched it, or "
+                "rename the run."
+            )
         try:
             create_state(self.file(record.number, "record"), record.to_text())
         except FileExistsError:
@@ -140,6 +149,18 @@ class LocalRun:
                 # A directory in its place stays, and is told of.
                 with suppress(OSError):
                     write_state(path, text)
+
+    def is_starting(self, attempt: AttemptRecord) -> bool:
+        """True if an attempt is written down and its supervisor is about to start."""
+        if attempt.outcome is not None or not attempt.submitted:
+            return False
+        with suppress(OSError):
+            # Whoever holds it has written its number there.
+            if os.stat(self.file(attempt.number, "lock")).st_size > 0:
+                return False
+        began = datetime.fromisoformat(attempt.submitted)
+        is_new = 0 <= (datetime.now(UTC) - began).total_seconds() < START_SECONDS
+        return is_new and not self.supervisor(attempt.number)
 
     def supervisor(self, number: int) -> int:
         """The process that supervises an attempt; 0 when none does, -1 when it cannot be seen."""

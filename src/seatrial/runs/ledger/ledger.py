@@ -117,6 +117,11 @@ def refuse_bad_time(text: str, field: str) -> None:
         raise DamagedError(f"{field} is {redact(text)[:40]!r}, which is not a time in UTC")
 
 
+def utc(now: datetime) -> str:
+    """A time as ledgers have it."""
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def without_record(number: int, operator: str = "") -> AttemptRecord:
     """What stands for an attempt whose record is damaged: nothing but its number is known."""
     return AttemptRecord(number, "", "", operator, "")

@@ -13,13 +13,12 @@ from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import Json
 from seatrial.findings import Finding
 from seatrial.rendering.names import ATTEMPT_LABEL, COMPONENT_LABEL, RUN_LABEL, Component
-from seatrial.runs.launch.host import status_here
 from seatrial.runs.ledger.host import KIND, local_runs
 from seatrial.runs.ledger.ledger import Ledger, without_record
 from seatrial.runs.namespace import Site
 from seatrial.runs.status.container_reasons import is_running
 from seatrial.runs.status.observe import attempt_number, job_state, wanted_pods
-from seatrial.runs.status.status import state_without_job
+from seatrial.runs.status.status import state_without_job, status_here
 
 
 @dataclass(frozen=True, slots=True)

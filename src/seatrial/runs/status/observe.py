@@ -23,11 +23,12 @@ from seatrial.cluster.kinds import (
     ObjectKind,
 )
 from seatrial.cluster.transport import Json
+from seatrial.errors import FindingsError
 from seatrial.rendering.names import ATTEMPT_LABEL, COMPONENT_LABEL, RUN_LABEL, Component
 from seatrial.rendering.train_job import JOB as NODE_JOB
 from seatrial.runs.ledger.kubernetes import ClusterLedgerStore
 from seatrial.runs.ledger.ledger import Ledger
-from seatrial.runs.ownership import belongs_to
+from seatrial.runs.ownership import belongs_to, not_ours
 from seatrial.spec.cluster import Operator
 
 _MOST_DIGITS = 9
@@ -100,6 +101,13 @@ class Observed:
     def exists(self) -> bool:
         """Whether there is anything of the run."""
         return self.job is not None or not self.ledger.is_empty
+
+
+def refuse_foreign(observed: Observed) -> None:
+    """Raise when the job of that name was not launched by Seatrial: nobody may touch it."""
+    job = observed.job
+    if job is not None and not job.is_ours:
+        raise FindingsError([not_ours(job.kind, observed.namespace, job.object, observed.run)])
 
 
 def attempt_number(labels: Mapping[str, str]) -> int:

@@ -10,12 +10,16 @@ from seatrial.cluster.errors import DeniedError
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.runs.launch.decision import end_of_attempt, is_being_submitted, state_of
+from seatrial.runs.ledger.host import LocalRun
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, Ledger, without_record
 from seatrial.runs.namespace import Site
+from seatrial.runs.status.attempt_state import end_of_attempt, is_being_submitted, state_of
 from seatrial.runs.status.container_reasons import container_statuses
 from seatrial.runs.status.observe import JobState, Observed, observe
 from seatrial.runs.status.pending_reasons import operator_message, reasons, wanted_and_running
+
+STARTING = "starting"
+"""The state of an attempt on this host that is written down, and has no supervisor yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,34 @@ def status(site: Site, run: str) -> Status:
         raise FindingsError([no_run(site.namespace, run)])
     note_end(site, observed)
     return status_of(observed, site.now)
+
+
+def status_here(run: LocalRun) -> Status:
+    """How a run on this host is."""
+    ledger = run.read()
+    running = run.supervisors()
+    # The one that runs, should the newest be one that was written by hand.
+    shown = ledger.attempt(max(running, default=0)) or ledger.newest
+    if shown is None:
+        raise FindingsError([no_run(str(run.directory), run.name)])
+    is_running = shown.number in running
+    state = "running" if is_running else str(shown.outcome or AttemptOutcome.GONE)
+    if not is_running and run.is_starting(shown):
+        state = STARTING
+    log = run.file(shown.number, "log")
+    return Status(
+        run.name,
+        f"on this host, log {log}",
+        state,
+        shown.number,
+        shown.submitted,
+        shown.submitted if is_running else shown.ended,
+        1,
+        int(is_running),
+        0,
+        ledger.damage,
+        ledger.attempts,
+    )
 
 
 def note_end(site: Site, observed: Observed) -> None:

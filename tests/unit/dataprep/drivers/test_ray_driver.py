@@ -61,9 +61,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     fake = FakeRay()
     monkeypatch.setitem(sys.modules, "ray", fake.module())
     monkeypatch.delenv(ADDRESS, raising=False)
-    for name in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
-        # What the driver sets for Ray is gone after the test.
-        monkeypatch.setenv(name, "0")
     return fake
 
 

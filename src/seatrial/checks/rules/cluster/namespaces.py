@@ -13,8 +13,8 @@ from seatrial.checks.cluster.demand import (
     shown,
 )
 from seatrial.checks.cluster.facts import QuotaFacts, SecretFacts, Subject
+from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
 from seatrial.checks.rules.cluster.rights import PLURALS, manifests_of
-from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.resources import capacity_bytes

@@ -14,7 +14,7 @@ from seatrial.checks.cluster.demand import (
     shown,
 )
 from seatrial.checks.cluster.facts import NodeFacts, Subject
-from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
 
 FIELD = "cluster.node_type"

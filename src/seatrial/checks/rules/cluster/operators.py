@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from seatrial.checks.cluster.demand import cluster_of
 from seatrial.checks.cluster.facts import Controller, Subject
 from seatrial.checks.facts import shown, version
-from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.rendering.train_job import NEWEST, trainer_api
 from seatrial.spec.cluster import Gang, Operator

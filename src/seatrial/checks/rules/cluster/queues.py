@@ -20,7 +20,7 @@ from seatrial.checks.cluster.facts import (
     Subject,
     TopologyFacts,
 )
-from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
 
 FIELD = "cluster.queue"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from seatrial.checks.cluster.demand import cluster_of, namespace_of
 from seatrial.checks.cluster.facts import Right, Subject
-from seatrial.checks.situation import Checked, Situation, of_cluster
+from seatrial.checks.rule import Checked, Situation, of_cluster
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.rendering.attempt import Attempt

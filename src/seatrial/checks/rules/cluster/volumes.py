@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from seatrial.checks.cluster.demand import cluster_of, demand_of, namespace_of, nearest
 from seatrial.checks.cluster.facts import ClaimFacts, Subject
-from seatrial.checks.situation import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.planning.saving.run_saves import saves_of
 from seatrial.rendering.resources import capacity_bytes

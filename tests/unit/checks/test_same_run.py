@@ -10,10 +10,10 @@ import pytest
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.checks.repairs import repair as repairs
 from seatrial.checks.repairs.fix import plan_fix
-from seatrial.checks.repairs.meaning import differences
 from seatrial.checks.repairs.repair import Broken
+from seatrial.checks.repairs.same_run import differences
 from seatrial.checks.repairs.yaml_edits import applied
-from seatrial.checks.situation import Repair, RepairKind
+from seatrial.checks.rule import Repair, RepairKind
 from seatrial.errors import NotInCatalogError, UnreadableError
 from seatrial.spec.fields import all_fields
 from seatrial.spec.loader import load

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.cluster.facts import ClusterFacts
-from seatrial.checks.data_facts import CheckpointProbe, DataProbe
+from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import PlannedRun

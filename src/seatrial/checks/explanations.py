@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The background of codes: why a rule is there, what happens without it, and who says so."""
+"""The explanation of codes: why a rule is there, what happens without it, and who says so."""
 
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-FILES = ("backgrounds.toml", "site_backgrounds.toml", "spec_backgrounds.toml")
+FILES = ("explanations.toml", "cluster_explanations.toml", "spec_explanations.toml")
 """Where they are written: of the check's own rules, about clusters and checkpoints, and of what is
 said while the spec is read, planned and rendered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class Explanation:
     """What is behind a code."""
 
     why: str
@@ -25,11 +25,11 @@ class Background:
 
 
 @cache
-def backgrounds() -> dict[str, Background]:
-    """The backgrounds that are written, by code."""
+def explanations() -> dict[str, Explanation]:
+    """The explanations that are written, by code."""
     folder = files("seatrial.checks").joinpath("data")
     return {
-        code: Background(facts["why"], facts.get("do", ""), tuple(facts["sources"]))
+        code: Explanation(facts["why"], facts.get("do", ""), tuple(facts["sources"]))
         for name in FILES
         for code, facts in tomllib.loads(folder.joinpath(name).read_text("utf-8")).items()
     }
