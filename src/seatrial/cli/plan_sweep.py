@@ -15,10 +15,10 @@ from seatrial.reports.plan_phrases import GIB, duration, layout_words, three
 from seatrial.reports.plan_text import cost_words
 from seatrial.reports.tables import name, number, say_table
 from seatrial.reports.terminal import say_text
-from seatrial.spec.explain import meant
 from seatrial.spec.fields import field_at, places_named, siblings
-from seatrial.spec.synonyms import fields_meant
+from seatrial.spec.other_tool_names import fields_meant
 from seatrial.spec.tree import Path, dotted
+from seatrial.spec.validation_errors import meant
 
 _PART = re.compile(r"[^.\[\]]+")
 
