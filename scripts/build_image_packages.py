@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==")
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)")
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
 _VIA = re.compile(r"^ +# +(?:via +)?([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -29,6 +29,9 @@ class Package:
 
     name: str
     """Its name, as packages are compared by."""
+    written: str
+    """Its name, as the lock file has it."""
+    version: str
     lines: tuple[str, ...]
     """Its pin and hashes."""
     wanted_by: frozenset[str]
@@ -58,6 +61,7 @@ def _package(block: list[str]) -> Package:
     found = (_VIA.match(line) for line in remarks if line.strip() != "# via")
     return Package(
         normalised(pin[1]),
+        *pin.groups(),
         tuple(line for line in block if line not in remarks),
         frozenset(normalised(match[1]) for match in found if match),
     )
