@@ -20,7 +20,7 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from backtest.rows import MEMORY_ONLY, RUNS, Row, timed_rows
+from backtest.rows import MEMORY_ONLY, Row, published, timed_rows
 from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
@@ -80,8 +80,7 @@ def main() -> int:
 
 def taken_rows() -> list[dict[str, str]]:
     """The published rows that were measured outside CI and state what a layout needs."""
-    with RUNS.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if _is_taken(row)]
+    return [row for row in published() if _is_taken(row)]
 
 
 def checked_rows(every: int) -> list[Checked]:

@@ -38,6 +38,7 @@ from benchmarks.dataprep.corpora import Corpus, cut, link, shards_of, stand_in
 from benchmarks.dataprep.figures import ROUNDS, caveat, figures, page_text, table
 from benchmarks.measured import Run, measure
 from docs.tools.page_parts import ROOT, put
+from seatrial.engine_process.process import worker_python
 
 OUTPUT = ROOT / "build/bench-data.json"
 TOKENIZER = ROOT / "tests/data/gpt2-tokenizer.json.zst"
@@ -122,13 +123,6 @@ def unpack_tokenizer(directory: Path) -> Path:
     settings |= dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
     (directory / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     return directory
-
-
-def worker_python() -> str:
-    given = os.environ.get("SEATRIAL_WORKER_PYTHON")
-    if given:
-        return given
-    raise SystemExit("Set SEATRIAL_WORKER_PYTHON, or run: make bench")
 
 
 def run_part(
