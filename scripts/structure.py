@@ -33,29 +33,23 @@ TOOL_FOLDERS = ("scripts", "benchmarks", "backtest", "docs/tools")
 
 @dataclass(frozen=True)
 class Module:
-    """One source file."""
-
     name: str
     path: Path
 
     @cached_property
     def text(self) -> str:
-        """What it says."""
         return self.path.read_text(encoding="utf-8")
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax tree."""
         return ast.parse(self.text)
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
         return len(self.text.splitlines())
 
     @property
     def where(self) -> str:
-        """Its path in the repository."""
         return str(self.path.relative_to(ROOT))
 
 
@@ -63,7 +57,6 @@ class Sources:
     """All modules of the package, and who imports whom."""
 
     def __init__(self) -> None:
-        """Read the files."""
         folder = ROOT / "src" / PACKAGE
         self.modules = {m.name: m for m in (_module(p) for p in sorted(folder.rglob("*.py")))}
 

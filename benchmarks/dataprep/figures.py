@@ -8,8 +8,6 @@ from typing import Any
 
 from benchmarks.dataprep.corpora import Corpus
 
-STAGES = ("decompressing", "parsing", "tokenizing", "rest", "all")
-
 ROUNDS = 3
 QUIET = 0.25
 """Cores that other programs may keep busy before wall times can no longer be compared.
