@@ -145,21 +145,10 @@ def workload(
     etp_size: int = 1,
     **known: Any,
 ) -> Workload:
-    """The workload of a row.
+    """The workload of a row; `sizes` are the layers of each pipeline stage.
 
-    Args:
-        row: The published row.
-        model: Its model.
-        sizes: Layers of each pipeline stage.
-        dp_size: Copies of the model.
-        vocab_multiple: What the vocabulary is padded to, times tp.
-        sequence_parallel: As the row says if None.
-        embedding_as_layer: Whether the embedding counts in the first stage's layers.
-        loss_as_layer: Whether the loss counts in the last stage's layers.
-        vp_size: Chunks of a stage.
-        ep_size: Expert-parallel ranks.
-        etp_size: Tensor-parallel ranks of experts.
-        known: Other fields of the workload.
+    The vocabulary is padded to `vocab_multiple` times tp. Without `sequence_parallel`, the row says
+    whether it is on. `known` are other fields of the workload.
     """
     tp = int(row["tp"])
     split = row["sp"] == "True" if sequence_parallel is None else sequence_parallel

@@ -9,14 +9,13 @@ from itertools import groupby
 from docs.tools.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from docs.tools.reference.spec_page import EXAMPLE
 from seatrial.checks.backgrounds import Background, backgrounds
-from seatrial.codes.registry import AREAS
+from seatrial.codes.registry import AREAS, known_codes
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.loader import loads
 
 
 def findings_page() -> str:
-    _require_unique()
     return page(
         "# Findings",
         f"{doc_of(Finding)} All parts of Seatrial report in this one shape. A code is stable: it "
@@ -61,8 +60,7 @@ def _explained() -> list[tuple[str, Background]]:
 
 
 def _background(code_: str, found: Background) -> list[str]:
-    meaning = next(docs[code_] for enum in AREAS if code_ in (docs := member_docs(enum)))
-    blocks = [f"### {code_}", f"**{meaning}** {found.why}"]
+    blocks = [f"### {code_}", f"**{known_codes()[code_].meaning}** {found.why}"]
     if found.do:
         blocks.append(found.do)
     named = [source if "`" in source else f"`{source}`" for source in found.sources]
@@ -81,10 +79,3 @@ def _example() -> str:
     except FindingsError as error:
         return error.findings[0].one_line()
     raise SystemExit("the example of the findings page reports nothing any more.")
-
-
-def _require_unique() -> None:
-    values = [str(member.value) for enum in AREAS for member in enum]
-    twice = sorted({value for value in values if values.count(value) > 1})
-    if twice:
-        raise SystemExit(f"codes with two meanings: {', '.join(twice)}.")

@@ -10,7 +10,7 @@ from seatrial.checks.check import BEFORE, RULES, codes_before
 from seatrial.checks.situation import Scope
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.planning import PlanCode
-from seatrial.codes.registry import known_codes
+from seatrial.codes.registry import AREAS, known_codes
 
 SOURCE = re.compile(
     r"https://\S+|arXiv \d{4}\.\d{5}|pypi:[\w.-]+==[\d.]+ \S"
@@ -23,6 +23,10 @@ def test_no_enum_of_codes_is_left_out() -> None:
     written = re.compile(r'^    [A-Z_0-9]+ = "(ST-[A-Z]+-\d{3})"', re.M)
     found = {code for file in folder.rglob("*.py") for code in written.findall(file.read_text())}
     assert found == set(known_codes())
+
+
+def test_no_code_has_two_meanings() -> None:
+    assert sum(len(area) for area in AREAS) == len(known_codes())
 
 
 def test_a_code_is_known_with_its_meaning_and_its_part() -> None:

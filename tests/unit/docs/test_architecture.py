@@ -15,8 +15,7 @@ from docs.tools.page_parts import ROOT
 PAGE = ROOT / "docs/architecture.md"
 SOURCES = ROOT / "src/seatrial"
 CODE = ["src", "tests", "scripts", "benchmarks", "backtest", "docs"]
-MOST_LINES = {"tests": 700}
-"""By directory; 500 elsewhere. A file of tests has all cases of one subject."""
+MOST_LINES = 500
 MOST_LINES_OF_A_FUNCTION = 60
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -73,7 +72,7 @@ def test_no_file_is_too_long(directory: str) -> None:
     assert {
         file.relative_to(ROOT).as_posix(): count
         for file in files
-        if (count := lines_of(file)) > MOST_LINES.get(directory, 500)
+        if (count := lines_of(file)) > MOST_LINES
     } == {}
 
 
