@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Notice
 from seatrial.monitoring.anomalies.monitor import Watchkeeper
 from seatrial.monitoring.eta import Outlook, outlook
-from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.event_log import Event, EventKind, sanitize_event
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
 from seatrial.monitoring.metrics import Metrics, Snapshot
 from seatrial.monitoring.rank_times import RankLag, RankLags
-from seatrial.monitoring.sanitize import credible
 from seatrial.monitoring.series import Series
 from seatrial.monitoring.timeline import Started, Starts, Stretch, Stretches
 from seatrial.monitoring.utilisation import MfuBasis
@@ -107,7 +106,7 @@ class RunView:
 
     def take(self, told: Event) -> None:
         """Take in one event, as far as it can be believed."""
-        event = credible(told)
+        event = sanitize_event(told)
         if event is None:
             return
         self.first_time = event.time if self.first_time is None else self.first_time
