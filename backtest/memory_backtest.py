@@ -84,18 +84,6 @@ def megatron_ci_experts() -> tuple[Scored, ...]:
 
 
 @cache
-def eight_bit() -> tuple[Scored, ...]:
-    """Megatron's own tests with 8-bit products."""
-    return never_fitted(memory_ci.eight_bit_rows())
-
-
-@cache
-def bridge() -> tuple[Scored, ...]:
-    """Megatron-Bridge's Llama 3 70B in fp8."""
-    return never_fitted(memory_sources.bridge_rows())
-
-
-@cache
 def nanotron() -> tuple[Scored, ...]:
     return held_out(memory_sources.nanotron_rows(), NANOTRON)
 
@@ -107,12 +95,6 @@ def bloom(stack: Stack) -> tuple[Scored, ...]:
 
 def bloom_rows() -> tuple[Scored, ...]:
     return bloom(DEEPSPEED_FP16) + bloom(DEEPSPEED_BF16)
-
-
-@cache
-def gpt2() -> tuple[Scored, ...]:
-    """GPT-2 large, by constants that saw none of its rows."""
-    return never_fitted(memory_sources.gpt2_rows())
 
 
 @cache

@@ -22,7 +22,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measured import installed, measure
+from benchmarks.measured import measure_here
 from docs.tools.page_parts import ROOT, put, table
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.monitoring.rank_times import sum_up
@@ -115,7 +115,7 @@ def measured(ranks: int, steps: int) -> Point:
             log.append(event)
         log.close()
         argv = [sys.executable, "-m", "seatrial", "report", str(file), "--output", f"{file}.html"]
-        report = measure(argv, installed(Path(directory)))
+        report = measure_here(argv, Path(directory))
         reading = LiveReading(file_history(file), follow=False)
         reading.run()
         redrawn = statistics.median(asyncio.run(redraw(reading)))

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measured import installed, measure
+from benchmarks.measured import measure_here
 
 ROUNDS = 25
 SEATRIAL = (sys.executable, "-m", "seatrial")
@@ -41,22 +41,17 @@ COMMANDS = (
 )
 
 
-def seconds(command: tuple[str, ...], directory: Path) -> float:
-    """The processor time that a command takes from start to end; it must succeed."""
-    return measure(command, installed(directory), cwd=directory).cpu
-
-
 def best_of(rounds: int) -> dict[str, float]:
     """The best time of each command, the commands of a round side by side."""
     best = {measured.name: float("inf") for measured in COMMANDS}
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        seconds((*SEATRIAL, "recipes", "copy", RECIPE, "run.yaml"), directory)
-        seconds((*SEATRIAL, "init", "auto.yaml"), directory)
+        measure_here((*SEATRIAL, "recipes", "copy", RECIPE, "run.yaml"), directory)
+        measure_here((*SEATRIAL, "init", "auto.yaml"), directory)
         # The first round fills caches of the disk and of compiled modules, and does not count.
         for counts in (False, *[True] * rounds):
             for measured in COMMANDS:
-                taken = seconds(measured.command, directory)
+                taken = measure_here(measured.command, directory).cpu
                 if counts:
                     best[measured.name] = min(best[measured.name], taken)
     return best

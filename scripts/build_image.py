@@ -30,6 +30,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from seatrial.version import VERSION
+from tests.cluster.cache import cache_directory
+from tests.debian import install
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "docker.io/local"
@@ -125,7 +127,7 @@ def build(variant: Variant, cache: Path, suite: str = SUITE, mirror: str = MIRRO
     with _alone(cache / "lock"):
         if archive.exists():
             return Built(reference, archive, 0.0)
-        programs("debootstrap", "buildah")
+        install({name: name for name in ("debootstrap", "buildah")})
         store = Store.at(cache / "store")
         base = base_image(store, suite, mirror)
         _build(store, variant, base, reference)
@@ -195,19 +197,6 @@ def trim(root: Path, suite: str, mirror: str) -> None:
         (root / name).unlink(missing_ok=True)
 
 
-def programs(*names: str) -> None:
-    """Install programs from Debian's packages of the same names where they are missing."""
-    missing = [name for name in names if shutil.which(name) is None]
-    if not missing:
-        return
-    if shutil.which("apt-get") is None:
-        sys.exit(f"build_image: {', '.join(missing)} missing. Install them, as root.")
-    settings = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for words in (["update"], ["install", "--no-install-recommends", *missing]):
-        apt = ["apt-get", "--quiet", "--yes", *words]
-        subprocess.run(apt, env=settings, stdout=sys.stderr, check=True)
-
-
 def key(variant: Variant, suite: str) -> str:
     """A digest of all that goes into an image."""
     digest = hashlib.sha256(f"{variant} {suite}".encode())
@@ -255,8 +244,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def default_cache() -> Path:
-    above = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SEATRIAL_CACHE") or Path(above, "seatrial")) / "images"
+    return cache_directory() / "images"
 
 
 def main() -> None:

@@ -58,21 +58,14 @@ def marker_before(text: str) -> Marker | None:
     return Marker(found["kind"], " ".join((found["value"] or "").split()), exits)
 
 
-def exit_codes(marker: Marker | None, commands: int) -> list[int]:
-    """The exit codes that so many commands of a block have to end with."""
-    told = marker.exits if marker else ()
-    return [0] * (commands - len(told)) + list(told)
-
-
 def hold_to_exit_codes(marker: Marker | None, typed: list[str], ended: list[int]) -> None:
-    """End everything where a command of a block did not end as it should.
+    """End everything where a command of a block did not end as the marker above it says.
 
-    Args:
-        marker: What stands above the block; without one, every command has to succeed.
-        typed: Its commands.
-        ended: Their exit codes.
+    Without exit codes there, every command has to succeed; they are those of the last commands.
     """
-    for command, code, right in zip(typed, ended, exit_codes(marker, len(typed)), strict=True):
+    told = marker.exits if marker else ()
+    wanted = (*[0] * (len(typed) - len(told)), *told)
+    for command, code, right in zip(typed, ended, wanted, strict=True):
         if code != right:
             raise SystemExit(f"the page's `{command}` ended with {code}, not with {right}.")
 

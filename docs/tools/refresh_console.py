@@ -102,16 +102,9 @@ def write_file(block: str, directory: Path) -> None:
         file.write_text(CAPTION.sub("", block, count=1), encoding="utf-8")
 
 
-def edits_of(block: str) -> list[tuple[str, str]]:
-    """The fields and values of a block that asks its reader to change a spec."""
-    return [
-        (words[0], words[1].strip()) for words in (s.split(None, 1) for s in block.splitlines())
-    ]
-
-
 def _edit(file: Path, block: str) -> None:
-    """Change a spec as its reader would, in an editor."""
-    changes = [f"{field}={value}" for field, value in edits_of(block)]
+    """Change a spec as its reader would, in an editor: a field and its value on each line."""
+    changes = ["=".join(line.strip().split(None, 1)) for line in block.splitlines()]
     file.write_text(applied(file.read_text(encoding="utf-8"), changes), encoding="utf-8")
 
 
