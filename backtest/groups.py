@@ -55,7 +55,6 @@ def precision_of(row: Row) -> str:
 
 
 def kernel_of(row: Row) -> str:
-    """Attention kernels, where the source compares them."""
     return row.kernel
 
 
@@ -180,8 +179,6 @@ def fit_pool(without: frozenset[str]) -> Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the fit of a group begins."""
-
     rates: Rates
     freedom: float
 

@@ -175,7 +175,6 @@ def _model(row: Row, test: Flags) -> Architecture:
 
 
 def _experts(test: Flags, inner: int) -> dict[str, int] | None:
-    """The experts, where there are any."""
     if not test["num-experts"]:
         return None
     return {

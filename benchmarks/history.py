@@ -43,8 +43,6 @@ HEAD = ("ranks", "steps", "event log", "report, CPU", "report, memory", "redraw,
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One size, measured."""
-
     ranks: int
     steps: int
     bytes: int

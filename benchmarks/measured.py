@@ -15,8 +15,6 @@ from docs.tools.page_parts import ROOT
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a program took."""
-
     cpu: float
     """CPU-seconds of the program and of all descendants that were waited for."""
     wall: float

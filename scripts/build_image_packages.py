@@ -25,8 +25,6 @@ _VIA = re.compile(r"^ +# +(?:via +)?([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package of a lock file."""
-
     name: str
     """Its name, as packages are compared by."""
     written: str
@@ -107,7 +105,6 @@ def requirements(project: Path, extras: Iterable[str]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the part that was asked for."""
     parser = argparse.ArgumentParser(description="Print a part of a lock file.")
     parser.add_argument("lock", type=Path)
     choice = parser.add_mutually_exclusive_group(required=True)

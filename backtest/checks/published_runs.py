@@ -58,8 +58,6 @@ BARS = {"left out": 0.25, "errors": 0.0, "memory errors": 0.01, "memory warnings
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the check says of a row."""
-
     row: str
     source: str
     errors: tuple[str, ...]

@@ -186,7 +186,6 @@ def table(found: list[Figure]) -> str:
 
 
 def page_text(result: Mapping[str, Any], found: list[Figure]) -> str:
-    """Where it was measured, and the figures."""
     machine, note = result["machine"], caveat(result)
     packages = ", ".join(f"{name} {text}" for name, text in machine["packages"].items())
     rounds = max(len(runs) for runs in result["runs"].values())

@@ -122,7 +122,6 @@ class _Discarding(LocalStore):
     """A store that keeps records only: 20 GB of text are 20 GB of tokens here."""
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A stream to nowhere."""
         return open(os.devnull, "wb")
 
 
