@@ -59,7 +59,8 @@ def _package(block: list[str]) -> Package:
     found = (_VIA.match(line) for line in remarks if line.strip() != "# via")
     return Package(
         normalised(pin[1]),
-        *pin.groups(),
+        pin[1],
+        pin[2],
         tuple(line for line in block if line not in remarks),
         frozenset(normalised(match[1]) for match in found if match),
     )
