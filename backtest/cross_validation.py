@@ -37,18 +37,8 @@ def without_twins(groups: Iterable[Group] = GROUPS) -> list[Prediction]:
     A twin is a model of another name with the same layers, width and heads: Llama 2 70B and Llama 3
     70B. The split goes by name, so a twin may be in the fit. Folds without twins are left out.
     """
-    found: list[Prediction] = []
-    for group in groups:
-        own = [row for row in timed_rows() if group.rows(row)]
-        start = start_of(own)
-        for part in sorted({row.fold for row in own if group.predicts(row)}):
-            scored = [row for row in own if row.fold == part and group.predicts(row)]
-            others = [row for row in own if row.fold != part]
-            shapes = {_dimensions(row) for row in scored}
-            strangers = [row for row in others if _dimensions(row) not in shapes]
-            if len(strangers) < len(others):
-                found += predicted(scored, fit_group(group, strangers, start))
-    return found
+    every = (_held_out(group, lambda row: row.fold, with_twins=True) for group in groups)
+    return [found for own in every for found in own]
 
 
 def _dimensions(row: Row) -> tuple[int, int, int]:
@@ -61,15 +51,24 @@ def held_out_rows(group: Group) -> list[Prediction]:
     return _held_out(group, lambda row: int(row.id))
 
 
-def _held_out(group: Group, part_of: Callable[[Row], int]) -> list[Prediction]:
+def _held_out(
+    group: Group, part_of: Callable[[Row], int], *, with_twins: bool = False
+) -> list[Prediction]:
     """Every row that a group predicts, by constants fitted to the other parts of it."""
     own = [row for row in timed_rows() if group.rows(row)]
-    scored = [row for row in own if group.predicts(row)]
+    predictable = [row for row in own if group.predicts(row)]
     start = start_of(own)
     found: list[Prediction] = []
-    for part in sorted({part_of(row) for row in scored}):
-        fitted = fit_group(group, [row for row in own if part_of(row) != part], start)
-        found += predicted([row for row in scored if part_of(row) == part], fitted)
+    for part in sorted({part_of(row) for row in predictable}):
+        scored = [row for row in predictable if part_of(row) == part]
+        others = [row for row in own if part_of(row) != part]
+        if with_twins:
+            shapes = {_dimensions(row) for row in scored}
+            strangers = [row for row in others if _dimensions(row) not in shapes]
+            if len(strangers) == len(others):
+                continue
+            others = strangers
+        found += predicted(scored, fit_group(group, others, start))
     return found
 
 

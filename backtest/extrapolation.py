@@ -26,17 +26,10 @@ FEWEST = 10
 """Rows that must be on either side of the cut."""
 
 Measure = Callable[[Row], int]
-
-
-def gpus_of(row: Row) -> int:
-    return row.workload.layout.world_size
-
-
-def stages_of(row: Row) -> int:
-    return row.workload.layout.pp_size
-
-
-MEASURES: tuple[tuple[str, Measure], ...] = (("GPUs", gpus_of), ("pipeline stages", stages_of))
+MEASURES: tuple[tuple[str, Measure], ...] = (
+    ("GPUs", lambda row: row.workload.layout.world_size),
+    ("pipeline stages", lambda row: row.workload.layout.pp_size),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,6 @@ def precision_of(row: Row) -> str:
 
 
 def kernel_of(row: Row) -> str:
-    """Attention kernels, where the source compares them."""
     return row.kernel
 
 
@@ -75,7 +74,7 @@ def expert_release(row: Row) -> str:
     return "fused" if release >= FUSED_EXPERTS and narrow else "Megatron-Bridge"
 
 
-def _source(name: str) -> Callable[[Row], bool]:
+def source_is(name: str) -> Callable[[Row], bool]:
     return lambda row: row.source == name
 
 
@@ -84,29 +83,29 @@ def is_nemo(row: Row) -> bool:
     return row.group == "nemo" and "MaxText" not in row.notes
 
 
-def _nemo(name: str) -> Callable[[Row], bool]:
+def nemo_dense(name: str) -> Callable[[Row], bool]:
     """Whether a row is of a dense model with NVIDIA's own stack on a generation."""
     return lambda row: is_nemo(row) and not row.moe and generation_of(row) == name
 
 
 GROUPS = (
-    Group("megatron-deepspeed-one-node", _source("vTrain single-node"), {"layer": layer_shape}),
-    Group("megatron-deepspeed", _source("vTrain multi-node")),
-    Group("megatron-deepspeed-bloom", _source("BigScience BLOOM tr11")),
-    Group("megatron-lm-2021", _source("Megatron-LM SC21 Table 1")),
-    Group("megatron-lm-2022", _source("Korthikanti 2205.05198 Table 5")),
+    Group("megatron-deepspeed-one-node", source_is("vTrain single-node"), {"layer": layer_shape}),
+    Group("megatron-deepspeed", source_is("vTrain multi-node")),
+    Group("megatron-deepspeed-bloom", source_is("BigScience BLOOM tr11")),
+    Group("megatron-lm-2021", source_is("Megatron-LM SC21 Table 1")),
+    Group("megatron-lm-2022", source_is("Korthikanti 2205.05198 Table 5")),
     Group(
         "aleph-alpha-scaling",
-        _source("AlephAlpha parallel layouts"),
+        source_is("AlephAlpha parallel layouts"),
         {"attention": kernel_of, "elementwise": kernel_of},
     ),
     Group(
         "llm-foundry",
-        _source("llm-foundry"),
+        source_is("llm-foundry"),
         {"matrix": precision_of, "attention": generation_of, "data_network": generation_of},
     ),
-    Group("megatron-core", _nemo("hopper"), {"matrix": precision_of}),
-    Group("megatron-core", _nemo("blackwell"), {"matrix": precision_of}),
+    Group("megatron-core", nemo_dense("hopper"), {"matrix": precision_of}),
+    Group("megatron-core", nemo_dense("blackwell"), {"matrix": precision_of}),
     Group(
         "megatron-core",
         is_nemo,
@@ -126,13 +125,13 @@ GROUPS = (
         scored=lambda row: is_nemo(row) and row.moe,
     ),
     Group("maxtext", lambda row: "MaxText" in row.source or "MaxText" in row.notes),
-    Group("internevo", _source("InternEvo")),
-    Group("nanotron", _source("nanotron ultrascale")),
-    Group("torchtitan", _source("torchtitan")),
-    Group("fms-fsdp", _source("IBM fms-fsdp")),
-    Group("nemo-automodel", _source("NeMo AutoModel")),
-    Group("megatron-bridge-skills", _source("Megatron-Bridge skills")),
-    Group("parallelism-notes", _source("parallelism notes GPT2-large H200")),
+    Group("internevo", source_is("InternEvo")),
+    Group("nanotron", source_is("nanotron ultrascale")),
+    Group("torchtitan", source_is("torchtitan")),
+    Group("fms-fsdp", source_is("IBM fms-fsdp")),
+    Group("nemo-automodel", source_is("NeMo AutoModel")),
+    Group("megatron-bridge-skills", source_is("Megatron-Bridge skills")),
+    Group("parallelism-notes", source_is("parallelism notes GPT2-large H200")),
 )
 
 
@@ -180,8 +179,6 @@ def fit_pool(without: frozenset[str]) -> Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the fit of a group begins."""
-
     rates: Rates
     freedom: float
 

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
-from backtest import (
-    memory_ci,
-    memory_sources,
-)
+from backtest import memory_ci, memory_sources
 from backtest.memory_fit import fit_figures, fit_outcomes, fullest, predicted
 from backtest.memory_rows import MeasuredRow, OutcomeRow
 from backtest.memory_stacks import (
@@ -87,37 +84,17 @@ def megatron_ci_experts() -> tuple[Scored, ...]:
 
 
 @cache
-def eight_bit() -> tuple[Scored, ...]:
-    """Megatron's own tests with 8-bit products."""
-    return never_fitted(memory_ci.eight_bit_rows())
-
-
-@cache
-def bridge() -> tuple[Scored, ...]:
-    """Megatron-Bridge's Llama 3 70B in fp8."""
-    return never_fitted(memory_sources.bridge_rows())
-
-
-@cache
 def nanotron() -> tuple[Scored, ...]:
     return held_out(memory_sources.nanotron_rows(), NANOTRON)
 
 
 @cache
 def bloom(stack: Stack) -> tuple[Scored, ...]:
-    return held_out(
-        [row for row in memory_sources.bloom_rows() if row.workload.stack == stack.name], stack
-    )
+    return held_out(memory_sources.bloom_rows(stack.name), stack)
 
 
 def bloom_rows() -> tuple[Scored, ...]:
     return bloom(DEEPSPEED_FP16) + bloom(DEEPSPEED_BF16)
-
-
-@cache
-def gpt2() -> tuple[Scored, ...]:
-    """GPT-2 large, by constants that saw none of its rows."""
-    return never_fitted(memory_sources.gpt2_rows())
 
 
 @cache
@@ -139,11 +116,8 @@ def bloom_outcomes() -> tuple[Judged, ...]:
     judged = []
     for row in memory_sources.bloom_outcomes():
         stack = DEEPSPEED_BF16 if row.workload.stack == DEEPSPEED_BF16.name else DEEPSPEED_FP16
-        others = [
-            other
-            for other in memory_sources.bloom_rows()
-            if other.workload.stack == stack.name and other.fold != row.fold
-        ]
+        same = memory_sources.bloom_rows(stack.name)
+        others = [other for other in same if other.fold != row.fold]
         judged.append(Judged(row, need(row, fit_figures(others, stack.base, stack.free))))
     return tuple(judged)
 
@@ -184,10 +158,9 @@ def borrowed() -> dict[str, tuple[Scored, ...]]:
 
     As they would be predicted of a stack that the planner has no constants for.
     """
-    bloom = memory_sources.bloom_rows()
     found = {NANOTRON.name: never_fitted(memory_sources.nanotron_rows())}
     for stack in (DEEPSPEED_FP16, DEEPSPEED_BF16):
-        found[stack.name] = never_fitted([r for r in bloom if r.workload.stack == stack.name])
+        found[stack.name] = never_fitted(memory_sources.bloom_rows(stack.name))
     return found | {
         f"{memory_sources.TORCHTITAN}, FSDP": never_fitted(memory_sources.torchtitan_rows())
     }

@@ -31,7 +31,6 @@ from backtest.memory_rows import (
     MeasuredRow,
     Row,
     Which,
-    architecture,
     measured_rows,
     of_source,
     workload,
@@ -153,29 +152,29 @@ def _model(row: Row, test: Flags) -> Architecture:
     swiglu = _set(test, "swiglu")
     inner = int(4 * hidden * 2 / 3 / 64) * 64 if swiglu else 4 * hidden
     positions = test["position-embedding-type"] or "learned_absolute"
-    return architecture(
-        family="gpt",
-        layers=int(row["layers"]),
-        hidden_size=hidden,
-        ffn_hidden_size=int(test["ffn-hidden-size"] or inner),
-        heads=heads,
-        kv_heads=int(test["num-query-groups"] or heads)
+    facts = {
+        "family": "gpt",
+        "layers": int(row["layers"]),
+        "hidden_size": hidden,
+        "ffn_hidden_size": int(test["ffn-hidden-size"] or inner),
+        "heads": heads,
+        "kv_heads": int(test["num-query-groups"] or heads)
         if _set(test, "group-query-attention")
         else heads,
-        head_dim=int(test["kv-channels"] or hidden // heads),
-        vocab_size=vocabulary(test),
-        max_positions=int(test["max-position-embeddings"] or row["seq_len"]),
-        positions="learned" if positions == "learned_absolute" else "rope",
-        norm="rmsnorm" if test["normalization"] == "RMSNorm" else "layernorm",
-        activation="swiglu" if swiglu else "gelu",
-        linear_bias=not _set(test, "disable-bias-linear"),
-        tied_embeddings=not _set(test, "untie-embeddings-and-output-weights"),
-        moe=_experts(test, int(test["ffn-hidden-size"] or inner)),
-    )
+        "head_dim": int(test["kv-channels"] or hidden // heads),
+        "vocab_size": vocabulary(test),
+        "max_positions": int(test["max-position-embeddings"] or row["seq_len"]),
+        "positions": "learned" if positions == "learned_absolute" else "rope",
+        "norm": "rmsnorm" if test["normalization"] == "RMSNorm" else "layernorm",
+        "activation": "swiglu" if swiglu else "gelu",
+        "linear_bias": not _set(test, "disable-bias-linear"),
+        "tied_embeddings": not _set(test, "untie-embeddings-and-output-weights"),
+        "moe": _experts(test, int(test["ffn-hidden-size"] or inner)),
+    }
+    return Architecture.model_validate(facts)
 
 
 def _experts(test: Flags, inner: int) -> dict[str, int] | None:
-    """The experts, where there are any."""
     if not test["num-experts"]:
         return None
     return {

@@ -16,8 +16,7 @@ src/megatron/bridge/training/mixed_precision.py, `fp8_param_gather`; not so in 4
 
 from dataclasses import dataclass, replace
 
-from backtest.memory_rows import published, stated_recompute
-from backtest.rows import Row, timed_rows
+from backtest.rows import Row, published, stated_recompute, timed_rows
 from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.memory.estimate import memory
 from seatrial.planning.workload import Workload

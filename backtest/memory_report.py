@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from backtest import memory_backtest as backtest
-from backtest import memory_ci, memory_ran
+from backtest import memory_ci, memory_ran, memory_sources
 from backtest.line import Line
 from backtest.memory_backtest import Judged, Scored
 from backtest.memory_ran import Ran
@@ -22,16 +22,19 @@ def memory_lines() -> list[Line]:
     left_out = memory_ci.left_out()
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
     ci, bridge = "Memory, Megatron CI", "Memory, Megatron-Bridge, Llama 3 70B in fp8"
-    experts, narrow = backtest.megatron_ci_experts(), backtest.eight_bit()
+    experts = backtest.megatron_ci_experts()
+    narrow = backtest.never_fitted(memory_ci.eight_bit_rows())
+    llama = backtest.never_fitted(memory_sources.bridge_rows())
+    gpt2 = backtest.never_fitted(memory_sources.gpt2_rows())
     return [
         figure("Memory, BLOOM on A100 (nvidia-smi), sizes held out", backtest.bloom_rows()),
         figure("Memory, nanotron on H100 (reserved), sizes held out", backtest.nanotron()),
         figure(f"{ci}, dense (allocated), sizes held out", backtest.megatron_ci()),
         without_bar(f"{ci}, mixtures of experts (allocated), never fitted", experts),
         without_bar(f"{ci}, fp8 (allocated, models below 1 GiB), never fitted", narrow),
-        without_bar(f"{bridge} (allocated, on some rank), never fitted", backtest.bridge()),
+        without_bar(f"{bridge} (allocated, on some rank), never fitted", llama),
         Line(f"{ci}, rows left out by rule", sum(left_out.values()), reasons),
-        figure("Memory, GPT-2 large on H200 (nvidia-smi), never fitted", backtest.gpt2()),
+        figure("Memory, GPT-2 large on H200 (nvidia-smi), never fitted", gpt2),
         *verdict_lines(backtest.layouts()),
         bloom_line(backtest.bloom_outcomes()),
         *ran_lines(memory_ran.runs()),

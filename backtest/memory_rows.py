@@ -6,21 +6,19 @@ Each source measured something else, so a row says what: live tensors of torch, 
 process took of the device; the last pipeline stage, or the fullest.
 """
 
-import csv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from typing import Any
 
 from backtest.machines import hardware
-from backtest.rows import RUNS, SPLIT
+from backtest.rows import published, split, stated_precision, stated_recompute
 from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.stages import stages_of
 from seatrial.planning.workload import Workload
 from seatrial.spec.model import Architecture
-from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
+from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
 GIB = 1 << 30
@@ -68,20 +66,12 @@ class OutcomeRow:
     fitted: bool
 
 
-@cache
-def published() -> tuple[Row, ...]:
-    with RUNS.open(newline="") as file:
-        return tuple(csv.DictReader(file))
-
-
-@cache
-def folds() -> dict[str, int]:
-    with SPLIT.open(newline="") as file:
-        return {row["id"]: int(row["fold"]) for row in csv.DictReader(file)}
-
-
 def of_source(source: str) -> list[Row]:
     return [row for row in published() if row["source"] == source]
+
+
+def fold_of(row: Row) -> int:
+    return int(split()[row["id"]]["fold"])
 
 
 def ran_out(row: Row) -> bool:
@@ -96,7 +86,7 @@ def measured_rows(
         MeasuredRow(
             row["id"],
             label(row),
-            folds()[row["id"]],
+            fold_of(row),
             read(row),
             float(row["measured_mem_gb"]) * GIB,
             measured,
@@ -135,27 +125,9 @@ def row_workload(
         "sharding": Sharding.OPTIMIZER if row["sharding"] == "zero1" else Sharding.NONE,
         "recompute": recompute,
         "recompute_modules": modules,
-        "precision": PRECISIONS[row["precision"]],
+        "precision": stated_precision(row["precision"] or "bf16"),
     }
     return workload(row, model, sizes, stack=stack, **(stated | known))
-
-
-PRECISIONS = {
-    "": Precision.BF16,
-    "bf16": Precision.BF16,
-    "fp16": Precision.FP16,
-    "FP8-CS": Precision.FP8,
-}
-"""The words of the sources whose memory is read here."""
-MODULES = {"norm": RecomputeModule.LAYERNORM, "act": RecomputeModule.MOE_ACT}
-"""Modules that a source calls by another name than Megatron."""
-
-
-def stated_recompute(words: str) -> tuple[Recompute, frozenset[RecomputeModule]]:
-    """What a row says was computed again; nothing where it says nothing."""
-    kind, _, names = words.partition(":")
-    modules = [MODULES.get(name) or RecomputeModule(name) for name in names.split("+") if name]
-    return Recompute(kind or "none"), frozenset(modules)
 
 
 def workload(
@@ -173,21 +145,10 @@ def workload(
     etp_size: int = 1,
     **known: Any,
 ) -> Workload:
-    """The workload of a row.
+    """The workload of a row; `sizes` are the layers of each pipeline stage.
 
-    Args:
-        row: The published row.
-        model: Its model.
-        sizes: Layers of each pipeline stage.
-        dp_size: Copies of the model.
-        vocab_multiple: What the vocabulary is padded to, times tp.
-        sequence_parallel: As the row says if None.
-        embedding_as_layer: Whether the embedding counts in the first stage's layers.
-        loss_as_layer: Whether the loss counts in the last stage's layers.
-        vp_size: Chunks of a stage.
-        ep_size: Expert-parallel ranks.
-        etp_size: Tensor-parallel ranks of experts.
-        known: Other fields of the workload.
+    The vocabulary is padded to `vocab_multiple` times tp. Without `sequence_parallel`, the row says
+    whether it is on. `known` are other fields of the workload.
     """
     tp = int(row["tp"])
     split = row["sp"] == "True" if sequence_parallel is None else sequence_parallel
@@ -206,10 +167,6 @@ def workload(
         hardware=hardware(row["gpu"], Precision.BF16, "", ""),
         **known,
     )
-
-
-def architecture(**facts: Any) -> Architecture:
-    return Architecture.model_validate(facts)
 
 
 def label(row: Row) -> str:

@@ -12,16 +12,15 @@ from backtest.memory_rows import (
     OutcomeRow,
     Row,
     Which,
-    folds,
+    fold_of,
     label,
     measured_rows,
     of_source,
-    published,
     ran_out,
     row_model,
     row_workload,
 )
-from backtest.rows import timed_rows
+from backtest.rows import published, timed_rows
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
@@ -32,8 +31,8 @@ BLOOM_HEADS = 64
 """Where a row does not state heads; they change only one layer's scores."""
 
 
-def bloom_rows() -> list[MeasuredRow]:
-    """BLOOM's experiments: Megatron-DeepSpeed with ZeRO-1 on A100, memory by nvidia-smi.
+def bloom_rows(stack: str) -> list[MeasuredRow]:
+    """BLOOM's experiments by a stack: Megatron-DeepSpeed, ZeRO-1, on A100, memory by nvidia-smi.
 
     Where layers are not stated, they are the multiple of the stages whose parameters, with the
     embedding or without, are nearest to the model's name; layers go to stages evenly, except in the
@@ -41,12 +40,13 @@ def bloom_rows() -> list[MeasuredRow]:
     where they do not divide, where DeepSpeed fills stages in order. Rows of dp 1 say zero1 too:
     there is nobody to share with.
     """
-    return measured_rows(of_source(BLOOM), _bloom_workload, Measured.PROCESS, Which.FULLEST)
+    rows = measured_rows(of_source(BLOOM), _bloom_workload, Measured.PROCESS, Which.FULLEST)
+    return [row for row in rows if row.workload.stack == stack]
 
 
 def bloom_outcomes() -> list[OutcomeRow]:
     return [
-        OutcomeRow(row["id"], label(row), folds()[row["id"]], _bloom_workload(row), fitted=False)
+        OutcomeRow(row["id"], label(row), fold_of(row), _bloom_workload(row), fitted=False)
         for row in of_source(BLOOM)
         if ran_out(row)
     ]
@@ -234,7 +234,7 @@ def layout_rows() -> list[OutcomeRow]:
         OutcomeRow(
             row["id"],
             f"{label(row)} · {_kernel(row)}, {row['seq_len']}",
-            folds()[row["id"]],
+            fold_of(row),
             _layout_workload(row),
             not ran_out(row),
         )

@@ -11,14 +11,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from backtest import memory_backtest as backtest
-from backtest import (
-    memory_ci,
-    memory_ran,
-    memory_sources,
-)
+from backtest import memory_ci, memory_ran, memory_sources
 from backtest.memory_backtest import MOST_LIKELY, VERDICT_ERROR, Scored
 from backtest.memory_fit import fit_figures
-from backtest.memory_rows import MeasuredRow
 from backtest.memory_stacks import (
     DEEPSPEED_BF16,
     DEEPSPEED_FP16,
@@ -55,13 +50,13 @@ def main() -> None:
 def text() -> str:
     """The file: every stack fitted to all its rows."""
     parts = [HEAD.format(borrowed=_number(backtest.borrowed_error()))]
-    bloom = memory_sources.bloom_rows()
-    for stack, rows, scored in (
-        (MEGATRON_CORE, memory_ci.rows(), backtest.megatron_ci()),
-        (NANOTRON, memory_sources.nanotron_rows(), backtest.nanotron()),
-        (DEEPSPEED_FP16, _of(bloom, DEEPSPEED_FP16), backtest.bloom(DEEPSPEED_FP16)),
-        (DEEPSPEED_BF16, _of(bloom, DEEPSPEED_BF16), backtest.bloom(DEEPSPEED_BF16)),
-    ):
+    figures = {
+        MEGATRON_CORE: (memory_ci.rows(), backtest.megatron_ci()),
+        NANOTRON: (memory_sources.nanotron_rows(), backtest.nanotron()),
+    }
+    for stack in (DEEPSPEED_FP16, DEEPSPEED_BF16):
+        figures[stack] = memory_sources.bloom_rows(stack.name), backtest.bloom(stack)
+    for stack, (rows, scored) in figures.items():
         known = fit_figures(rows, stack.base, stack.free)
         error = backtest.most(scored)
         known = replace(known, error=error, expert_error=max(error, expert_error(stack)))
@@ -84,10 +79,6 @@ def expert_error(stack: Stack) -> float:
         return 0.0
     least = sorted(run.least_error for run in memory_ran.runs() if run.row.moe)
     return max(backtest.most(backtest.megatron_ci_experts()), least[int(MOST_LIKELY * len(least))])
-
-
-def _of(rows: list[MeasuredRow], stack: Stack) -> list[MeasuredRow]:
-    return [row for row in rows if row.workload.stack == stack.name]
 
 
 def _accuracy(scored: tuple[Scored, ...]) -> str:

@@ -16,7 +16,7 @@ from backtest.figures import measure, read_figures, write_figures
 from backtest.line import Line
 from backtest.memory_report import memory_lines
 from backtest.time_lines import time_lines
-from docs.tools.page_parts import ROOT, put
+from docs.tools.page_parts import ROOT, put, table
 
 PAGE = ROOT / "docs" / "backtest.md"
 WIDE = 60
@@ -47,11 +47,14 @@ def as_text(lines: Sequence[Line]) -> str:
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
-    table = ["| what | rows | measured | bar |", "|---|---|---|---|"]
-    for line in lines:
-        bar = line.bar if line.met else f"{line.bar}: **not met**"
-        table.append(f"| {line.title.strip()} | {line.rows:,} | {line.measured} | {bar} |")
-    return "\n".join(table)
+    rows = [
+        (
+            *(line.title.strip(), f"{line.rows:,}", line.measured),
+            line.bar if line.met else f"{line.bar}: **not met**",
+        )
+        for line in lines
+    ]
+    return table(("what", "rows", "measured", "bar"), rows)
 
 
 if __name__ == "__main__":

@@ -105,15 +105,24 @@ def left_out() -> dict[str, Counter[LeftOut]]:
 
 
 @cache
+def published() -> tuple[dict[str, str], ...]:
+    """Every published row, as it stands in the file."""
+    with RUNS.open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@cache
+def split() -> dict[str, dict[str, str]]:
+    """The place of each row in the split, by its number."""
+    with SPLIT.open(newline="") as file:
+        return {line["id"]: line for line in csv.DictReader(file)}
+
+
+@cache
 def _read_rows() -> tuple[tuple[str, Row | LeftOut], ...]:
     """Every published row that was timed, by its source: read, or why not."""
-    with RUNS.open(newline="") as file, SPLIT.open(newline="") as split:
-        places = {line["id"]: line for line in csv.DictReader(split)}
-        return tuple(
-            (row["source"], read_row(row, places[row["id"]]))
-            for row in csv.DictReader(file)
-            if is_timed(row)
-        )
+    timed = (row for row in published() if is_timed(row))
+    return tuple((row["source"], read_row(row, split()[row["id"]])) for row in timed)
 
 
 def read_row(row: dict[str, str], place: dict[str, str]) -> Row | LeftOut:
@@ -170,7 +179,8 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | LeftOut:
             return LeftOut.UNEVEN
     layout = Layout(tp, cp, dp, pp, vp, ep, etp)
     batches = int(row["global_batch"]) / (micro * dp)
-    precision = _precision(row["precision"])
+    precision = stated_precision(row["precision"])
+    recompute, modules = stated_recompute(row["recompute"])
     nemo = source.startswith(NEMO_SOURCES) or source == "Megatron-MoE-ModelZoo"
     sequence_parallel = row["sp"] == "True" or (not row["sp"] and nemo and tp > 1)
     fused = not source.startswith(UNFUSED)
@@ -184,8 +194,8 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | LeftOut:
         stages=spread(model.architecture.layers, pp, vp),
         sequence_parallel=sequence_parallel,
         sharding=_sharding(row["sharding"], nemo=nemo),
-        recompute=_recompute(row["recompute"]),
-        recompute_modules=_modules(row["recompute"]),
+        recompute=recompute,
+        recompute_modules=modules,
         micro_batch_size=micro,
         micro_batches=max(1, round(batches)),
         precision=precision,
@@ -218,7 +228,7 @@ def spread(layers: int, pp_size: int, vp_size: int) -> tuple[Stage, ...]:
     return tuple(Stage(stage, tuple(chunks[stage::pp_size])) for stage in range(pp_size))
 
 
-def _precision(stated: str) -> Precision:
+def stated_precision(stated: str) -> Precision:
     """The number format, from the words of the sources."""
     words = stated.lower()
     if "nvfp4" in words:
@@ -245,22 +255,18 @@ def _shard_size(stated: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _recompute(stated: str) -> Recompute:
-    """What is computed again; single operations of unknown choice count as nothing."""
-    if stated == "full":
-        return Recompute.FULL
-    if stated == "selective" or _modules(stated):
-        return Recompute.SELECTIVE
-    return Recompute.NONE
+def stated_recompute(stated: str) -> tuple[Recompute, frozenset[RecomputeModule]]:
+    """What is computed again, and which parts of a layer, where a row names them.
 
-
-def _modules(stated: str) -> frozenset[RecomputeModule]:
-    """The parts of a layer that are computed again, where a row names them."""
+    Single operations of unknown choice count as nothing.
+    """
     kind, _, names = stated.partition(":")
+    if kind == "full":
+        return Recompute.FULL, frozenset()
     if kind != "selective":
-        return frozenset()
-    known = {module.value: module for module in RecomputeModule} | SHORT_MODULES
-    return frozenset(known[name] for name in _WORD.findall(names))
+        return Recompute.NONE, frozenset()
+    parts = (SHORT_MODULES.get(name) or RecomputeModule(name) for name in _WORD.findall(names))
+    return Recompute.SELECTIVE, frozenset(parts)
 
 
 def _gradient_bytes(row: dict[str, str], *, nemo: bool) -> int:

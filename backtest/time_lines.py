@@ -9,7 +9,7 @@ from statistics import mean, median
 from backtest.cross_validation import Prediction
 from backtest.extrapolation import widening
 from backtest.figures import Figures
-from backtest.groups import generation_of, is_nemo
+from backtest.groups import is_nemo, nemo_dense, source_is
 from backtest.layout_choice import choices
 from backtest.line import Line
 from backtest.rows import Row, left_out, timed_rows
@@ -20,43 +20,30 @@ from seatrial.planning.timing.step_time import step_time
 Selects = Callable[[Row], bool]
 
 
-def source(name: str) -> Selects:
-    return lambda row: row.source == name
-
-
-def hopper_dense(row: Row) -> bool:
-    """Dense models with NVIDIA's stack on H100."""
-    return is_nemo(row) and not row.moe and generation_of(row) == "hopper"
-
-
-def blackwell_dense(row: Row) -> bool:
-    return is_nemo(row) and not row.moe and generation_of(row) == "blackwell"
-
-
 def experts(row: Row) -> bool:
     return is_nemo(row) and row.moe
 
 
 MEDIANS: tuple[tuple[str, Selects, float | None], ...] = (
-    ("vTrain, one node of A100", source("vTrain single-node"), 0.05),
-    ("vTrain, up to 512 A100", source("vTrain multi-node"), 0.08),
-    ("BLOOM, A100", source("BigScience BLOOM tr11"), 0.05),
-    ("AlephAlpha, A100", source("AlephAlpha parallel layouts"), 0.08),
-    ("llm-foundry FSDP, A100 and H100", source("llm-foundry"), 0.08),
-    ("NeMo and Megatron-Bridge, dense, H100", hopper_dense, 0.05),
-    ("NeMo and Megatron-Bridge, dense, Blackwell", blackwell_dense, None),
+    ("vTrain, one node of A100", source_is("vTrain single-node"), 0.05),
+    ("vTrain, up to 512 A100", source_is("vTrain multi-node"), 0.08),
+    ("BLOOM, A100", source_is("BigScience BLOOM tr11"), 0.05),
+    ("AlephAlpha, A100", source_is("AlephAlpha parallel layouts"), 0.08),
+    ("llm-foundry FSDP, A100 and H100", source_is("llm-foundry"), 0.08),
+    ("NeMo and Megatron-Bridge, dense, H100", nemo_dense("hopper"), 0.05),
+    ("NeMo and Megatron-Bridge, dense, Blackwell", nemo_dense("blackwell"), None),
     ("NeMo and Megatron-Bridge, mixtures of experts", experts, 0.15),
-    ("Megatron-LM 2021, A100", source("Megatron-LM SC21 Table 1"), None),
-    ("InternEvo, A100 (one size: never fitted)", source("InternEvo"), None),
-    ("nanotron, H100", source("nanotron ultrascale"), None),
-    ("torchtitan FSDP, H100", source("torchtitan"), None),
-    ("fms-fsdp, A100 and H100", source("IBM fms-fsdp"), None),
-    ("NeMo AutoModel FSDP, H100", source("NeMo AutoModel"), None),
+    ("Megatron-LM 2021, A100", source_is("Megatron-LM SC21 Table 1"), None),
+    ("InternEvo, A100 (one size: never fitted)", source_is("InternEvo"), None),
+    ("nanotron, H100", source_is("nanotron ultrascale"), None),
+    ("torchtitan FSDP, H100", source_is("torchtitan"), None),
+    ("fms-fsdp, A100 and H100", source_is("IBM fms-fsdp"), None),
+    ("NeMo AutoModel FSDP, H100", source_is("NeMo AutoModel"), None),
 )
 """Titles, rows, and the median that they have to reach."""
 MEANS = (
-    ("vTrain, one node: mean, vTrain's own is 8.37 %", source("vTrain single-node"), 0.0837),
-    ("vTrain, many nodes: mean, vTrain's own is 14.73 %", source("vTrain multi-node"), 0.1473),
+    ("vTrain, one node: mean, vTrain's own is 8.37 %", source_is("vTrain single-node"), 0.0837),
+    ("vTrain, many nodes: mean, vTrain's own is 14.73 %", source_is("vTrain multi-node"), 0.1473),
 )
 """The mean errors that vTrain (MICRO 2024) states of its own predictions."""
 CALCULON = 0.0365

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks.measured import installed, measure
+from benchmarks.measured import measure_here
 from docs.tools.page_parts import ROOT, part, put, table
 from seatrial.errors import ExitCode
 from seatrial.recipes.shipped import recipe, recipe_names
@@ -65,8 +65,7 @@ def main() -> int:
 def seconds(name: str, place: Path, *options: str) -> float:
     """The processor time that the command takes for a recipe."""
     argv = [sys.executable, "-m", "seatrial", "check", f"{name}.yaml", *options]
-    codes = (ExitCode.OK, ExitCode.FINDINGS)
-    return measure(argv, installed(place), cwd=place, codes=codes).cpu
+    return measure_here(argv, place, (ExitCode.OK, ExitCode.FINDINGS)).cpu
 
 
 def _row(what: str, times: dict[str, float], bar: float) -> tuple[str, ...]:

@@ -11,20 +11,19 @@ memory. Needs the worker's environment, and about three times the weights on the
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.measured import measure
 from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.checkpoints.naming import directory_name
 from seatrial.engine_process.package_path import python_path
-from seatrial.engine_process.process import worker_python
+from seatrial.engine_process.process import DEFAULT, worker_python
 from seatrial.engines.megatron.weight_map import entries
 
 MODEL = HubModel(
@@ -60,22 +59,10 @@ def make(directory: Path, model: HubModel) -> int:
     return size
 
 
-def peak(words: list[str]) -> float:
+def peak(module: str, *arguments: str) -> float:
     """The peak of a worker program's resident memory, in MiB."""
-    command = [worker_python(), "-c", PROGRAM, *words]
-    settings = os.environ | {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
-    return int(done.stdout.rpartition("\n")[2] or done.stdout.split()[-1]) / 1024
-
-
-PROGRAM = """
-import resource, runpy, sys
-module = sys.argv.pop(1)
-try:
-    runpy.run_module(f"seatrial.worker.weights.{module}", run_name="__main__")
-finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
+    settings = {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
+    return measure([worker_python(), "-m", module, *arguments], settings).memory / MIB
 
 
 def main() -> None:
@@ -89,10 +76,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch)
             size = make(root / "hub", replace(MODEL, layers=layers))
-            bringing = peak(["importing", str(root / "hub"), str(root / "saved")])
+            bringing = peak(DEFAULT.modules.import_weights, f"{root}/hub", f"{root}/saved")
             shutil.rmtree(root / "hub")
-            source = [str(root / "saved"), directory_name(0)]
-            taking = peak(["exporting", *source, str(root / "out")])
+            exported = (f"{root}/saved", directory_name(0), f"{root}/out")
+            taking = peak("seatrial.worker.weights.export", *exported)
         print(f"{layers:6}  {size / MIB:7.0f}  {bringing:6.0f}  {taking:6.0f}")
 
 

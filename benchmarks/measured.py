@@ -15,8 +15,6 @@ from docs.tools.page_parts import ROOT
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a program took."""
-
     cpu: float
     """CPU-seconds of the program and of all descendants that were waited for."""
     wall: float
@@ -50,8 +48,13 @@ def measure(
     return Run(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss << 10, text)
 
 
-def installed(directory: Path) -> dict[str, str]:
-    """Variables that start this checkout as if pip had installed it: modules compiled and kept."""
-    cache = str(directory / "pycache")
-    settings = {"PYTHONPATH": str(ROOT / "src"), "PYTHONPYCACHEPREFIX": cache}
-    return settings | {"PYTHONDONTWRITEBYTECODE": ""}
+def measure_here(
+    argv: Sequence[str], directory: Path, codes: Collection[int] = (0,), **variables: str
+) -> Run:
+    """Run a program in a directory with this checkout as if pip had installed it: compiled."""
+    environment = {
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPYCACHEPREFIX": str(directory / "pycache"),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
+    return measure(argv, environment | variables, cwd=directory, codes=codes)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.measured import Run, installed, measure
+from benchmarks.measured import Run, measure_here
 from docs.tools.page_parts import ROOT, put, table
 from seatrial.errors import ExitCode
 
@@ -39,8 +39,7 @@ def plan(model: str, nodes: int, directory: Path) -> Run:
     text = SPEC.format(model=model, nodes=nodes, batch=4 * 8 * nodes)
     (directory / "run.yaml").write_text(text, encoding="utf-8")
     argv = [sys.executable, "-m", "seatrial", "plan", "run.yaml", "--again", "--json"]
-    settings = installed(directory) | {"SEATRIAL_CATALOG": str(directory)}
-    return measure(argv, settings, cwd=directory, codes=tuple(ExitCode))
+    return measure_here(argv, directory, tuple(ExitCode), SEATRIAL_CATALOG=str(directory))
 
 
 def main() -> int:

@@ -16,7 +16,9 @@ PIP_CERT, PIP_INDEX_URL    as pip itself reads them; they do not enter the image
 import argparse
 import fcntl
 import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,13 +29,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from scripts.build_image_base import MIRROR, SUITE, base_image
-from scripts.build_image_store import Store, programs
 from seatrial.version import VERSION
+from tests.cluster.cache import cache_directory
+from tests.debian import install
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "docker.io/local"
 """A registry has to be named, or containerd does not find the image by its name."""
+SUITE = "trixie"
+"""Debian 13, the first stable release whose Python (3.13) is new enough."""
+MIRROR = "http://deb.debian.org/debian"
+SECURITY = "http://security.debian.org/debian-security"
+EXCLUDED = """path-exclude /usr/share/doc/*
+path-include /usr/share/doc/*/copyright
+path-exclude /usr/share/info/*
+path-exclude /usr/share/locale/*
+path-exclude /usr/share/man/*
+"""
+"""What a container has no reader for; licences stay."""
 
 
 class Variant(StrEnum):
@@ -53,6 +66,57 @@ class Built:
     """How long it took; nothing when it was there."""
 
 
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buildah with a store of its own, so that no other image on the machine is touched."""
+
+    directory: Path
+    """The place of layers and of their state."""
+    driver: str
+    """`overlay` where the kernel allows it, else `vfs`, which copies every layer whole."""
+
+    @staticmethod
+    def at(directory: Path) -> "Store":
+        """The store in a directory, with the better driver that works there."""
+        used = directory / "driver"
+        directory.mkdir(parents=True, exist_ok=True)
+        if not used.exists():
+            overlay = Store(directory, "overlay")
+            tried = subprocess.run(overlay.words("info"), capture_output=True, check=False)
+            used.write_text("vfs" if tried.returncode else "overlay", encoding="utf-8")
+        return Store(directory, used.read_text(encoding="utf-8"))
+
+    def words(self, *words: str) -> list[str]:
+        return [
+            *("buildah", f"--root={self.directory}/layers", f"--runroot={self.directory}/state"),
+            *(f"--storage-driver={self.driver}", *words),
+        ]
+
+    def run(self, *words: str) -> None:
+        """Call buildah; what it says goes to the error stream."""
+        done = subprocess.run(self.words(*words), stdout=sys.stderr, check=False)
+        if done.returncode:
+            sys.exit(f"build_image: buildah {words[0]} ended with {done.returncode}; see above.")
+
+    def ask(self, *words: str) -> str:
+        return subprocess.run(
+            self.words(*words), text=True, stdout=subprocess.PIPE, check=True
+        ).stdout.strip()
+
+    def has(self, reference: str) -> bool:
+        return reference in self._names()
+
+    def forget(self, part: str, kept: str) -> None:
+        """Remove images whose name has a part in it, but for one, and layers that nothing uses."""
+        for name in self._names():
+            if part in name and name != kept:
+                self.run("rmi", name)
+
+    def _names(self) -> list[str]:
+        images = json.loads(self.ask("images", "--json") or "null") or []
+        return [name for image in images for name in image.get("names") or []]
+
+
 def build(variant: Variant, cache: Path, suite: str = SUITE, mirror: str = MIRROR) -> Built:
     """Build an image, unless it is there."""
     tag = f"{VERSION}-{key(variant, suite)}"
@@ -63,7 +127,7 @@ def build(variant: Variant, cache: Path, suite: str = SUITE, mirror: str = MIRRO
     with _alone(cache / "lock"):
         if archive.exists():
             return Built(reference, archive, 0.0)
-        programs("debootstrap", "buildah")
+        install({name: name for name in ("debootstrap", "buildah")})
         store = Store.at(cache / "store")
         base = base_image(store, suite, mirror)
         _build(store, variant, base, reference)
@@ -89,6 +153,48 @@ def _build(store: Store, variant: Variant, base: str, reference: str) -> None:
             *secrets(Path(work)),
             str(ROOT),
         )
+
+
+def base_image(store: Store, suite: str, mirror: str) -> str:
+    """The name of the base, made unless it is there."""
+    name = f"localhost/seatrial-base:{suite}"
+    if store.has(name):
+        return name
+    with tempfile.TemporaryDirectory(prefix="seatrial-base-") as work:
+        root = Path(work, "root")
+        words = ["debootstrap", "--variant=minbase", suite, str(root), mirror]
+        if subprocess.run(words, stdout=sys.stderr, check=False).returncode:
+            log = root / "debootstrap" / "debootstrap.log"
+            detail = log.read_text(encoding="utf-8")[-2000:] if log.exists() else "no log"
+            sys.exit(f"build_image: debootstrap of {suite} from {mirror} failed.\n{detail}")
+        trim(root, suite, mirror)
+        container = store.ask("from", "scratch")
+        try:
+            store.run("add", "--quiet", container, str(root), "/")
+            store.run("config", "--cmd=/bin/bash", container)
+            store.run("commit", "--quiet", "--format=docker", container, name)
+        finally:
+            store.run("rm", container)
+    return name
+
+
+def trim(root: Path, suite: str, mirror: str) -> None:
+    """Leave out what no container reads, and make its apt see security updates."""
+    for name in ("var/cache/apt", "var/lib/apt/lists", "var/log", "dev"):
+        for path in (root / name).iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for name in ("info", "locale", "man"):
+        shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
+    for path in (root / "usr/share/doc").rglob("*"):
+        if path.is_file() and path.name != "copyright":
+            path.unlink()
+    (root / "etc/dpkg/dpkg.cfg.d/without-docs").write_text(EXCLUDED, encoding="utf-8")
+    sources = [f"deb {mirror} {suite} main", f"deb {mirror} {suite}-updates main"]
+    sources.append(f"deb {SECURITY} {suite}-security main")
+    (root / "etc/apt/sources.list").write_text("\n".join(sources) + "\n", encoding="utf-8")
+    # debootstrap takes these from the machine it runs on.
+    for name in ("etc/hostname", "etc/resolv.conf"):
+        (root / name).unlink(missing_ok=True)
 
 
 def key(variant: Variant, suite: str) -> str:
@@ -138,8 +244,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def default_cache() -> Path:
-    above = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SEATRIAL_CACHE") or Path(above, "seatrial")) / "images"
+    return cache_directory() / "images"
 
 
 def main() -> None:

@@ -18,17 +18,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==")
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)")
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
 _VIA = re.compile(r"^ +# +(?:via +)?([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package of a lock file."""
-
     name: str
     """Its name, as packages are compared by."""
+    written: str
+    """Its name, as the lock file has it."""
+    version: str
     lines: tuple[str, ...]
     """Its pin and hashes."""
     wanted_by: frozenset[str]
@@ -58,6 +59,8 @@ def _package(block: list[str]) -> Package:
     found = (_VIA.match(line) for line in remarks if line.strip() != "# via")
     return Package(
         normalised(pin[1]),
+        pin[1],
+        pin[2],
         tuple(line for line in block if line not in remarks),
         frozenset(normalised(match[1]) for match in found if match),
     )
@@ -103,7 +106,6 @@ def requirements(project: Path, extras: Iterable[str]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the part that was asked for."""
     parser = argparse.ArgumentParser(description="Print a part of a lock file.")
     parser.add_argument("lock", type=Path)
     choice = parser.add_mutually_exclusive_group(required=True)

@@ -41,8 +41,6 @@ _SYMBOL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What matters of a shared library."""
-
     needs: frozenset[str]
     """The libraries that it is linked with."""
     asks: frozenset[tuple[str, str, str]]
@@ -50,7 +48,6 @@ class Library:
 
 
 def read_library(path: Path) -> Library:
-    """Look into a shared library."""
     text = _run("readelf", "--wide", "--dynamic", "--dyn-syms", "--version-info", str(path))
     versions: dict[str, tuple[str, str]] = {}
     file = ""
@@ -89,7 +86,6 @@ def _stem(soname: str, symbol: str) -> bool:
 
 
 def write_stub(soname: str, symbols: dict[str, set[str]], directory: Path) -> None:
-    """Compile one stub."""
     lines = [HEAD]
     for names in symbols.values():
         lines += [f"STUB({name})" for name in sorted(names)]
@@ -109,7 +105,6 @@ def write_stub(soname: str, symbols: dict[str, set[str]], directory: Path) -> No
 
 
 def system_libraries() -> set[str]:
-    """The libraries of the operating system."""
     return {line.split()[0] for line in _run("ldconfig", "-p").splitlines()[1:] if line.strip()}
 
 
@@ -118,7 +113,6 @@ def _run(*words: str) -> str:
 
 
 def main(site: Path) -> None:
-    """Write the stubs beside torch's own libraries."""
     directory = site / "torch" / "lib"
     paths = [*directory.glob("*.so*"), *site.glob("torch/_C*.so")]
     if not paths:

@@ -33,29 +33,23 @@ TOOL_FOLDERS = ("scripts", "benchmarks", "backtest", "docs/tools")
 
 @dataclass(frozen=True)
 class Module:
-    """One source file."""
-
     name: str
     path: Path
 
     @cached_property
     def text(self) -> str:
-        """What it says."""
         return self.path.read_text(encoding="utf-8")
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax tree."""
         return ast.parse(self.text)
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
         return len(self.text.splitlines())
 
     @property
     def where(self) -> str:
-        """Its path in the repository."""
         return str(self.path.relative_to(ROOT))
 
 
@@ -63,7 +57,6 @@ class Sources:
     """All modules of the package, and who imports whom."""
 
     def __init__(self) -> None:
-        """Read the files."""
         folder = ROOT / "src" / PACKAGE
         self.modules = {m.name: m for m in (_module(p) for p in sorted(folder.rglob("*.py")))}
 
@@ -189,7 +182,7 @@ def complex_functions(_: Sources) -> list[str]:
 
 
 LIMITS: dict[str, tuple[Callable[[Sources], list[str]], int]] = {
-    "fragments": (fragments, 17),
+    "fragments": (fragments, 16),
     "modules naming an engine": (naming_engines, 1),
     "class names defined twice": (repeated_classes, 6),
     "imports inside functions": (inner_imports, 54),
@@ -197,7 +190,7 @@ LIMITS: dict[str, tuple[Callable[[Sources], list[str]], int]] = {
     "files over 500 lines": (long_files, 0),
     "functions over 60 lines": (long_functions, 0),
     "modules in cycles": (cycles, 0),
-    "complex functions": (complex_functions, 8),
+    "complex functions": (complex_functions, 3),
 }
 """What is held, and the most that there may be."""
 

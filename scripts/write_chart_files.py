@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from scripts.build_image_packages import packages
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.entry import Kind
 from seatrial.engines.registry import ENGINES
@@ -30,7 +31,6 @@ RULES = ROOT / "dashboards" / "rules.yaml"
 DASHBOARD = ROOT / "dashboards" / "run.json"
 IN_BASE_IMAGE = re.compile(r"torch|triton|numpy|setuptools|nvidia-.*|cuda-.*")
 """What the engines' base images bring, built for each other; another torch breaks their kernels."""
-_NAME = re.compile(r"^([a-z0-9][a-z0-9._-]*)==")
 
 
 def chart_files() -> dict[str, str]:
@@ -73,15 +73,8 @@ def _storage_classes() -> dict[str, object]:
 
 def _lock(text: str) -> str:
     """The lock file without what the base image brings, and without its remarks."""
-    kept: list[str] = []
-    taken = False
-    for line in text.splitlines():
-        name = _NAME.match(line)
-        if name is not None:
-            taken = IN_BASE_IMAGE.fullmatch(name[1]) is None
-        if taken and line.strip() and not line.lstrip().startswith("#"):
-            kept.append(line)
-    return "\n".join(kept) + "\n"
+    kept = (each for each in packages(text) if not IN_BASE_IMAGE.fullmatch(each.name))
+    return "\n".join(line for each in kept for line in each.lines) + "\n"
 
 
 def _json(data: object) -> str:

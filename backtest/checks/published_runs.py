@@ -15,12 +15,13 @@ import csv
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
 from typing import Any
 
-from backtest.rows import MEMORY_ONLY, RUNS, Row, timed_rows
+from backtest.rows import MEMORY_ONLY, Row, published, timed_rows
 from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
@@ -57,8 +58,6 @@ BARS = {"left out": 0.25, "errors": 0.0, "memory errors": 0.01, "memory warnings
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the check says of a row."""
-
     row: str
     source: str
     errors: tuple[str, ...]
@@ -72,16 +71,18 @@ def main() -> int:
     left_out = {number: reason for number, reason in reasons.items() if reason}
     found = checked_rows(1)
     figures = _figures(len(rows), left_out, found)
-    _tell(left_out, found, figures)
+    parts = _tables(left_out, figures)
+    print(*parts.values(), *_alarms(found), sep="\n")
     if "--write" in sys.argv[1:]:
-        _write(left_out, figures)
+        put(PAGE, parts)
+        with LEFT_OUT.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([("row", "reason"), *left_out.items()])
     return 0 if all(share <= BARS.get(name, 1.0) for name, _, share in figures) else 1
 
 
 def taken_rows() -> list[dict[str, str]]:
     """The published rows that were measured outside CI and state what a layout needs."""
-    with RUNS.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if _is_taken(row)]
+    return [row for row in published() if _is_taken(row)]
 
 
 def checked_rows(every: int) -> list[Checked]:
@@ -123,38 +124,26 @@ def _figures(
     ]
 
 
-def _tell(
-    left_out: dict[str, str], checked: list[Checked], figures: list[tuple[str, int, float]]
-) -> None:
-    for name, count, share in figures:
-        bar = f", bar {BARS[name]:.0%}" if name in BARS else ""
-        print(f"{name}: {count:,} = {share:.2%}{bar}")
-    for reason, count in Counter(left_out.values()).most_common():
-        print(f"  {count:>5}  left out: {reason}")
-    errors = Counter(said for one in checked for said in one.errors)
-    for said, count in errors.most_common(SHOWN):
-        print(f"  {count:>5}  {said}")
-    for memory in (Severity.ERROR, Severity.WARNING):
-        of_source = Counter(one.source for one in checked if one.memory == memory)
-        print(f"  memory {memory}s by source: {dict(of_source)}")
-
-
-def _write(left_out: dict[str, str], figures: list[tuple[str, int, float]]) -> None:
-    """Put the figures into the documentation, and the rows that were left out beside the script."""
+def _tables(left_out: dict[str, str], figures: list[tuple[str, int, float]]) -> dict[str, str]:
+    """What was counted, and why rows were left out, for the documentation."""
     rows = [
         (name, f"{count:,}", f"{share:.2%}", f"{BARS[name]:.0%}" if name in BARS else "")
         for name, count, share in figures
     ]
     reasons = [(reason, f"{n:,}") for reason, n in Counter(left_out.values()).most_common()]
-    parts = {
+    return {
         "published": table(("rows", "number", "share", "bar"), rows),
         "left-out": table(("left out because", "rows"), reasons),
     }
-    put(PAGE, parts)
-    with LEFT_OUT.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("row", "reason"))
-        writer.writerows(left_out.items())
+
+
+def _alarms(checked: list[Checked]) -> Iterator[str]:
+    """The most frequent errors, and the sources with findings about memory."""
+    errors = Counter(said for one in checked for said in one.errors)
+    yield from (f"{count:>5}  {said}" for said, count in errors.most_common(SHOWN))
+    for memory in (Severity.ERROR, Severity.WARNING):
+        sources = Counter(one.source for one in checked if one.memory == memory)
+        yield f"memory {memory}s by source: {dict(sources)}"
 
 
 def _is_taken(row: dict[str, str]) -> bool:

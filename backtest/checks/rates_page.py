@@ -12,11 +12,10 @@ those of the first set's own cases, run now.
 import io
 import json
 import shlex
-from collections import Counter
-from typing import Any
+from dataclasses import replace
 
-from backtest.checks.score import PARTS, SETS, STATIC, broken_of, part_of, right_codes
-from docs.tools.page_parts import ROOT, put
+from backtest.checks.score import SETS, Score, broken_of, rates_of
+from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import default_catalog
 from seatrial.checks.repairs.repair import repair_of
 from seatrial.findings import Severity
@@ -32,38 +31,28 @@ SHOWN = (
     *("164-resume-schedule-changed", "166-resume-blend-changed", "168-resume-tracker-ahead"),
 )
 """Cases of the first set whose findings are shown."""
-Row = dict[str, Any]
 
 
 def main() -> None:
-    texts = {"rates": rates_text(), "cluster-findings": findings_text()}
-    put(PAGE, texts)
+    put(PAGE, {"rates": rates_text(), "cluster-findings": findings_text()})
 
 
 def rates_text() -> str:
     """A table of the rates, part by part and set by set."""
-    lines = [
-        "| set | part | runs | caught | with the right code | caught, and the fix of the case "
-        "removes the finding | a change that the check proposes removes it | none is proposed | "
-        "`--fix` writes a change |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows: list[list[str]] = []
     for name in ("first", "second"):
-        rows = _rows(f"checks-{name}.json")
-        written = {row["name"] for row in _now(name) if row.get("written")}
-        for part in ("all", STATIC, *PARTS.values()):
-            alike = [row for row in rows if part in ("all", part_of(row["kind"]))]
-            if alike:
-                caught = [row for row in alike if row["caught"]]
-                right = [row for row in caught if row["caught"] == right_codes()[row["name"]]]
-                whole = [row for row in caught if row["mended"]]
-                own = Counter(row["own"] for row in caught)
-                lines.append(
-                    f"| {name} | {part} | {len(alike)} | {_share(caught, alike)} | "
-                    f"{_share(right, alike)} | {_share(whole, alike)} | {own['mends']} | "
-                    f"{own['outside']} | {sum(row['name'] in written for row in alike)} |"
-                )
-    return "\n".join(lines)
+        # What --fix writes was added after the second set was scored: of that, as it is today.
+        now = _scores("second-mended" if name == "second" else name)
+        written = {score.name for score in now if score.written}
+        scores = [replace(score, written=score.name in written) for score in _scores(name)]
+        rates = rates_of(scores)
+        rows += [[name, part, *counts.values()] for part, counts in rates]
+    return table(("set", "part", *rates[0][1]), rows)
+
+
+def _scores(name: str) -> list[Score]:
+    file = FIGURES / f"checks-{name}.json"
+    return [Score(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
 
 
 def findings_text() -> str:
@@ -83,21 +72,6 @@ def findings_text() -> str:
             if repair is not None:
                 out.write(f"        change: {' '.join(map(shlex.quote, repair.overrides))}\n")
     return f"```text\n{out.getvalue().rstrip()}\n```"
-
-
-def _now(name: str) -> list[Row]:
-    """The rows of a set as it is scored today; those of the second set were kept as they were."""
-    return _rows("checks-second-mended.json" if name == "second" else f"checks-{name}.json")
-
-
-def _rows(name: str) -> list[Row]:
-    file = FIGURES / name
-    found: list[Row] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    return found
-
-
-def _share(some: list[Row], every: list[Row]) -> str:
-    return f"{len(some)} = {len(some) / len(every):.1%}"
 
 
 if __name__ == "__main__":

@@ -73,11 +73,8 @@ def main() -> None:
                     f"{score.name}: caught {score.caught or 'no'}, case's fix "
                     f"{'mends' if score.mended else 'does not'}, own fix {score.own}  {score.said}"
                 )
-    lines = [_rates("all", scores)]
-    for part in (STATIC, *PARTS.values()):
-        alike = [score for score in scores if part_of(score.kind) == part]
-        lines += [_rates(part, alike)] if alike else []
-    print("\n".join(lines))
+    for part, rates in rates_of(scores):
+        print(f"{part}: {', '.join(f'{name} {count}' for name, count in rates.items())}")
     if file:
         Path(file).write_text(json.dumps([asdict(score) for score in scores], indent=1) + "\n")
 
@@ -171,19 +168,28 @@ def _mends(after: Verdict, found: Checked) -> bool:
     return not same and not has_errors(after.findings)
 
 
-def _rates(title: str, scores: list[Score]) -> str:
-    caught = [score for score in scores if score.caught]
-    own = Counter(score.own for score in caught)
-    whole = [score for score in caught if score.mended]
-    return (
-        f"{title:<24} {len(scores):>4} cases   caught {len(caught):>4} = "
-        f"{len(caught) / len(scores):6.1%}   with the right code "
-        f"{sum(score.right for score in caught):>4}   "
-        f"caught and mended by the case's fix {len(whole):>4} = "
-        f"{len(whole) / len(scores):6.1%}   own fix: {own['mends']} mend, {own['fails']} do not, "
-        f"{own['outside']} outside the spec   "
-        f"--fix writes {sum(score.written for score in scores)}"
-    )
+def rates_of(scores: list[Score]) -> list[tuple[str, dict[str, str]]]:
+    """What came of all runs, and of those of each part of the check."""
+    found = []
+    for part in ("all", STATIC, *PARTS.values()):
+        alike = [score for score in scores if part in ("all", part_of(score.kind))]
+        caught = [score for score in alike if score.caught]
+        own = Counter(score.own for score in caught)
+        counts = {
+            "caught": len(caught),
+            "with the right code": sum(s.caught == right_codes()[s.name] for s in caught),
+            "caught, and the fix of the case removes the finding": sum(s.mended for s in caught),
+        }
+        rates = {
+            name: f"{count} = {count / len(alike):.1%}" for name, count in counts.items() if alike
+        }
+        rates |= {
+            "a change that the check proposes removes it": str(own["mends"]),
+            "none is proposed": str(own["outside"]),
+            "`--fix` writes a change": str(sum(score.written for score in alike)),
+        }
+        found += [(part, {"runs": str(len(alike))} | rates)] if alike else []
+    return found
 
 
 if __name__ == "__main__":

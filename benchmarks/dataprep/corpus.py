@@ -12,7 +12,6 @@ packages give the same text, whose digest is printed. Takes a few minutes and ab
 """
 
 import json
-import os
 import statistics
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,6 +27,7 @@ import zstandard
 
 from benchmarks.dataprep import packages
 from benchmarks.dataprep.documents import documents_of, html_sections, reader_of, text_of
+from tests.cluster.cache import cache_directory
 
 VERSION = "2"
 """Counts up when the same packages would give another text."""
@@ -41,8 +41,7 @@ SHORTEST = 200
 
 
 def home() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SEATRIAL_CACHE") or Path(cache) / "seatrial") / f"corpus-{VERSION}"
+    return cache_directory() / f"corpus-{VERSION}"
 
 
 def extract(deb: Path, left_out: str) -> Path:

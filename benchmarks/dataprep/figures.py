@@ -8,8 +8,6 @@ from typing import Any
 
 from benchmarks.dataprep.corpora import Corpus
 
-STAGES = ("decompressing", "parsing", "tokenizing", "rest", "all")
-
 ROUNDS = 3
 QUIET = 0.25
 """Cores that other programs may keep busy before wall times can no longer be compared.
@@ -91,7 +89,7 @@ def _of_part(best: Best, part: str, forms: Mapping[str, Corpus]) -> list[Figure]
     start, ours, one = (
         best.cpu(f"local {name}") for name in (f"x2 {tiny}", f"x2 {whole}", f"x1 {whole}")
     )
-    start_one = best.cpu(f"local x1 {tiny}") if f"local x1 {tiny}" in best else start
+    start_one = best.cpu(f"local x1 {tiny}")
     bare = best.found(f"bare {whole}", "cpu")
     text = best.found(f"bare {whole}", "text_bytes") / 1e6
     rate = full / (ours - start)
@@ -127,8 +125,6 @@ def _of_part(best: Best, part: str, forms: Mapping[str, Corpus]) -> list[Figure]
 
 
 def _of_workers(best: Best, part: str, tiny: str) -> list[Figure]:
-    if f"local x1 {tiny}" not in best:
-        return []
     walls = [best.wall(f"local x{workers} {part}") for workers in (1, 2)]
     starts = [best.wall(f"local x{workers} {tiny}") for workers in (1, 2)]
     phases = [best.phases(f"local x{workers} {part}") for workers in (1, 2)]
@@ -190,7 +186,6 @@ def table(found: list[Figure]) -> str:
 
 
 def page_text(result: Mapping[str, Any], found: list[Figure]) -> str:
-    """Where it was measured, and the figures."""
     machine, note = result["machine"], caveat(result)
     packages = ", ".join(f"{name} {text}" for name, text in machine["packages"].items())
     rounds = max(len(runs) for runs in result["runs"].values())

@@ -13,8 +13,6 @@ import io
 import json
 import os
 import random
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from benchmarks.measured import measure
 from seatrial.dataprep.kernel.run import run_task
 from seatrial.dataprep.tasks.task_list import (
     InputFile,
@@ -123,7 +122,6 @@ class _Discarding(LocalStore):
     """A store that keeps records only: 20 GB of text are 20 GB of tokens here."""
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A stream to nowhere."""
         return open(os.devnull, "wb")
 
 
@@ -146,14 +144,12 @@ def _run(tokenizer_path: Path, case: str, size: int, backend: str) -> None:
             "a",
             opener=lambda _: cast(BinaryIO, made),
         )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = {
         "case": case,
         "input_bytes": size,
         "documents": record.counts.documents,
         "tokens": sum(each.tokens for each in record.files),
         "seconds": round(time.monotonic() - began, 1),
-        "peak_bytes": peak if sys.platform == "darwin" else peak << 10,
     }
     print(json.dumps(result))
 
@@ -172,10 +168,10 @@ def main() -> int:
         return 0
     worst = 0
     for case in sizes:
-        words = [sys.executable, __file__, *sys.argv[1:], "--case", case]
-        output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        print(output, end="", flush=True)
-        worst = max(worst, json.loads(output)["peak_bytes"])
+        words = [sys.executable, "-m", "benchmarks.dataprep.memory", *sys.argv[1:], "--case", case]
+        run = measure(words)
+        print(f"{run.output.strip()}  {run.memory >> 20} MiB", flush=True)
+        worst = max(worst, run.memory)
     print(f"largest: {worst / 2**20:.0f} MiB of {LIMIT >> 20} MiB")
     return int(worst > LIMIT)
 

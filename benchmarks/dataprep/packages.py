@@ -5,9 +5,11 @@
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.measured import measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,19 @@ def versions(packages: Iterable[Package]) -> dict[str, str]:
     """The version of each package that the package manager has."""
     # What it does not know makes apt-cache end with 100, and it shows the rest all the same.
     names = {package.name for package in packages}
-    shown = _run(["apt-cache", "show", "--no-all-versions", *sorted(names)], codes=(0, 100))
+    argv = ["apt-cache", "show", "--no-all-versions", *sorted(names)]
+    shown = measure(argv, codes=(0, 100)).output
     found = re.findall(r"^Package: (.*)\n(?:.+\n)*?Version: (.*)$", shown, re.MULTILINE)
     return {name: version for name, version in found if name in names}
 
 
 def download(wanted: Mapping[str, str], directory: Path) -> dict[str, Path]:
-    """Download packages with the machine's own package manager, which checks their digests."""
+    """Download packages with the machine's own package manager, which checks their digests.
+
+    It fails when its lists of packages are old: apt-get update brings them up to date.
+    """
     pinned = [f"{name}={version}" for name, version in wanted.items()]
-    _run(["apt-get", "download", "--quiet", *pinned], cwd=directory)
+    measure(["apt-get", "download", "--quiet", *pinned], cwd=directory)
     return {file.name.partition("_")[0]: file for file in directory.glob("*.deb")}
 
 
@@ -86,13 +92,3 @@ def files(deb: Path, *, read: bool = True) -> Iterator[tuple[str, bytes]]:
             content = archive.extractfile(member) if read and member.isfile() else None
             if member.isfile():
                 yield member.name, content.read() if content else b""
-
-
-def _run(argv: Sequence[str], codes: Sequence[int] = (0,), cwd: Path | None = None) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=cwd, check=False)
-    if done.returncode not in codes:
-        raise SystemExit(
-            f"{argv[0]} {argv[1]} failed: {done.stderr.strip()}\n"
-            "When the lists of packages are old, apt-get update brings them up to date."
-        )
-    return done.stdout

@@ -24,9 +24,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +36,7 @@ from benchmarks.dataprep.corpora import Corpus, cut, link, shards_of, stand_in
 from benchmarks.dataprep.figures import ROUNDS, caveat, figures, page_text, table
 from benchmarks.measured import Run, measure
 from docs.tools.page_parts import ROOT, put
+from seatrial.engine_process.process import worker_python
 
 OUTPUT = ROOT / "build/bench-data.json"
 TOKENIZER = ROOT / "tests/data/gpt2-tokenizer.json.zst"
@@ -124,37 +123,29 @@ def unpack_tokenizer(directory: Path) -> Path:
     return directory
 
 
-def worker_python() -> str:
-    given = os.environ.get("SEATRIAL_WORKER_PYTHON")
-    if given:
-        return given
-    raise SystemExit("Set SEATRIAL_WORKER_PYTHON, or run: make bench")
-
-
-def run_part(
-    bench: Bench, part: str, slice_bytes: int
-) -> tuple[dict[str, Corpus], list[Callable[[], None]]]:
-    """The corpora of a part, and what a round runs on them."""
+def corpora_of(bench: Bench, part: str, slice_bytes: int) -> dict[str, Corpus]:
+    """A part of the corpus: a few documents, a slice for the baseline, and all of it."""
     shards = shards_of(part)
     if not shards:
-        raise SystemExit(
-            "bench_data: the corpus is not there. Run: python -m benchmarks.dataprep.corpus"
-        )
+        raise SystemExit("the corpus is not there. Run: python -m benchmarks.dataprep.corpus")
     file = bench.tokenizer / "tokenizer.json"
-    tiny = cut(f"{part}-tiny", shards, TINY, file, bench.work)
-    slice_ = cut(f"{part}-slice", shards, slice_bytes, file, bench.work)
-    full = link(part, shards, file, bench.work)
-    steps: list[Callable[[], None]] = [
-        partial(bench.baseline, tiny),
-        partial(bench.ours, tiny, 1),
-        partial(bench.ours, tiny, 2),
-        partial(bench.baseline, slice_),
-        partial(bench.ours, slice_, 2),
-        partial(bench.ours, full, 1),
-        partial(bench.ours, full, 2),
-        partial(bench.bare, full),
-    ]
-    return {"tiny": tiny, "slice": slice_, "full": full}, steps
+    return {
+        "tiny": cut(f"{part}-tiny", shards, TINY, file, bench.work),
+        "slice": cut(f"{part}-slice", shards, slice_bytes, file, bench.work),
+        "full": link(part, shards, file, bench.work),
+    }
+
+
+def run_round(bench: Bench, tiny: Corpus, slice_: Corpus, full: Corpus) -> None:
+    bench.baseline(tiny)
+    bench.ours(tiny, 1)
+    bench.ours(tiny, 2)
+    bench.baseline(slice_)
+    if slice_ is not full:
+        bench.ours(slice_, 2)
+    bench.ours(full, 1)
+    bench.ours(full, 2)
+    bench.bare(full)
 
 
 def run_short(bench: Bench) -> dict[str, dict[str, Corpus]]:
@@ -163,30 +154,25 @@ def run_short(bench: Bench) -> dict[str, dict[str, Corpus]]:
     file = bench.tokenizer / "tokenizer.json"
     tiny = cut("english-tiny", shards, TINY, file, bench.work)
     full = cut("english", shards, 8 << 20, file, bench.work)
-    bench.baseline(tiny)
-    bench.ours(tiny, 2)
-    bench.baseline(full)
-    bench.ours(full, 1)
-    bench.ours(full, 2)
-    bench.bare(full)
+    run_round(bench, tiny, full, full)
     return {"english": {"tiny": tiny, "slice": full, "full": full}}
 
 
 def run_all(bench: Bench, options: argparse.Namespace) -> dict[str, dict[str, Corpus]]:
-    english, steps = run_part(bench, "english", int(options.slice * 1e6))
-    multilingual, more = run_part(bench, "multilingual", int(options.slice * 1e6 / 4))
-    steps += more
-    corpora = {"english": english, "multilingual": multilingual}
-    if options.ray:
-        file = bench.tokenizer / "tokenizer.json"
-        repeated = link("repeated", shards_of("english"), file, bench.work, times=6)
-        corpora["repeated"] = {"full": repeated}
-        steps += [partial(bench.ours, repeated, 2), partial(bench.ours, repeated, 2, "ray")]
+    corpora = {
+        "english": corpora_of(bench, "english", int(options.slice * 1e6)),
+        "multilingual": corpora_of(bench, "multilingual", int(options.slice * 1e6 / 4)),
+    }
+    file = bench.tokenizer / "tokenizer.json"
+    repeated = link("repeated", shards_of("english"), file, bench.work, times=6)
     for number in range(options.rounds):
         print(f"round {number + 1}", flush=True)
-        for step in steps:
-            step()
-    return corpora
+        for forms in corpora.values():
+            run_round(bench, forms["tiny"], forms["slice"], forms["full"])
+        if options.ray:
+            bench.ours(repeated, 2)
+            bench.ours(repeated, 2, "ray")
+    return corpora | {"repeated": {"full": repeated}}
 
 
 def machine() -> dict[str, Any]:

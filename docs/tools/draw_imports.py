@@ -7,7 +7,8 @@
 writes docs/figures/imports.svg: a row for each package, a column for each package, and a mark
 where the row imports the column. The order is that of the layers in pyproject.toml, so that a
 mark on the left of the diagonal would be an import in the wrong direction. Marks come in three
-sizes instead of numbers, so that the picture changes only when the architecture does.
+sizes instead of numbers, so that the picture changes only when the architecture does. What a
+package is for is the first sentence of its docstring.
 """
 
 import ast
@@ -17,114 +18,84 @@ from collections import Counter
 from html import escape
 
 from docs.tools.page_parts import ROOT
+from docs.tools.svg import FAINT, GREY, box, picture, words
+from scripts.structure import PACKAGE, Sources
 
 PICTURE = ROOT / "docs/figures/imports.svg"
-SOURCES = ROOT / "src/seatrial"
 SMALL = "small modules"
-PURPOSES = {
-    "cli": "the commands, one file each; thin",
-    "sdk": "every command as a function",
-    "reports": "what people look at: plan and run pages, live view",
-    "runs": "launch, status, history, ledger",
-    "rehearsal": "the shrunk twin and its drills",
-    "checks": "plan and probes to findings",
-    "engine_process": "start an engine's Python, and talk to it",
-    "cluster": "the only place that talks to Kubernetes",
-    "worker": "the only place that imports torch; nobody imports it",
-    "dataprep": "corpus to .bin/.idx and MDS",
-    "rendering": "plan to manifests; no I/O",
-    "recipes": "shipped specs; a new spec from wishes",
-    "engines": "all about an engine that needs no torch",
-    "monitoring": "events to numbers, anomalies, diagnosis",
-    "checkpoints": "inventory, integrity, retention, exchange",
-    "planning": "spec and catalog to plan; pure arithmetic",
-    "catalog": "facts with sources, as TOML",
-    "spec": "what the user wants; strict reader",
-    "storage": "bytes anywhere: disks, object stores, state files",
-    "codes": "the codes of all findings",
-    "errors": "exceptions and exit codes",
-    SMALL: "findings, units, naming, hashing, …",
-    "secrets": "token formats; what is redacted",
-}
-"""The packages from top to bottom, and what each is for."""
 FEW, MANY = 4, 20
 """From how many imports on a mark is of middle size, and large."""
-CELL, TOP, LEFT, NOTE = 22, 100, 104, 330
+CELL, TOP, LEFT, NOTE = 22, 110, 104, 540
 """Sizes in pixels: a cell, the names above, the names at the left, the purposes at the right."""
 
 
-def layers() -> list[str]:
-    """The packages in the order that the import linter holds, from top to bottom."""
+def layers() -> list[list[str]]:
+    """The packages from top to bottom, as the import linter holds them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = [
-        one for one in settings["tool"]["importlinter"]["contracts"] if one["id"] == "layers"
-    ]
-    names = [name for line in contract["layers"] for name in re.findall(r"\w+", line)]
-    return [name for name in names if name != "__main__"]
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    found = next(one["layers"] for one in contracts if one["id"] == "layers")
+    return [re.findall(r"\w+", line) for line in found if "__main__" not in line]
 
 
-def group(module: str) -> str:
-    """The row of a module: its package, or the small modules below all."""
-    return module if module in PURPOSES else SMALL
+def purposes() -> dict[str, str]:
+    """What each package is for, from top to bottom; modules in a layer of many are one row."""
+    found = {}
+    for layer in layers():
+        names = [name for name in layer if (ROOT / f"src/{PACKAGE}/{name}").is_dir()]
+        for name in names or (layer if len(layer) == 1 else []):
+            found[name] = _purpose(name)
+        if not names and len(layer) > 1:
+            found[SMALL] = ", ".join(layer[1:5]) + ", …"
+    return found
+
+
+def _purpose(name: str) -> str:
+    path = ROOT / f"src/{PACKAGE}/{name}"
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return " ".join(re.split(r"\.(?:\s|$)", text, maxsplit=1)[0].split())
 
 
 def imports() -> Counter[tuple[str, str]]:
     """How many imports each package has of each other."""
+    sources, rows = Sources(), purposes()
     found: Counter[tuple[str, str]] = Counter()
-    for file in sorted(SOURCES.rglob("*.py")):
-        parts = file.relative_to(SOURCES).with_suffix("").parts
-        if parts[0].startswith("__"):
-            continue
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            names = (
-                [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else []
-            )
-            for name in names:
-                words = name.split(".")
-                if words[0] == "seatrial" and len(words) > 1:
-                    found[group(parts[0]), group(words[1])] += 1
+    for module in sources.modules.values():
+        for name, _ in sources.imported(module):
+            both = [full.split(".")[1:2] for full in (module.name, name)]
+            if all(both) and both[0] != ["__main__"]:
+                row, column = (one[0] if one[0] in rows else SMALL for one in both)
+                found[row, column] += 1
     return found
 
 
 def drawn(found: Counter[tuple[str, str]]) -> str:
-    names = list(PURPOSES)
+    rows = purposes()
+    names = list(rows)
     side = CELL * len(names)
-    width, height = LEFT + side + NOTE, TOP + side + 34
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
-        "<title>Which package imports which</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-    ]
-    for i, name in enumerate(names):
-        lines += _row(i, name, side, PURPOSES[name])
+    width = LEFT + side + NOTE
+    lines = [part for i, name in enumerate(names) for part in _row(i, name, side, rows[name])]
     for (importer, imported), count in sorted(found.items()):
         if importer != imported:
             lines.append(_mark(names.index(importer), names.index(imported), count))
-    lines.append(
-        f'<text x="{LEFT}" y="{height - 12}" fill="#555555">A mark: the row imports the column; '
-        f"{FEW} imports or more, {MANY} or more are larger. Left of the diagonal there is none."
-        "</text>"
+    note = (
+        f"A mark: the row imports the column; {FEW} imports or more, {MANY} or more are larger. "
+        "Left of the diagonal there is none."
     )
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    lines.append(words(LEFT, TOP + side + 22, note, colour=GREY, size=12))
+    return picture(TOP + side + 34, "Which package imports which", lines, width)
 
 
 def _row(i: int, name: str, side: int, purpose: str) -> list[str]:
-    y, middle = TOP + CELL * i, CELL // 2
-    x = LEFT + CELL * i
+    x, y, middle = LEFT + CELL * i, TOP + CELL * i, CELL // 2
     band = "#f2f5f8" if i % 2 else "#ffffff"
     return [
-        f'<rect x="0" y="{y}" width="{LEFT + side + NOTE}" height="{CELL}" fill="{band}"/>',
-        f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="#c9d3dd"/>',
-        f'<text x="{LEFT - 8}" y="{y + middle + 4}" text-anchor="end">{escape(name)}</text>',
-        f'<text x="{LEFT + side + 12}" y="{y + middle + 4}" fill="#555555">{escape(purpose)}'
-        "</text>",
-        f'<text transform="translate({x + middle + 4} {TOP - 8}) rotate(-90)">{escape(name)}'
-        "</text>",
+        box(0, y, LEFT + side + NOTE, CELL, band, band),
+        box(x, y, CELL, CELL, FAINT, FAINT),
+        words(LEFT - 8, y + middle + 4, name, "end", size=12),
+        words(LEFT + side + 12, y + middle + 4, purpose, colour=GREY, size=11),
+        f'<text transform="translate({x + middle + 4} {TOP - 8}) rotate(-90)" font-size="12">'
+        f"{escape(name)}</text>",
     ]
 
 

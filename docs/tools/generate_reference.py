@@ -39,37 +39,30 @@ def pages() -> dict[str, str]:
     }
 
 
-def differing(directory: Path = REFERENCE) -> list[str]:
-    """The pages that are absent, changed, or generated once and no more."""
+def changes(directory: Path = REFERENCE) -> dict[str, str | None]:
+    """The pages that are not as the code says, with their text; None for one that must go."""
     wanted = pages()
-    differ = [name for name, text in wanted.items() if _read(directory / name) != text]
-    return sorted([*differ, *_left_over(directory, wanted)])
+    there = {
+        path.relative_to(directory).as_posix(): path.read_text(encoding="utf-8")
+        for path in directory.rglob("*.md")
+    }
+    made = [name for name, text in there.items() if text.startswith(GENERATED)]
+    found: dict[str, str | None] = {name: None for name in made if name not in wanted}
+    found |= {name: text for name, text in wanted.items() if there.get(name) != text}
+    return dict(sorted(found.items()))
 
 
 def write(directory: Path = REFERENCE) -> list[str]:
     """Bring the pages up to date; the names of those that changed."""
-    wanted = pages()
-    changed = differing(directory)
-    for name in changed:
+    changed = changes(directory)
+    for name, text in changed.items():
         path = directory / name
-        if name not in wanted:
+        if text is None:
             path.unlink()
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(wanted[name], encoding="utf-8")
-    return changed
-
-
-def _read(path: Path) -> str | None:
-    """The text of a page, or nothing when there is none."""
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
-def _left_over(directory: Path, wanted: dict[str, str]) -> list[str]:
-    """Generated pages that the code does not ask for any more."""
-    found = (path.relative_to(directory).as_posix() for path in directory.rglob("*.md"))
-    marked = (name for name in found if (_read(directory / name) or "").startswith(GENERATED))
-    return [name for name in marked if name not in wanted]
+        path.write_text(text, encoding="utf-8")
+    return list(changed)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name in write():
             print(f"wrote docs/reference/{name}")
         return 0
-    stale = differing()
+    stale = list(changes())
     for name in stale:
         print(f"docs/reference/{name} is not what the code says", file=sys.stderr)
     if stale:

@@ -11,20 +11,16 @@ not known has none in it. The wheel itself holds nothing but Seatrial.
 """
 
 import json
-import re
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib.metadata import Distribution, distributions
-from pathlib import Path
 
+from docs.tools.page_parts import ROOT, table
 from scripts.build_image_packages import closure, normalised, packages, requirements
 from seatrial.version import VERSION
 
-ROOT = Path(__file__).parents[2]
+HEAD = ("package", "version", "licence")
 PAGE = ROOT / "docs/packages.md"
-PIN = re.compile(
-    r"^(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)", re.MULTILINE
-)
 UNKNOWN = "not said in its metadata"
 NOT_READ = "not read"
 """For a package that is not installed here, such as one for another system."""
@@ -54,12 +50,10 @@ class Lock:
 
     def pinned(self) -> list[tuple[str, str]]:
         text = (ROOT / "requirements" / self.file).read_text(encoding="utf-8")
-        found = [(match["name"], match["version"]) for match in PIN.finditer(text)]
-        if not self.extras:
-            return found
-        roots = requirements(ROOT / "pyproject.toml", self.extras)
-        wanted = {each.name for each in closure(packages(text), roots)}
-        return [(name, version) for name, version in found if normalised(name) in wanted]
+        found = packages(text)
+        if self.extras:
+            found = closure(found, requirements(ROOT / "pyproject.toml", self.extras))
+        return [(each.written, each.version) for each in found]
 
 
 LOCKS = {
@@ -111,12 +105,6 @@ def packages_of(lock: Lock, sites: list[str]) -> list[Package]:
     ]
 
 
-def table(found: list[Package]) -> str:
-    lines = ["| package | version | licence |", "| --- | --- | --- |"]
-    lines += [f"| {each.name} | {each.version} | {each.licence} |" for each in found]
-    return "\n".join(lines)
-
-
 def bill(lock: str, found: list[Package]) -> dict[str, object]:
     return {
         "bomFormat": "CycloneDX",
@@ -158,7 +146,7 @@ def page(found: dict[str, list[Package]]) -> str:
         lock = LOCKS[name]
         parts.append(
             f"\n## {lock.title}\n\n`requirements/{lock.file}`: {lock.what}; {len(listed)} "
-            f"packages.\n\n{table(listed)}\n"
+            f"packages.\n\n{table(HEAD, map(astuple, listed))}\n"
         )
     return "".join(parts)
 

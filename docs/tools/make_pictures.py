@@ -24,6 +24,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from docs.tools.page_parts import ROOT
 from seatrial.catalog.catalog import Catalog
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.reports.live.app import WatchApp
@@ -130,7 +131,6 @@ def _kill_a_rank(directory: Path) -> None:
     sys.exit("no process of rank 2 was found")
 
 
-ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "figures"
 SIZES = ((80, 24), (200, 50))
 SHOWN_STEP = 200

@@ -3,17 +3,13 @@
 """Parts of pages that programs write, each between a comment with its name and `<!-- end -->`."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+
+from docs.tools.reference.markdown import table as table
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "docs/getting-started/quickstart.md"
-
-
-def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def part(page: Path, name: str) -> str:

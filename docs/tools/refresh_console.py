@@ -71,7 +71,9 @@ def refreshed(text: str, directory: Path) -> str:
         if kind == "manifest":
             return f"```{info}\n{excerpt(value).text}```"
         if kind == "run":
-            _run_shell(block, directory)
+            printed, code = run_bash(f"set -eu\n{block}", directory, {}, LIMIT)
+            if code != 0:
+                raise SystemExit(f"a shell block ended with {code}:\n{block}\n{printed}")
         if kind == "edit":
             _edit(directory / value, block)
         if info != "console":
@@ -100,16 +102,9 @@ def write_file(block: str, directory: Path) -> None:
         file.write_text(CAPTION.sub("", block, count=1), encoding="utf-8")
 
 
-def edits_of(block: str) -> list[tuple[str, str]]:
-    """The fields and values of a block that asks its reader to change a spec."""
-    return [
-        (words[0], words[1].strip()) for words in (s.split(None, 1) for s in block.splitlines())
-    ]
-
-
 def _edit(file: Path, block: str) -> None:
-    """Change a spec as its reader would, in an editor."""
-    changes = [f"{field}={value}" for field, value in edits_of(block)]
+    """Change a spec as its reader would, in an editor: a field and its value on each line."""
+    changes = ["=".join(line.strip().split(None, 1)) for line in block.splitlines()]
     file.write_text(applied(file.read_text(encoding="utf-8"), changes), encoding="utf-8")
 
 
@@ -134,31 +129,35 @@ def environment_of(directory: Path) -> dict[str, str]:
     }
 
 
-def _run_shell(block: str, directory: Path) -> None:
-    """Run a shell block with `seatrial` on the path; an error ends everything."""
-    function = f'seatrial() {{ "{sys.executable}" -m seatrial "$@"; }}\n'
+def run_bash(
+    text: str, directory: Path, variables: dict[str, str], limit: float
+) -> tuple[str, int]:
+    """Run text in bash with `seatrial` and `python` of this checkout: its output and exit code."""
+    functions = (
+        f'seatrial() {{ "{sys.executable}" -m seatrial "$@"; }}\n'
+        f'python() {{ "{sys.executable}" "$@"; }}\n'
+    )
     done = subprocess.run(
-        ["bash", "-c", f"set -euo pipefail\n{function}{block}"],
+        ["bash", "-o", "pipefail", "-c", functions + text],
         cwd=directory,
-        env=environment_of(directory),
-        capture_output=True,
+        env=environment_of(directory) | variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
         check=False,
-        timeout=LIMIT,
+        timeout=limit,
     )
-    if done.returncode != 0:
-        raise SystemExit(f"a shell block ended with {done.returncode}:\n{block}\n{done.stderr}")
+    return done.stdout, done.returncode
 
 
 def _run(command: str, directory: Path, scene: str = "") -> tuple[str, int]:
     """What a command prints, standard error included, and its exit code.
 
-    Args:
-        command: The command in one line.
-        directory: Where it is run.
-        scene: What is going on in a stand-in for a cluster; empty without one.
+    `scene` is what is going on in a stand-in for a cluster; empty without one.
     """
     variables = environment_of(directory)
+    module = ["tests.unit.docs.stand_in_cluster", scene] if scene else ["seatrial"]
     words = shlex.split(command)
     while match := ASSIGNMENT.match(words[0]):
         variables[match[1]] = match[2]
@@ -168,7 +167,7 @@ def _run(command: str, directory: Path, scene: str = "") -> tuple[str, int]:
         printed = "".join((directory / name).read_text(encoding="utf-8") for name in words[1:])
     elif words[0] == "seatrial":
         done = subprocess.run(
-            [sys.executable, "-m", *_module(scene), *words[1:]],
+            [sys.executable, "-m", *module, *words[1:]],
             cwd=directory,
             env=variables,
             stdout=subprocess.PIPE,
@@ -182,11 +181,6 @@ def _run(command: str, directory: Path, scene: str = "") -> tuple[str, int]:
         raise SystemExit(f"a page runs {words[0]!r}; only seatrial and cat can be run.")
     # Blanks at the ends of lines are nothing that a reader sees.
     return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines()), code
-
-
-def _module(scene: str) -> list[str]:
-    """What is started as `seatrial`."""
-    return ["tests.unit.docs.stand_in_cluster", scene] if scene else ["seatrial"]
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from seatrial.spec.synonyms import SYNONYMS
+from seatrial.spec.other_tool_names import SYNONYMS
 
 Plain = dict[str, Any]
 Mutation = Callable[[Plain, random.Random], None]

@@ -25,7 +25,7 @@ from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.findings import Severity, has_errors
 from seatrial.spec.loader import loads
-from seatrial.spec.synonyms import SYNONYMS
+from seatrial.spec.other_tool_names import SYNONYMS
 from seatrial.spec.tree import parse
 from tests.attack.mutated_specs import MEANINGS, MISTAKES, Plain, leaves_of, written
 

@@ -12,15 +12,13 @@ import pytest
 from backtest import ampere
 from backtest.cross_validation import Prediction, predicted
 from backtest.figures import read_figures
-from backtest.groups import GROUPS, fit_group, start_of
+from backtest.groups import GROUPS, fit_group, nemo_dense, start_of
 from backtest.layout_choice import choices
 from backtest.line import Line
 from backtest.rows import RUNS, Row, is_timed, left_out, timed_rows
 from backtest.time_lines import (
     MEDIANS,
     UNSEEN,
-    blackwell_dense,
-    hopper_dense,
     time_lines,
     without_bar,
 )
@@ -62,8 +60,8 @@ def shipped_errors(rows: Sequence[Row], stack: str) -> list[float]:
         ("megatron-deepspeed", MEDIANS[1][1]),
         ("megatron-deepspeed-bloom", MEDIANS[2][1]),
         ("llm-foundry", MEDIANS[4][1]),
-        (MEGATRON, hopper_dense),
-        (MEGATRON, blackwell_dense),
+        (MEGATRON, nemo_dense("hopper")),
+        (MEGATRON, nemo_dense("blackwell")),
     ],
 )
 def test_the_shipped_constants_are_at_least_as_good_as_the_recorded_figure(

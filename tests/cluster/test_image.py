@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from scripts.build_image import Built, Variant, build, default_cache
-from scripts.build_image_store import Store
+from scripts.build_image import Built, Store, Variant, build, default_cache
 from seatrial.engines.megatron.arguments import command_line
 from seatrial.rendering.environment import SITE
 from seatrial.version import VERSION

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from docs.tools.fault_tables import RESULTS
+from docs.tools.recorded_tables import FAULTS
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
 from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.megatron.arguments import Arguments, command_line
@@ -46,8 +46,8 @@ def seeds(number: int) -> range:
 
 def record(suite: str, **values: object) -> None:
     """Append the result of a case, so that a suite can be continued."""
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as stream:
+    FAULTS.parent.mkdir(exist_ok=True)
+    with FAULTS.open("a") as stream:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         stream.write(json.dumps({"suite": suite, "at": at, **values}) + "\n")
 

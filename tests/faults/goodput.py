@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from docs.tools.fault_tables import RESULTS
+from docs.tools.recorded_tables import FAULTS
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.goodput import Bucket
 from seatrial.monitoring.view import RunView
@@ -96,7 +96,7 @@ def saved_often(run: Supervised) -> bool:
 
 
 def newest_costs() -> Costs:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    lines = FAULTS.read_text().splitlines() if FAULTS.exists() else []
     found = [case for case in map(json.loads, lines) if case["suite"] == COSTS]
     if not found:
         sys.exit("no costs were measured yet: python -m tests.faults.goodput costs")

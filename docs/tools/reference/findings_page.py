@@ -8,52 +8,14 @@ from itertools import groupby
 
 from docs.tools.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 from docs.tools.reference.spec_page import EXAMPLE
-from seatrial.catalog.catalog import CatalogCode
 from seatrial.checks.explanations import Explanation, explanations
-from seatrial.codes.anomalies import AnomalyCode
-from seatrial.codes.checkpoints import CheckpointCode
-from seatrial.codes.checks import CheckCode
-from seatrial.codes.cluster import ClusterCode
-from seatrial.codes.cluster_checks import SiteCode
-from seatrial.codes.data import InputCode
-from seatrial.codes.datasets import DatasetCode
-from seatrial.codes.engines import EngineCode
-from seatrial.codes.exchange import ExchangeCode
-from seatrial.codes.planning import PlanCode
-from seatrial.codes.preflight import PreflightCode
-from seatrial.codes.rendering import RenderCode
-from seatrial.codes.resume import ResumeCode
-from seatrial.codes.runs import RunCode
-from seatrial.codes.spec import SpecCode
-from seatrial.codes.supervisor import SupervisorCode
+from seatrial.codes.registry import AREAS, known_codes
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.spec.loader import loads
 
-SOURCES: dict[type[StrEnum], str] = {
-    SpecCode: "Reading a spec",
-    PlanCode: "Resolving a plan",
-    EngineCode: "Options of the engine",
-    CheckCode: "Checking a run",
-    SiteCode: "Checking a cluster for a run",
-    ResumeCode: "Checking the checkpoint that a run goes on from",
-    CatalogCode: "Reading the catalog",
-    InputCode: "Reading raw text",
-    DatasetCode: "Verifying prepared data",
-    RenderCode: "Rendering manifests",
-    PreflightCode: "Looking at a node before training",
-    CheckpointCode: "Verifying checkpoints, and starting from one",
-    ExchangeCode: "Exporting weights and importing them",
-    SupervisorCode: "Supervising the processes of a node",
-    ClusterCode: "Talking to a cluster",
-    RunCode: "Launching runs and explaining them",
-    AnomalyCode: "Watching a run train",
-}
-"""The enums of codes, and what reports under them."""
-
 
 def findings_page() -> str:
-    _require_unique()
     return page(
         "# Findings",
         f"{doc_of(Finding)} All parts of Seatrial report in this one shape. A code is stable: it "
@@ -68,7 +30,7 @@ def findings_page() -> str:
         fenced(_example()),
         "`seatrial validate --json` has the same parts under `findings`.",
         "`seatrial explain CODE` tells the background of a code.",
-        *[block for enum, title in SOURCES.items() for block in _codes(enum, title)],
+        *[block for enum, (_, title) in AREAS.items() for block in _codes(enum, title)],
         "## Backgrounds",
         "What happens where nobody checks, and who says so. `seatrial explain` prints the same.",
         *[block for code_, found in _explained() for block in _background(code_, found)],
@@ -91,15 +53,14 @@ def _codes(enum: type[StrEnum], title: str) -> list[str]:
 
 
 def _explained() -> list[tuple[str, Explanation]]:
-    """The codes with an explanation, in the order of the tables."""
-    order = [str(member.value) for enum in SOURCES for member in enum]
+    """The codes with a background, in the order of the tables."""
+    order = [str(member.value) for enum in AREAS for member in enum]
     known = explanations()
     return [(code_, known[code_]) for code_ in order if code_ in known]
 
 
 def _background(code_: str, found: Explanation) -> list[str]:
-    meaning = next(docs[code_] for enum in SOURCES if code_ in (docs := member_docs(enum)))
-    blocks = [f"### {code_}", f"**{meaning}** {found.why}"]
+    blocks = [f"### {code_}", f"**{known_codes()[code_].meaning}** {found.why}"]
     if found.do:
         blocks.append(found.do)
     named = [source if "`" in source else f"`{source}`" for source in found.sources]
@@ -118,10 +79,3 @@ def _example() -> str:
     except FindingsError as error:
         return error.findings[0].one_line()
     raise SystemExit("the example of the findings page reports nothing any more.")
-
-
-def _require_unique() -> None:
-    values = [str(member.value) for enum in SOURCES for member in enum]
-    twice = sorted({value for value in values if values.count(value) > 1})
-    if twice:
-        raise SystemExit(f"codes with two meanings: {', '.join(twice)}.")

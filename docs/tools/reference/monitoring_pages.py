@@ -14,7 +14,6 @@ from seatrial.monitoring.diagnosis.knowledge import (
     Cause,
     Certainty,
     Knowledge,
-    Signature,
     knowledge,
 )
 from seatrial.monitoring.goodput import Bucket
@@ -41,12 +40,13 @@ def _slug(rule: AnomalyRule) -> str:
 
 
 def _section(rule: AnomalyRule) -> list[str]:
+    looks = "one look" if rule.calm == 1 else f"{rule.calm} looks in a row"
     told = {
         "threshold": rule.threshold,
         "number of steps": rule.steps,
         "why": rule.reason,
         "what to do": rule.fix,
-        "over": f"After {_looks(rule.calm)} without it, or when the processes start again.",
+        "over": f"After {looks} without it, or when the processes start again.",
     }
     rows = [(name, _words(text)) for name, text in told.items()]
     return [f"## {rule.title}", table((code(rule.code), str(rule.severity)), rows)]
@@ -56,10 +56,6 @@ def _words(text: str) -> str:
     """Words outside of code that Markdown must not read as markup."""
     parts = text.split("`")
     return "`".join(part if place % 2 else plain(part) for place, part in enumerate(parts))
-
-
-def _looks(count: int) -> str:
-    return "one look" if count == 1 else f"{count} looks in a row"
 
 
 ALERTS = Path(__file__).parents[3] / "dashboards" / "rules.yaml"
@@ -119,6 +115,7 @@ def signatures_page() -> str:
 
 def _of_cause(cause: Cause, known: Knowledge) -> list[str]:
     signatures = [one for one in known.signatures if one.cause == cause.key]
+    rows = [(code(one.name), one.certainty, link(one.source)) for one in signatures]
     words = [cause.says]
     if cause.slows:
         words.append("The run goes on with it.")
@@ -132,13 +129,8 @@ def _of_cause(cause: Cause, known: Knowledge) -> list[str]:
         f"## {cause.key}",
         " ".join(words),
         f"Do: {cause.do}",
-        _table(signatures) if signatures else "Found by a rule, for no single line tells of it.",
-        *[fenced(signatures[0].example.strip()) for _ in signatures[:1]],
+        table(("signature", "certainty", "source"), rows)
+        if rows
+        else "Found by a rule, for no single line tells of it.",
+        *[fenced(one.example.strip()) for one in signatures[:1]],
     ]
-
-
-def _table(signatures: list[Signature]) -> str:
-    return table(
-        ("signature", "certainty", "source"),
-        [(code(one.name), one.certainty, link(one.source)) for one in signatures],
-    )

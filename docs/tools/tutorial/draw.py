@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from docs.tools.tutorial.record import FIGURES, RECORDED
-from docs.tools.tutorial.svg import (
+from docs.tools.svg import (
     COLOURS,
     FAINT,
     GREY,
@@ -24,6 +23,7 @@ from docs.tools.tutorial.svg import (
     picture,
     words,
 )
+from docs.tools.tutorial.record import FIGURES, RECORDED
 from docs.tools.tutorial.traffic import traffic
 from seatrial.planning.search.pipeline_schedule import schedule
 from seatrial.units import format_bytes

@@ -111,9 +111,6 @@ def planned(plan: Plan) -> dict[str, Any]:
     return {
         "layout": asdict(layout),
         "micro_batches": plan.batch.micro_batches,
-        "micro_batch_size": plan.batch.micro_batch_size,
-        "sequence_length": plan.model.sequence_length,
-        "hidden_size": plan.model.architecture.hidden_size,
         "layers": [list(stage.layers) for stage in plan.stages],
         "places": [{str(axis): at for axis, at in place.items()} for place in places],
         "memory": memory(plan),

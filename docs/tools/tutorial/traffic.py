@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from docs.tools.tutorial.svg import (
+from docs.tools.svg import (
     COLOURS,
     GREY,
     PALE,

@@ -13,7 +13,6 @@ or /tmp/seatrial; the walk takes place in a directory of its own, which is remov
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 
 from docs.tools.page_blocks import BLOCK, hold_to_exit_codes, marker_before
 from docs.tools.page_parts import QUICKSTART, ROOT, put, table
-from docs.tools.refresh_console import commands_of, console, environment_of, write_file
+from docs.tools.refresh_console import commands_of, console, run_bash, write_file
 from docs.tools.tutorial.comparing import difference, without_progress
 
 DIRECTORY = ROOT / "docs/tutorial"
@@ -102,27 +101,13 @@ class Walk:
 
     def _run(self, typed: str) -> tuple[str, int]:
         """What a command prints, standard error included, and its exit code."""
-        functions = (
-            "set -o pipefail\n"
-            f'seatrial() {{ "{sys.executable}" -m seatrial "$@"; }}\n'
-            f'python() {{ "{sys.executable}" "$@"; }}\n'
-        )
         # Processes that are killed leave temporary files, which go with the walk's directory.
         temporary = self.directory / ".tmp"
         temporary.mkdir(exist_ok=True)
-        done = subprocess.run(
-            ["bash", "-c", functions + self._here(typed)],
-            cwd=self.directory,
-            env=environment_of(self.directory) | self._variables | {"TMPDIR": str(temporary)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            check=False,
-            timeout=LIMIT,
-        )
-        printed = without_progress(done.stdout).replace(str(self.directory), self.place)
-        return printed, 0 if done.returncode == READER_GONE else done.returncode
+        variables = self._variables | {"TMPDIR": str(temporary)}
+        printed, code = run_bash(self._here(typed), self.directory, variables, LIMIT)
+        shown = without_progress(printed).replace(str(self.directory), self.place)
+        return shown, 0 if code == READER_GONE else code
 
     def end(self) -> None:
         """Leave no run behind, wherever the walk has ended."""

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.entry import Entry
 from seatrial.catalog.entry import Kind as Kind
-from seatrial.catalog.explain import invalid
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
 from seatrial.catalog.models import ModelPreset
@@ -27,43 +26,13 @@ from seatrial.catalog.reading import (
     stray_files,
 )
 from seatrial.catalog.storage import StorageTier
+from seatrial.catalog.validation_errors import invalid
 from seatrial.codes.catalog import CatalogCode as CatalogCode
 from seatrial.codes.catalog import problem
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding
 from seatrial.naming import nearest, of_size
 from seatrial.spec.tree import dotted
-
-Reference = tuple[tuple[str | int, ...], Kind, str]
-"""The fact that refers, the kind of what it refers to, and that thing's name."""
-
-
-def references(entry: Entry) -> Iterator[Reference]:
-    """Everything that an entry names in other kinds."""
-    if isinstance(entry, NodeType):
-        # A node without a GPU names no accelerator.
-        if entry.accelerator:
-            yield ("accelerator",), Kind.ACCELERATORS, entry.accelerator
-        yield ("fabric",), Kind.FABRICS, entry.fabric
-    elif isinstance(entry, Fabric):
-        limits = [("environment", i, v.node_types) for i, v in enumerate(entry.environment)]
-        limits += [("avoid", i, v.node_types) for i, v in enumerate(entry.avoid)]
-        limits += [("host_paths", i, v.node_types) for i, v in enumerate(entry.host_paths)]
-        for fact, index, names in limits:
-            for name in names:
-                yield (fact, index, "node_types"), Kind.NODE_TYPES, name
-    elif isinstance(entry, Image):
-        for name in entry.fabrics:
-            yield ("fabrics",), Kind.FABRICS, name
-    elif isinstance(entry, Profile):
-        yield ("default_node_type",), Kind.NODE_TYPES, entry.default_node_type
-        yield ("default_storage",), Kind.STORAGE, entry.default_storage
-        for name in entry.node_types:
-            yield ("node_types",), Kind.NODE_TYPES, name
-        for name in entry.storage:
-            yield ("storage",), Kind.STORAGE, name
-        for engine, name in entry.images.items():
-            yield ("images", engine), Kind.IMAGES, name
 
 
 def stray_defaults(entry: Entry) -> Iterator[tuple[str, str, str]]:
@@ -200,7 +169,7 @@ class Catalog:
     ) -> Iterable[Finding]:
         """A finding for each thing that an entry refers to and that does not exist."""
         file = self._entries(kind)[name].file
-        for facts, target, wanted in references(entry):
+        for facts, target, wanted in entry.named_entries():
             if target not in readable or self._has(target, wanted):
                 continue
             where = place(file, name, dotted((name, *facts)), facts)

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fabrics: the environment that makes NCCL use a network, and what must not be set on it."""
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
-from seatrial.catalog.entry import Entry, Facts
+from seatrial.catalog.entry import Entry, Facts, Kind, Reference
 
 
 class VariableToSet(Facts):
@@ -76,3 +78,9 @@ class Fabric(Entry):
     def comes_with_node(self) -> bool:
         """Whether its libraries lie on the node, from where pods load them."""
         return any(variable.name == "LD_LIBRARY_PATH" for variable in self.environment)
+
+    def named_entries(self) -> Iterable[Reference]:
+        for fact in ("environment", "avoid", "host_paths"):
+            for index, limited in enumerate(getattr(self, fact)):
+                for name in limited.node_types:
+                    yield (fact, index, "node_types"), Kind.NODE_TYPES, name

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images: which engine, at which version, is inside."""
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
-from seatrial.catalog.entry import Entry
+from seatrial.catalog.entry import Entry, Kind, Reference
 
 
 class Image(Entry):
@@ -46,3 +48,6 @@ class Image(Entry):
         tagged = self.reference.removeprefix("docker.io/")
         repository = tagged.rpartition(":")[0]
         return (tagged, f"{repository}@{self.digest}") if self.digest else (tagged,)
+
+    def named_entries(self) -> Iterable[Reference]:
+        return [(("fabrics",), Kind.FABRICS, name) for name in self.fabrics]

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node types: what one machine of a cloud has, and what a pod asks for to get all of it."""
 
+from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seatrial.catalog.entry import Entry, Facts
+from seatrial.catalog.entry import Entry, Facts, Kind, Reference
 
 
 class Cloud(StrEnum):
@@ -65,3 +66,8 @@ class NodeType(Entry):
     """Local NVMe disk of the node, GB."""
     price: Price | None = None
     """List price, where one is published."""
+
+    def named_entries(self) -> Iterable[Reference]:
+        if self.accelerator:
+            yield ("accelerator",), Kind.ACCELERATORS, self.accelerator
+        yield ("fabric",), Kind.FABRICS, self.fabric

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cluster profiles: how one kind of cluster ties node types, fabric, storage and image together."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import model_validator
 
-from seatrial.catalog.entry import Entry, Facts
+from seatrial.catalog.entry import Entry, Facts, Kind, Reference
 from seatrial.catalog.node_types import Cloud
 from seatrial.spec.cluster import Operator
 
@@ -68,3 +69,13 @@ class Profile(Entry):
         if not isinstance(listed, list) or not isinstance(extra, list):
             return given
         return given | {"node_types": [*listed, *(name for name in extra if name not in listed)]}
+
+    def named_entries(self) -> Iterable[Reference]:
+        yield ("default_node_type",), Kind.NODE_TYPES, self.default_node_type
+        yield ("default_storage",), Kind.STORAGE, self.default_storage
+        for name in self.node_types:
+            yield ("node_types",), Kind.NODE_TYPES, name
+        for name in self.storage:
+            yield ("storage",), Kind.STORAGE, name
+        for engine, name in self.images.items():
+            yield ("images", engine), Kind.IMAGES, name

@@ -22,11 +22,11 @@ from seatrial.reports.tables import name, number, say_table
 from seatrial.reports.terminal import say, say_json, say_text
 from seatrial.runs.kept_plan import find
 from seatrial.sdk.plan import load_checked, refuse_unsupported
-from seatrial.spec.explain import meant
 from seatrial.spec.fields import field_at, places_named, siblings
-from seatrial.spec.synonyms import fields_meant
+from seatrial.spec.other_tool_names import fields_meant
 from seatrial.spec.tree import Path as SpecPath
 from seatrial.spec.tree import dotted
+from seatrial.spec.validation_errors import meant
 
 _PART = re.compile(r"[^.\[\]]+")
 

@@ -25,26 +25,26 @@ from seatrial.codes.spec import SpecCode
 from seatrial.codes.supervisor import SupervisorCode
 from seatrial.docstrings import field_docs
 
-PARTS: dict[type[StrEnum], str] = {
-    AnomalyCode: "monitoring",
-    CatalogCode: "catalog",
-    CheckCode: "checks",
-    CheckpointCode: "checkpoints",
-    ClusterCode: "cluster",
-    DatasetCode: "dataprep",
-    EngineCode: "engines",
-    ExchangeCode: "checkpoints",
-    InputCode: "dataprep",
-    PlanCode: "planning",
-    PreflightCode: "worker",
-    RenderCode: "rendering",
-    ResumeCode: "checks",
-    RunCode: "runs",
-    SiteCode: "checks",
-    SpecCode: "spec",
-    SupervisorCode: "worker",
+AREAS: dict[type[StrEnum], tuple[str, str]] = {
+    SpecCode: ("spec", "Reading a spec"),
+    PlanCode: ("planning", "Resolving a plan"),
+    EngineCode: ("engines", "Options of the engine"),
+    CheckCode: ("checks", "Checking a run"),
+    SiteCode: ("checks", "Checking a cluster for a run"),
+    ResumeCode: ("checks", "Checking the checkpoint that a run goes on from"),
+    CatalogCode: ("catalog", "Reading the catalog"),
+    InputCode: ("dataprep", "Reading raw text"),
+    DatasetCode: ("dataprep", "Verifying prepared data"),
+    RenderCode: ("rendering", "Rendering manifests"),
+    PreflightCode: ("worker", "Looking at a node before training"),
+    CheckpointCode: ("checkpoints", "Verifying checkpoints, and starting from one"),
+    ExchangeCode: ("checkpoints", "Exporting weights and importing them"),
+    SupervisorCode: ("worker", "Supervising the processes of a node"),
+    ClusterCode: ("cluster", "Talking to a cluster"),
+    RunCode: ("runs", "Launching runs and explaining them"),
+    AnomalyCode: ("monitoring", "Watching a run train"),
 }
-"""All enums of codes, each with the package that reports them."""
+"""All enums of codes, in the order of the reference: the package that reports them, and when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class KnownCode:
 def known_codes() -> dict[str, KnownCode]:
     """All codes, in the order of their names."""
     found = {}
-    for codes, part in PARTS.items():
+    for codes, (part, _) in AREAS.items():
         docs = field_docs(codes)
         for code in codes:
             meaning = " ".join(docs[code.name].split())

@@ -166,9 +166,15 @@ class RankLags:
         if figure is not None and figure.median > 0:
             self._recent.append(figure)
 
+    @property
+    def newest(self) -> RankFigure | None:
+        """The newest figure; None where no log tells."""
+        return self._recent[-1] if self._recent else None
+
     def now(self) -> RankLag | None:
-        """How the ranks stand; nothing where no log tells."""
-        if not self._recent:
+        """How the ranks stand; None where no log tells."""
+        newest = self.newest
+        if newest is None:
             return None
         sums: dict[int, float] = {}
         for figure in self._recent:
@@ -176,7 +182,6 @@ class RankLags:
                 sums[rank] = sums.get(rank, 0.0) + seconds / figure.median - 1
         # Where it was not named, a rank counts as the median: that it was not slower is known.
         lags = {rank: max(0.0, total / len(self._recent)) for rank, total in sums.items()}
-        newest = self._recent[-1]
         others = newest.highest[-1][1] / newest.median - 1 if newest.highest else 0.0
         ranks = max(self._ranks, 1 + max(lags, default=0))
         return RankLag(ranks, lags, max(0.0, others), newest)

@@ -7,17 +7,16 @@ What it remembers is bounded: a run of any length and any number of ranks takes 
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Notice
 from seatrial.monitoring.anomalies.monitor import Watchkeeper
 from seatrial.monitoring.eta import Outlook, outlook
-from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.event_log import Event, EventKind, sanitize_event
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
 from seatrial.monitoring.metrics import Metrics, Snapshot
 from seatrial.monitoring.rank_times import RankLag, RankLags
-from seatrial.monitoring.sanitize import credible
 from seatrial.monitoring.series import Series
 from seatrial.monitoring.timeline import Started, Starts, Stretch, Stretches
 from seatrial.monitoring.utilisation import MfuBasis
@@ -85,6 +84,14 @@ class RunView:
         self._attempt = 0
         self._safe: float | None = None
         self._keeper: Watchkeeper | None = Watchkeeper()
+        self._handlers: dict[EventKind, Callable[[Event], None]] = {
+            EventKind.START: self._started,
+            EventKind.STEP: self._stepped,
+            EventKind.RANKS: self._compared,
+            EventKind.SAVE: self._saved,
+            EventKind.EVALUATION: self._evaluated,
+            EventKind.FINDING: self._noticed,
+        }
 
     def begin(self, attempt: int, submitted: float | None) -> None:
         self._attempt = attempt
@@ -99,7 +106,7 @@ class RunView:
 
     def take(self, told: Event) -> None:
         """Take in one event, as far as it can be believed."""
-        event = credible(told)
+        event = sanitize_event(told)
         if event is None:
             return
         self.first_time = event.time if self.first_time is None else self.first_time
@@ -107,30 +114,9 @@ class RunView:
         self._account.take(event)
         self.metrics.take(event)
         self.starts.take(event)
-        match event.kind:
-            case EventKind.STEP:
-                self._stepped(event)
-            case EventKind.RANKS:
-                self._lags.take(event)
-                lag = self._lags.now()
-                if lag is not None and math.isfinite(lag.figure.skew):
-                    self.curves.skew.take(event.step, lag.figure.skew)
-            case EventKind.START:
-                self._lags.start(event.values.get("world_size"))
-                self._safe = event.time
-                if "began" in event.values:
-                    # Our own worker has a watchkeeper, and its log tells what that found.
-                    self._keeper = None
-            case EventKind.SAVE:
-                self._saved(event)
-            case EventKind.EVALUATION:
-                loss = _number(event.values.get("loss"))
-                if loss is not None and event.values.get("split", "validation") != "test":
-                    self.curves.evaluation.take(event.step, loss)
-            case EventKind.FINDING:
-                self._noticed(event)
-            case _:
-                pass
+        handle = self._handlers.get(event.kind)
+        if handle is not None:
+            handle(event)
         if event.kind in NOTABLE:
             self._keep(event)
         if self._keeper is not None:
@@ -159,6 +145,25 @@ class RunView:
         if event.values.get("phase") != AnomalyPhase.ENDED:
             self.findings.append(event)
             self.found[str(event.values.get("code", ""))] += 1
+
+    def _started(self, event: Event) -> None:
+        self._lags.start(event.values.get("world_size"))
+        self._safe = event.time
+        if "began" in event.values:
+            # Our own worker has a watchkeeper, and its log tells what that found.
+            self._keeper = None
+
+    def _compared(self, event: Event) -> None:
+        """The ranks were compared with each other."""
+        self._lags.take(event)
+        newest = self._lags.newest
+        if newest is not None and math.isfinite(newest.skew):
+            self.curves.skew.take(event.step, newest.skew)
+
+    def _evaluated(self, event: Event) -> None:
+        loss = _number(event.values.get("loss"))
+        if loss is not None and event.values.get("split", "validation") != "test":
+            self.curves.evaluation.take(event.step, loss)
 
     def _stepped(self, event: Event) -> None:
         values = event.values

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets: which values are refused, and how they are redacted in text."""
+"""Which values are secrets, and text without them: formats of tokens, names, redaction."""

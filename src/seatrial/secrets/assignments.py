@@ -7,17 +7,18 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
 
+from seatrial.secrets.lazy_pattern import lazy_pattern
 from seatrial.secrets.names import is_certain, may_name_secret
 
 _WORDS = (
     *("token", "secret", "pass", "pwd", "key", "cred", "sig", "auth", "bearer", "cookie"),
     *("connstr", "conn_str", "connectionstring", "connection_string", "_pat", "accessid"),
 )
-_WORD = re.compile("|".join(_WORDS))
+_WORD = lazy_pattern("|".join(_WORDS))
 """A name or a header without one of these holds no secret; longer ones are found in these too."""
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
 _LONGEST_NAME = 64
-_ASSIGNED = re.compile(
+_ASSIGNED = lazy_pattern(
     r"""
     (?P<rest>[\w.-]{0,64}+)
     (?:
@@ -35,19 +36,19 @@ _ASSIGNED = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _VALUES = {
-    '"': re.compile(r'(?:[^"\\\n]++|\\.)*+'),
-    "'": re.compile(r"(?:[^'\\\n]++|\\.)*+"),
-    "`": re.compile(r"(?:[^`\\\n]++|\\.)*+"),
-    "": re.compile(r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=))*+", re.ASCII),
+    '"': lazy_pattern(r'(?:[^"\\\n]++|\\.)*+'),
+    "'": lazy_pattern(r"(?:[^'\\\n]++|\\.)*+"),
+    "`": lazy_pattern(r"(?:[^`\\\n]++|\\.)*+"),
+    "": lazy_pattern(r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=))*+", re.ASCII),
 }
 """What follows a quote, or no quote: it ends at the quote, at a space, at the next parameter."""
-_UNQUOTED = re.compile(
+_UNQUOTED = lazy_pattern(
     r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=)|\\(?![\\\"'`\s])"
     r"|(?<![,;&:=\[({\\])[\"'`](?=\w))*+",
     re.ASCII,
 )
 """The whole of a password without quotes, in which quotes and backslashes may stand."""
-_ESCAPED_VALUE = re.compile(r"[^\"'`\\\n]*+")
+_ESCAPED_VALUE = lazy_pattern(r"[^\"'`\\\n]*+")
 _LONGEST_LOOK = 256
 """So much of a value decides whether it is a secret."""
 _CLOSING = ")]},;.:"
@@ -67,7 +68,7 @@ _PARAMETERS = frozenset(
     ]
 )
 """Parameters of signed addresses."""
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy_pattern(
     r"(?:none|null|nil|true|false|unset|undefined|required|missing|invalid|expired|string"
     r"|(?:str|bytes|optional|union)(?:[\[(|].*)?|\*+|x{3,}|\.{3}\w{0,4}"
     # <token>, [REDACTED], {{ secrets.X }}, %(name)s: words in brackets, and none behind them.
@@ -78,42 +79,42 @@ _PLACEHOLDER = re.compile(
     r"|(?:self|args|os|config|cfg|settings|kwargs)\.\w.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_RANDOM = re.compile(r"[0-9A-Za-z_+/=~%-]{12,}+")
-_DIGIT, _CAPITAL, _SMALL = re.compile(r"[0-9]"), re.compile(r"[A-Z]"), re.compile(r"[a-z]")
-_LETTER = re.compile(r"[A-Za-z]")
-_RUN = re.compile(r"[0-9a-z]{24,}+|[0-9A-Z]{24,}+")
+_RANDOM = lazy_pattern(r"[0-9A-Za-z_+/=~%-]{12,}+")
+_DIGIT, _CAPITAL, _SMALL = lazy_pattern(r"[0-9]"), re.compile(r"[A-Z]"), re.compile(r"[a-z]")
+_LETTER = lazy_pattern(r"[A-Za-z]")
+_RUN = lazy_pattern(r"[0-9a-z]{24,}+|[0-9A-Z]{24,}+")
 _PATH = ("/", "./", "../", "~/")
-_BASE64 = re.compile(r"[./]{0,3}[0-9A-Za-z+/]{19,}+={0,2}")
+_BASE64 = lazy_pattern(r"[./]{0,3}[0-9A-Za-z+/]{19,}+={0,2}")
 _LONGEST_WORD = 20
-_HUMP = re.compile(r"[a-z][A-Z]")
+_HUMP = lazy_pattern(r"[a-z][A-Z]")
 _MOST_HUMPS = 2
 """So many changes to a capital have the directories of a path, such as `/x/MyRun1`."""
 _LENGTHS = (40, 44, 88)
 """Keys of AWS, and 32 and 64 bytes in base64."""
-_SCHEMES = re.compile(
+_SCHEMES = lazy_pattern(
     r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256|sharedkey)\s{1,4}",
     re.IGNORECASE,
 )
 _COOKIES = frozenset({"cookie", "set-cookie"})
-_COOKIE = re.compile(r"[^\s=;,:\"'`\\]{1,256}+=[^\s=]")
-_ESCAPE = re.compile(r"\\(?:[nrtbf]|u[0-9a-f]{4}|x[0-9a-f]{2})")
+_COOKIE = lazy_pattern(r"[^\s=;,:\"'`\\]{1,256}+=[^\s=]")
+_ESCAPE = lazy_pattern(r"\\(?:[nrtbf]|u[0-9a-f]{4}|x[0-9a-f]{2})")
 """What stands before a name in text that was escaped, and ends in letters."""
-_LOGIN = re.compile(r"\blogin(?:\s--?[\w-]{1,40}+){0,3}+\s([0-9a-f]{40})\b")
-_AFTER_BEARER = re.compile(r"\s{1,4}([0-9A-Za-z._~+/=-]{8,})")
-_CURL_USER = re.compile(
+_LOGIN = lazy_pattern(r"\blogin(?:\s--?[\w-]{1,40}+){0,3}+\s([0-9a-f]{40})\b")
+_AFTER_BEARER = lazy_pattern(r"\s{1,4}([0-9A-Za-z._~+/=-]{8,})")
+_CURL_USER = lazy_pattern(
     r"[\s\"'](?:-u|--user|--proxy-user|-U)(?:[\"'],\s?|[ =])?[\"']?"
     r"([^\s:\"']{1,128}:[^\s\"']{1,512})"
 )
 _CURL_OPTIONS = frozenset({"-u", "--user", "-U", "--proxy-user"})
-_NUMBER = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?[kmbt%]?", re.IGNORECASE)
-_SPECIAL_TOKEN = re.compile(r"</?\|?\w[\w /-]{0,40}\|?>", re.ASCII)
+_NUMBER = lazy_pattern(r"[+-]?\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?[kmbt%]?", re.IGNORECASE)
+_SPECIAL_TOKEN = lazy_pattern(r"</?\|?\w[\w /-]{0,40}\|?>", re.ASCII)
 """An entry of a vocabulary, such as `<|user|>`."""
-_COUNTED = re.compile(r"(?:token|key|id)$", re.IGNORECASE)
+_COUNTED = lazy_pattern(r"(?:token|key|id)$", re.IGNORECASE)
 """Names that also mean an entry of a vocabulary or of a table, whose value is a number."""
-_SECRET_OPTION = re.compile(
+_SECRET_OPTION = lazy_pattern(
     r"(?:token|secret|pass|pwd|passphrase|credentials?|pat)$", re.IGNORECASE
 )
-_WORDS_OR_METAVAR = re.compile(r"[a-z]+(?:[-_./][a-z]+)*|[A-Z]+(?:_[A-Z]+)*|.{0,5}", re.DOTALL)
+_WORDS_OR_METAVAR = lazy_pattern(r"[a-z]+(?:[-_./][a-z]+)*|[A-Z]+(?:_[A-Z]+)*|.{0,5}", re.DOTALL)
 """What follows an option in a sentence or in its usage."""
 
 Span = tuple[int, int]
@@ -167,26 +168,30 @@ def assigned_spans(text: str, low: str, redacted: str) -> Iterator[Span]:
     for word in _WORD.finditer(low):
         if word.start() < done:
             continue
-        start, end = word.span()
-        while start > 0 and end - start < _LONGEST_NAME and low[start - 1] in _NAME_CHARACTERS:
-            start -= 1
-        escape = _ESCAPE.match(low, start - 1, word.start()) if start else None
-        start = escape.end() if escape else start
         if word[0] == "bearer":
-            after = _AFTER_BEARER.match(text, end)
+            after = _AFTER_BEARER.match(text, word.end())
             if after and _is_credential(after[1]):
                 done = after.end()
                 yield after.span(1)
             continue
-        match = _ASSIGNED.match(text, end)
+        match = _ASSIGNED.match(text, word.end())
         if match is None or text.startswith(redacted, match.end()):
             continue
         done = word.end() + len(match["rest"])
-        span = _value_span(text, start, done, match)
+        span = _value_span(text, _name_start(low, word), done, match)
         if span is not None:
             # The value may end in a name itself, as in `sig=--password VALUE`.
             done = max(span[0], span[1] - _LONGEST_NAME)
             yield span
+
+
+def _name_start(low: str, word: re.Match[str]) -> int:
+    """Find where the name begins that a word is a part of."""
+    start, end = word.span()
+    while start > 0 and end - start < _LONGEST_NAME and low[start - 1] in _NAME_CHARACTERS:
+        start -= 1
+    escape = _ESCAPE.match(low, start - 1, word.start()) if start else None
+    return escape.end() if escape else start
 
 
 def _value_span(text: str, start: int, end: int, match: re.Match[str]) -> Span | None:

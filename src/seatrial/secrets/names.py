@@ -4,7 +4,11 @@
 
 import re
 
-_SECRET_NAME = re.compile(
+from seatrial.secrets.lazy_pattern import lazy_pattern
+
+_HINT = lazy_pattern("TOKEN|PASS|PWD|PAT|CRED|KEY|SECRET|CONN|SIGNATURE", re.IGNORECASE)
+"""Part of every name that any pattern below takes for one of a secret; most names have none."""
+_SECRET_NAME = lazy_pattern(
     r"""
       (^|[_.-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?)$
     | (^|[_-])ACCESS[_-]KEY[_-]ID$
@@ -15,7 +19,7 @@ _SECRET_NAME = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_HARMLESS_NAME = re.compile(
+_HARMLESS_NAME = lazy_pattern(
     r"""
       ^(NCCL|TORCH_NCCL|FI|OMP|UCX|GLOO)_(?!.*(SECRET|PASSWORD)$)
     | (^|[_-])(BOS|EOS|EOD|PAD|UNK|CLS|SEP|MASK|PREFIX|MIDDLE|SUFFIX)[_-]TOKEN$  # of a vocabulary
@@ -28,7 +32,7 @@ _REFERENCES = frozenset({"secret", "image_pull_secret"})
 """Keys of the spec that hold the name of a secret."""
 
 # In what a training prints, a token is most often a part of a text, and a key one of a mapping.
-_CERTAIN_NAME = re.compile(
+_CERTAIN_NAME = lazy_pattern(
     r"""
       PASSWORD$ | PASSWD$ | PASSPHRASE$ | (^|[_-])PWD$ | (DB|ROOT|SSH|MYSQL)[_-]?PASS$
     | (ACCESS|AUTH|API|REFRESH|SESSION|SECURITY|BEARER|ID|SAS|HF|HUB|GITHUB|GITLAB|GH|VAULT
@@ -42,7 +46,7 @@ _CERTAIN_NAME = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_TEXT_TOKEN = re.compile(
+_TEXT_TOKEN = lazy_pattern(
     r"(^|[_.-])(PAD|EOS|BOS|UNK|MASK|SEP|CLS|EOD|EOT|IMAGE|SPECIAL|NEXT|LAST|FIRST|PREV|INPUT"
     r"|OUTPUT|TARGET|END|START|STOP|BEGIN|OF|PER|EACH|DOCUMENT|TEXT|MAX|MIN|NUM|VOCAB|ADDED"
     r"|PREFIX|SUFFIX|MIDDLE|CONTROL|IGNORE|LABEL|PADDING|ACTIVE)[_-]?TOKEN$",
@@ -50,16 +54,23 @@ _TEXT_TOKEN = re.compile(
 )
 
 
+def has_hint(name: str) -> bool:
+    """Return False if no value of this name is a secret by its name: a quick look."""
+    return _HINT.search(name) is not None
+
+
 def names_secret(name: str) -> bool:
     """Return True if a variable or key of this name holds a secret, such as `HF_TOKEN`."""
-    if name in _REFERENCES or _HARMLESS_NAME.search(name):
+    if not has_hint(name) or name in _REFERENCES or _HARMLESS_NAME.search(name):
         return False
     return _SECRET_NAME.search(name) is not None
 
 
 def is_certain(name: str) -> bool:
     """Return True if whatever follows this name in a log is a secret, however it looks."""
-    if name in _REFERENCES or _HARMLESS_NAME.search(name) or _TEXT_TOKEN.search(name):
+    if not has_hint(name) or name in _REFERENCES:
+        return False
+    if _HARMLESS_NAME.search(name) or _TEXT_TOKEN.search(name):
         return False
     if not name.isupper() or "_" not in name:
         return _CERTAIN_NAME.search(name) is not None

@@ -17,24 +17,26 @@ from seatrial.secrets.assignments import (
     is_secret_value,
 )
 from seatrial.secrets.formats import FORMATS, RUN, Format
+from seatrial.secrets.lazy_pattern import lazy_pattern
+from seatrial.secrets.names import has_hint
 
 REDACTED = "(not shown)"
 """What stands in place of a secret."""
 
-_RUN = re.compile(f"(?<![0-9A-Za-z_-])[0-9A-Za-z_-]{{{RUN},}}+")
+_RUN = lazy_pattern(f"(?<![0-9A-Za-z_-])[0-9A-Za-z_-]{{{RUN},}}+")
 _WITH_RUN = tuple(each for each in FORMATS if each.has_run)
 _OTHERS = tuple(each for each in FORMATS if not each.has_run)
 _LONGEST_WORD = 18
 _SHORTEST = 8
 """No shorter text holds a secret and what tells that it is one."""
 _ESCAPE = "\x1b"
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_ENCODED = re.compile(r"%(?:25)?(2F|3A|40|3D|2B|3F|26)", re.IGNORECASE)
-_UNICODE = re.compile(r"\\u00(22|26|27|2f|3c|3d|3e)", re.IGNORECASE)
+_ANSI = lazy_pattern(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_ENCODED = lazy_pattern(r"%(?:25)?(2F|3A|40|3D|2B|3F|26)", re.IGNORECASE)
+_UNICODE = lazy_pattern(r"\\u00(22|26|27|2f|3c|3d|3e)", re.IGNORECASE)
 """Go writes & < > in JSON so, other programs quotes, slashes and equals signs too."""
 _ENTITIES = {"&quot;": '"', "&amp;": "&", "&#x27;": "'", "&#39;": "'", "&#34;": '"'}
-_ENTITY = re.compile("|".join(_ENTITIES))
-_BOUNDARY = re.compile(
+_ENTITY = lazy_pattern("|".join(_ENTITIES))
+_BOUNDARY = lazy_pattern(
     r"(?:\\[nrtbfe0\"'/]|%[0-9a-f]{2}|\\x[0-9a-f]{2}|\\u[0-9a-f]{4}"
     r"|(?:\\x1b|\\u001b|\\033|\\e)\[[0-9;]{0,10}[a-z])$",
     re.IGNORECASE,
@@ -43,15 +45,15 @@ _BOUNDARY = re.compile(
 _LONGEST_ESCAPE = 18
 _MOST_HYPHENS = 4
 _SLASHES, _SLASH = "://", ":/"
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*$", re.IGNORECASE)
-_PASSWORD = re.compile(
+_SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]*$", re.IGNORECASE)
+_PASSWORD = lazy_pattern(
     r"[^\s/@:?#\[\]'\"<>|]*+:(?!\d{1,5}(?:[/?#\s'\"\\]|$))(?!/)"
     # Neither a slash nor a quote is allowed in a password, but some have them. The quote that
     # ends an address is followed by punctuation.
     r"(?:(?:(?:[^\s/@'\"<>]++|['\"](?=[\w@!$%^*+-]))*+@(?!sha\d{3}:))++"
     r"|(?:[^\s'\"<>]|['\"](?=[\w@!$%^*+-])){1,256}@(?!sha\d{3}:))"
 )
-_USER = re.compile(r"[^\s/@:?#\[\]'\"<>|]++@")
+_USER = lazy_pattern(r"[^\s/@:?#\[\]'\"<>|]++@")
 _TOKEN_SCHEMES = frozenset(
     [
         "http",
@@ -72,11 +74,13 @@ _TOKEN_SCHEMES = frozenset(
 _STORE_SCHEMES = frozenset({"s3", "gs", "http", "https"})
 """Schemes of addresses that somebody takes for a path, which has one slash where they have two."""
 _PLAIN_USERS = frozenset({"git@", "hg@", "anonymous@"})
-_BEGINS_KEY = re.compile(r"-----begin [a-z0-9 ]{0,40}private key(?: block)?-----")
+_BEGINS_KEY = lazy_pattern(r"-----begin [a-z0-9 ]{0,40}private key(?: block)?-----")
 _ENDS_KEY = "-----end"
-_KEY_TEXT = re.compile(r"(?:[0-9A-Za-z+/=\s:,.-]|\\(?:[nr]|x0[ad]|u000[ad]))*+")
-_KEY_LINE = re.compile(r"(?:.{0,80}[\]\s:|])?(?:[0-9A-Za-z+/]{24,}={0,2}|[0-9A-Za-z+/]{2,}={1,2})")
-_WHOLE_KEY_LINE = re.compile(
+_KEY_TEXT = lazy_pattern(r"(?:[0-9A-Za-z+/=\s:,.-]|\\(?:[nr]|x0[ad]|u000[ad]))*+")
+_KEY_LINE = lazy_pattern(
+    r"(?:.{0,80}[\]\s:|])?(?:[0-9A-Za-z+/]{24,}={0,2}|[0-9A-Za-z+/]{2,}={1,2})"
+)
+_WHOLE_KEY_LINE = lazy_pattern(
     r"(?:.{0,60}[\]:|])?\s{0,20}(?=.{0,75}[0-9])(?=.{0,75}[A-Z])(?=.{0,75}[a-z])"
     r"(?:[0-9A-Za-z+/]{64}|[0-9A-Za-z+/]{70}|[0-9A-Za-z+/]{76})"
 )
@@ -89,11 +93,11 @@ HELD = 1 << 14
 """Characters behind a cut that are searched with what stands before it."""
 _CUTS = 8
 """So many places are tried for a cut."""
-_HEX_KEY = re.compile(r"[0-9a-f]{40}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_HEX_KEY = lazy_pattern(r"[0-9a-f]{40}")
+_DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 """One of 65,536 begins as a key of AWS does, for upper and lower case count alike."""
 # An older key of Weights & Biases looks like the commit of a repository: the name decides.
-_COMMIT_NAME = re.compile(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$", re.IGNORECASE)
+_COMMIT_NAME = lazy_pattern(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$", re.IGNORECASE)
 _ADDRESS_NAME = "tracking_uri"
 """The key of the spec whose address may hold a token where the name of a user stands."""
 
@@ -131,6 +135,9 @@ def redact(text: str) -> str:
 
 def redact_tree(value: Any, name: str = "") -> Any:
     """Return plain data (of JSON, YAML) with every secret in it replaced, by form or by name."""
+    if isinstance(value, (int, float)):
+        is_named = has_hint(name) and not isinstance(value, bool)
+        return REDACTED if is_named and is_secret_value(name, str(value)) else value
     if isinstance(value, str):
         return REDACTED if name and is_secret_value(name, value) else redact(value)
     if isinstance(value, Mapping):
@@ -139,11 +146,10 @@ def redact_tree(value: Any, name: str = "") -> Any:
             for key, below in value.items()
         }
         return value if _is_same(made.values(), value.values()) and made == value else made
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         below = [redact_entry(value, place, name) for place in range(len(value))]
         return value if _is_same(below, value) else below
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return REDACTED if is_number and name and is_secret_value(name, str(value)) else value
+    return value
 
 
 def name_in(around: Mapping[Any, Any], key: object) -> str:

@@ -17,12 +17,13 @@ from seatrial.naming import nearest
 from seatrial.secrets.assignments import is_vocabulary_value
 from seatrial.secrets.names import names_secret
 from seatrial.secrets.redaction import REDACTED, looks_secret
-from seatrial.spec import explain, overrides, upgrade
+from seatrial.spec import overrides, upgrade
 from seatrial.spec.cluster import ClusterSpec, Operator
 from seatrial.spec.run import RunSpec
 from seatrial.spec.secrets import gives_variable, shown_key
 from seatrial.spec.syntax import Lines
 from seatrial.spec.tree import Node, parse
+from seatrial.spec.validation_errors import findings_of, is_misspelt, meant, where
 
 MAX_BYTES = 1 << 20
 """A spec is a page; a megabyte is something else under its name."""
@@ -41,7 +42,7 @@ class LoadedSpec:
     def where(self, field: str) -> Where:
         """The place of a field in the file, or of the section in which it would stand."""
         path = tuple(int(part) if part.isdigit() else part for part in _parts(field))
-        return explain.where(self.root, path)
+        return where(self.root, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
         spoken_for = {finding.where.field for finding in refused}
         findings += [
             finding
-            for finding in explain.findings_of(error.errors(), root)
+            for finding in findings_of(error.errors(), root)
             if finding.where.field not in spoken_for
         ]
     findings += refused
@@ -252,7 +253,7 @@ def _secrets(root: Node) -> list[Finding]:
             Finding(
                 SpecCode.SECRET,
                 Severity.ERROR,
-                explain.where(root, path, of_key=looks_secret(path[-1])),
+                where(root, path, of_key=looks_secret(path[-1])),
                 "this is a secret, by its form or its name; a spec never holds one.",
                 REDACTED,
                 f"Remove it (revoke it if the file was shared){fix}",
@@ -269,8 +270,8 @@ def _holds_secret(path: tuple[str | int, ...], value: object) -> bool:
     if not path or value is None or isinstance(value, bool):
         return False
     # A secret is named here, never given: a key of another meaning would hold it.
-    if path[:2] == ("cluster", "secrets") and len(path) > 3 and explain.meant(path) is None:
+    if path[:2] == ("cluster", "secrets") and len(path) > 3 and meant(path) is None:
         return True
     if is_vocabulary_value(name, value) and path[:2] != ("cluster", "env"):
         return False
-    return names_secret(name) and not explain.is_misspelt(path)
+    return names_secret(name) and not is_misspelt(path)

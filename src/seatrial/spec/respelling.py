@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from seatrial.spec.fields import SpecField, field_at, places_named, siblings, takes_null
-from seatrial.spec.synonyms import exact_field, outside_spec
+from seatrial.spec.other_tool_names import exact_field, outside_spec
 from seatrial.spec.tree import Path
 
 _HUB = re.compile(r"^(?:hf://|https?://(?:www\.)?huggingface\.co/)(?!datasets/|spaces/)")

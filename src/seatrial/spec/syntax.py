@@ -23,6 +23,24 @@ _UNCLOSED = {
     "while parsing a flow sequence": ("[", "]"),
     "while parsing a flow mapping": ("{", "}"),
 }
+_NO_ALIAS = "YAML takes a text that begins with * or & for an alias or an anchor."
+_WRONG_FROM_THE_START = (
+    (
+        "quoted scalar",
+        "end of stream",
+        "the quote that opens here is never closed.",
+        "Close it at the end of the value, or remove it.",
+    ),
+    (
+        "",
+        "could not find expected ':'",
+        "this is not a key: value line.",
+        "Write a colon and a space after the key.",
+    ),
+    ("while scanning an alias", "", _NO_ALIAS, "Put the text in quotes."),
+    ("while scanning an anchor", "", _NO_ALIAS, "Put the text in quotes."),
+)
+"""Mistakes at the place where the parser's context begins: parts of its words, rule and fix."""
 
 # Blanks for the eye and not for YAML, where one is between the parts of a line.
 ODD_BLANK = re.compile(r"(?:^ *|(?<=[:,\[{-]) *)([\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000])")
@@ -106,23 +124,17 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
     """The complaints that people meet, in words; any other as the parser puts it."""
     context, problem = str(error.context or ""), str(error.problem or "")
     opened = lines.place(error.context_mark.index) if error.context_mark else (line, column)
-    if "end of stream" in problem and "quoted scalar" in context:
-        rule = "the quote that opens here is never closed."
-        return *opened, rule, "Close it at the end of the value, or remove it."
+    for around, complaint, rule, fix in _WRONG_FROM_THE_START:
+        if around in context and complaint in problem:
+            return *opened, rule, fix
     if "unknown escape" in problem:
         letter = _visible(lines[line][column - 1 : column])
         rule = f"in double quotes a backslash begins an escape, and \\{letter} is none."
         return line, column, rule, "Use single quotes, or write the backslash twice."
     if context in _UNCLOSED:
         return _unclosed(*_UNCLOSED[context], opened, (line, column))
-    if "could not find expected ':'" in problem:
-        rule = "this is not a key: value line."
-        return *opened, rule, "Write a colon and a space after the key."
     if "mapping values are not allowed" in problem:
         return _misplaced_key(lines, line, column)
-    if context in ("while scanning an alias", "while scanning an anchor"):
-        rule = "YAML takes a text that begins with * or & for an alias or an anchor."
-        return *opened, rule, "Put the text in quotes."
     if "cannot start any token" in problem:
         first = lines[line][column - 1 : column]
         if first == "\t":

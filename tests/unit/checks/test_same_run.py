@@ -17,8 +17,8 @@ from seatrial.checks.rule import Repair, RepairKind
 from seatrial.errors import NotInCatalogError, UnreadableError
 from seatrial.spec.fields import all_fields
 from seatrial.spec.loader import load
+from seatrial.spec.other_tool_names import SYNONYMS
 from seatrial.spec.respelling import key_meant
-from seatrial.spec.synonyms import SYNONYMS
 from tests.unit.checks.examples import BASE
 
 CONTINUED = f"""{BASE}initial_weights: {{huggingface: hf://meta-llama/Llama-2-7b-hf}}

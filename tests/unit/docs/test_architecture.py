@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from docs.tools.draw_imports import PICTURE, PURPOSES, SMALL, drawn, imports, layers
+from docs.tools.draw_imports import PICTURE, drawn, imports, purposes
 from docs.tools.page_parts import ROOT
 
 PAGE = ROOT / "docs/architecture.md"
 SOURCES = ROOT / "src/seatrial"
 CODE = ["src", "tests", "scripts", "benchmarks", "backtest", "docs"]
-MOST_LINES = {"tests": 700}
-"""By directory; 500 elsewhere. A file of tests has all cases of one subject."""
+MOST_LINES = 500
 MOST_LINES_OF_A_FUNCTION = 60
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -30,11 +29,10 @@ def test_the_picture_shows_the_imports_of_today() -> None:
     assert PICTURE.read_text(encoding="utf-8") == drawn(imports()), "run: make import-picture"
 
 
-def test_the_picture_has_the_layers_that_the_linter_holds() -> None:
-    ordered = [name for name in layers() if name in PURPOSES]
-    assert ordered == [name for name in PURPOSES if name != SMALL]
+def test_the_picture_has_every_package_and_what_it_is_for() -> None:
     packages = {file.parent.name for file in SOURCES.glob("*/__init__.py")}
-    assert packages <= set(PURPOSES)
+    assert packages <= set(purposes())
+    assert all(purposes().values())
 
 
 def test_an_import_in_the_wrong_direction_would_be_seen() -> None:
@@ -74,7 +72,7 @@ def test_no_file_is_too_long(directory: str) -> None:
     assert {
         file.relative_to(ROOT).as_posix(): count
         for file in files
-        if (count := lines_of(file)) > MOST_LINES.get(directory, 500)
+        if (count := lines_of(file)) > MOST_LINES
     } == {}
 
 

@@ -5,18 +5,16 @@
 import json
 from pathlib import Path
 
-from docs.tools.fault_tables import (
-    PAGE,
-    TABLES,
-    by_suite,
+from docs.tools.page_parts import ROOT, table
+from docs.tools.recorded_tables import (
+    FAULT_TABLES,
     corruptions,
     goodput,
-    keep,
+    keep_faults,
     kills,
     late_commits,
     starts,
 )
-from docs.tools.page_parts import table
 
 KILL = {
     "suite": "kills",
@@ -35,14 +33,13 @@ def test_another_checkout_goes_on_with_what_was_kept(tmp_path: Path) -> None:
     results, kept = tmp_path / "results.jsonl", tmp_path / "kept.jsonl"
     for seed in (1, 2):
         results.write_text(json.dumps(KILL | {"seed": seed}) + "\n")
-        keep(results, kept)
+        keep_faults(results, kept)
     results.unlink()
-    assert [case["seed"] for case in keep(results, kept)] == [1, 2]
+    assert [case["seed"] for case in keep_faults(results, kept)] == [1, 2]
 
 
 def test_a_failure_counts_though_its_seed_was_run_again() -> None:
-    found = by_suite([KILL | {"right": False}, KILL])
-    assert kills(found["kills"])[-1][:3] == ("all", "", "1 of 2")
+    assert kills([KILL | {"right": False}, KILL])[-1][:3] == ("all", "", "1 of 2")
 
 
 def test_damage_is_counted_by_kind() -> None:
@@ -62,8 +59,8 @@ def test_a_kill_that_left_a_trace_is_not_counted_as_recovered() -> None:
 
 
 def test_every_table_has_its_place_on_the_page() -> None:
-    page = PAGE.read_text()
-    assert [name for name in TABLES if f"<!-- {name} -->\n" not in page] == []
+    page = (ROOT / "docs/guides/supervision.md").read_text()
+    assert [name for name in FAULT_TABLES if f"<!-- {name} -->\n" not in page] == []
     assert table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
 
 

@@ -23,13 +23,13 @@ from seatrial.errors import NotInCatalogError, SeatrialError
 from seatrial.findings import Finding
 from seatrial.secrets.names import names_secret
 from seatrial.secrets.redaction import looks_secret
-from seatrial.spec.explain import meant
 from seatrial.spec.fields import field_at, takes_null
+from seatrial.spec.other_tool_names import fields_meant
 from seatrial.spec.overrides import OVERRIDE
 from seatrial.spec.respelling import key_meant, same_value, takes_text, value_meant, weights_meant
 from seatrial.spec.secrets import gives_variable
-from seatrial.spec.synonyms import fields_meant
 from seatrial.spec.tree import Path, dotted, parse
+from seatrial.spec.validation_errors import meant
 
 Overrides = tuple[str, ...]
 """Overrides that are applied together."""

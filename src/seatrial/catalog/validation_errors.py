@@ -59,16 +59,13 @@ def _explained(detail: ErrorDetails, kind: str, entry: type[BaseModel]) -> tuple
         return "there is no such fact.", f"The facts of {whose} are: {known}."
     if mistake == "missing":
         return f"{fact} is required and missing.", f"Add {fact}: {doc}" if doc else f"Add {fact}."
-    if mistake == "string_too_short" and fact == "source":
-        fix = f"Say where it comes from, in at least {context['min_length']} characters."
-        return f"{value} is too short for a source.", fix
     if mistake == "string_too_short":
-        return f"{value} is too short.", f"Write at least {context['min_length']} characters."
+        return _too_short(fact, value, context["min_length"])
     if mistake in _TYPES:
         return f"must be {_TYPES[mistake]}, not {value}.", expected
-    for limit, words in _LIMITS.items():
-        if limit in context:
-            return f"must be {words} {context[limit]}, not {value}.", expected
+    limit = next((limit for limit in _LIMITS if limit in context), None)
+    if limit is not None:
+        return f"must be {_LIMITS[limit]} {context[limit]}, not {value}.", expected
     if mistake in ("enum", "literal_error"):
         choices = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
         return f"{value} is not a choice here.", f"Use one of: {choices}."
@@ -77,6 +74,13 @@ def _explained(detail: ErrorDetails, kind: str, entry: type[BaseModel]) -> tuple
     if mistake == "seatrial_rule":
         return str(context["rule"]), str(context["fix"])
     return f"{value} cannot be used here: {detail['msg']}.", expected
+
+
+def _too_short(fact: str, value: str, least: int) -> tuple[str, str]:
+    if fact == "source":
+        fix = f"Say where it comes from, in at least {least} characters."
+        return f"{value} is too short for a source.", fix
+    return f"{value} is too short.", f"Write at least {least} characters."
 
 
 def _model_at(entry: type[BaseModel], facts: tuple[str | int, ...]) -> type[BaseModel] | None:

@@ -14,10 +14,10 @@ from seatrial.codes.spec import SpecCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
 from seatrial.spec.fields import field_at, places_named, siblings
+from seatrial.spec.other_tool_names import fields_meant, outside_spec
 from seatrial.spec.overrides import OVERRIDE, in_quotes
 from seatrial.spec.respelling import weights_meant, without_suffix
 from seatrial.spec.secrets import shown, shown_key
-from seatrial.spec.synonyms import fields_meant, outside_spec
 from seatrial.spec.tree import Node, Path, dotted
 
 _SECTION = "a section of key: value lines"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of the tutorial's pictures as SVG text, on a light ground that dark pages keep."""
+"""Shapes of pictures as SVG text, on a light ground that dark pages keep."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,13 +14,13 @@ COLOURS = ("#2f6fb0", "#b45309", "#15803d", "#7c3aed", "#be185d")
 """Readable on white, and apart from each other for most who see colours otherwise."""
 
 
-def picture(height: float, title: str, parts: Sequence[str]) -> str:
+def picture(height: float, title: str, parts: Sequence[str], width: int = WIDTH) -> str:
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" '
-            f'width="{WIDTH}" height="{height:.0f}" font-family="sans-serif" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" '
+            f'width="{width}" height="{height:.0f}" font-family="sans-serif" font-size="13">',
             f"<title>{escape(title)}</title>",
-            f'<rect width="{WIDTH}" height="{height:.0f}" rx="8" fill="#ffffff"/>',
+            f'<rect width="{width}" height="{height:.0f}" rx="8" fill="#ffffff"/>',
             *parts,
             "</svg>\n",
         ]

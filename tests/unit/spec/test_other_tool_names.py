@@ -9,7 +9,7 @@ import pytest
 from seatrial.errors import FindingsError
 from seatrial.spec.fields import all_fields, places_named
 from seatrial.spec.loader import loads
-from seatrial.spec.synonyms import SYNONYMS, fields_meant
+from seatrial.spec.other_tool_names import SYNONYMS, fields_meant
 
 
 def test_every_name_leads_to_fields_of_the_spec() -> None:
