@@ -54,7 +54,7 @@ def begin(case: dict[str, Any]) -> int:
 def main() -> None:
     """Start each case in a fork, and tell its exit code."""
     # Not above: the engine starts processes that load this file again, and need none of it.
-    import_module("seatrial.worker.megatron.cpu.start").start_on_cpu(())
+    import_module("seatrial.worker.megatron.cpu.start").start_on_cpu((), is_rank=True)
     import_module("seatrial.worker.megatron.training")
     for line in sys.stdin:
         case = json.loads(line)

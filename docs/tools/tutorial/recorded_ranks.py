@@ -250,7 +250,7 @@ def prepare(recording: Recording) -> None:
     """Load the engine, with everything around it that writes down."""
     # Before the engine is loaded, which keeps some of these functions under names of its own.
     watch_moves(recording)
-    start_on_cpu(())
+    start_on_cpu((), is_rank=True)
     schedules = import_module("megatron.core.pipeline_parallel.schedules")
     engine = import_module("megatron.training.training")
     import_module("seatrial.worker.megatron.training")

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import warnings
+from argparse import ArgumentParser
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,18 @@ LONGEST = 256
 
 def print_verdict(words: list[str]) -> None:
     """Validate, build the model without memory, and print what LLM Foundry says."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    # There is one stage, which is the whole model.
+    parser.add_argument("--stages")
+    _, described = parser.parse_known_args(words)
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        answer = _judge(words)
+        answer = _judge(described)
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
 def _judge(words: list[str]) -> dict[str, Any]:
     _be_silent()
-    if words[:1] == ["--stages"]:
-        # There is one stage, which is the whole model.
-        words = words[2:]
     ranks = int(os.environ["WORLD_SIZE"])
     try:
         configured, _ = settings.read(words)

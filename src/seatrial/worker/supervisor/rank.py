@@ -32,7 +32,7 @@ def begin_beating() -> BeatWriter:
 def master_address() -> dict[str, str]:
     """The variable by which the ranks of a supervisor meet; empty without a supervisor.
 
-    torchrun has set it to the name by which it numbers nodes (see Meeting.words).
+    torchrun has set it to the name by which it numbers nodes (see Rendezvous.words).
     """
     if not os.environ.get(SUPERVISOR) or not os.environ.get(DIRECTORY):
         return {}
