@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from seatrial.worker.megatron.cpu.runtime import install
+from seatrial.worker.megatron.cpu.start import start_on_cpu
 
-install()
+start_on_cpu(sys.argv[4:])
 
 import torch  # noqa: E402  (the engine asks torch.cuda at its import)
 
@@ -33,7 +33,6 @@ from seatrial.worker.settings import settings  # noqa: E402
 
 times_file, steps_a_turn = Path(sys.argv[1]), int(sys.argv[2])
 modes = sys.argv[3].split(",")
-sys.argv[1:4] = []
 
 
 class Turns:
@@ -105,6 +104,6 @@ if __name__ == "__main__":
     adam.FusedAdam.step = step  # type: ignore[method-assign]
     observe.MegatronObserver._watch_step = watch_on_turn  # type: ignore[method-assign]
     try:
-        training.train(settings())
+        training.train(settings(), sys.argv[4:])
     finally:
         times_file.write_text("\n".join(turns.lines))

@@ -22,9 +22,9 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from seatrial.worker.megatron.cpu.runtime import install
+from seatrial.worker.megatron.cpu.start import start_on_cpu
 
-install()
+start_on_cpu(())
 
 import torch  # noqa: E402  (the engine asks torch.cuda at its import)
 from megatron.core import dist_checkpointing  # noqa: E402

@@ -250,6 +250,7 @@ def main() -> None:
         return _loaders(options.engine, is_raw=True)
 
     def seatrial() -> Loaders:
+        importlib.import_module("seatrial.worker.environment").set_variables()
         importlib.import_module("seatrial.worker.checkpointing.safe_load").install()
         return _loaders(options.engine, is_raw=False)
 

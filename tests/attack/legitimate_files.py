@@ -281,6 +281,7 @@ def _load(directory: Path, case: dict[str, str]) -> Any:
 def compare(directory: Path, cases: list[dict[str, str]]) -> Iterator[dict[str, Any]]:
     """Load each file by torch, then by Seatrial in torch's place."""
     loaded = [None if case["route"] == "large" else _load(directory, case) for case in cases]
+    import_module("seatrial.worker.environment").set_variables()
     import_module("seatrial.worker.checkpointing.safe_load").install()
     for case, expected in zip(cases, loaded, strict=True):
         try:

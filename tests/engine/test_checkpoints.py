@@ -111,6 +111,7 @@ from megatron.core.datasets import blended_dataset, gpt_dataset
 from megatron.core import safe_globals
 from torch.distributed.checkpoint import FileSystemReader
 from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.environment import set_variables
 # Transformer Engine needs a GPU; it unpickles the state of FP8 like this.
 engine = sys.modules["transformer_engine.base"] = types.ModuleType("base")
 engine.pickle = pickle
@@ -119,6 +120,7 @@ dtypes = [torch.float32, torch.uint8, torch.bfloat16]
 state = {"scale_fwd": [torch.ones(300).to(kind) for kind in dtypes], "extra": {"n": 1}}
 extra_states = [pickle.dumps(state)]
 numpy.save(sys.argv[1] + "/index.npy", numpy.arange(5))
+set_variables()
 safe_load.install()
 for load in (
     lambda: FileSystemReader(sys.argv[1]).read_metadata(),

@@ -76,7 +76,7 @@ import torch
 from seatrial.worker.megatron.cpu.redirection import ANSWERED, PASSED_THROUGH
 missing = [name for name in (*ANSWERED, *PASSED_THROUGH) if not hasattr(torch.cuda, name)]
 from seatrial.worker.megatron.cpu.runtime import install
-from seatrial.worker.megatron.replacements import ON_ANY_DEVICE, ON_CPU, RELIED_ON, find
+from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, ON_CPU, RELIED_ON, find
 install()
 listed = [(r.module, r.name) for r in (*ON_ANY_DEVICE, *ON_CPU)]
 for module, name in (*listed, *RELIED_ON):
@@ -133,8 +133,8 @@ print(moved)
 
 def test_the_helper_is_not_compiled_again_on_any_device() -> None:
     script = """
-from seatrial.worker.megatron.replacements import ON_ANY_DEVICE, replace
-replace(ON_ANY_DEVICE)
+from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
+apply_patches(ON_ANY_DEVICE)
 from megatron.core.datasets.utils import compile_helpers
 print(compile_helpers())
 """
@@ -231,23 +231,23 @@ def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
 
 def test_a_revision_of_the_tokenizer_is_fetched_first() -> None:
     script = """
-from seatrial.worker.megatron import training
+from argparse import Namespace
+from seatrial.worker.megatron import gpt
 asked = []
-training.snapshot_download = lambda name, **how: asked.append((name, how["revision"])) or "/copy"
-words = ["--seed", "1", "--tokenizer-model", "some/where", "--bf16"]
-training.pin_tokenizer(words, "abc")
-print([asked, words])
+gpt.snapshot_download = lambda name, **how: asked.append((name, how["revision"])) or "/copy"
+told = Namespace(seed=1, tokenizer_model="some/where")
+print([asked, vars(gpt.pin_tokenizer(told, "abc"))])
 """
-    asked, words = ast.literal_eval(in_worker(script))
+    asked, told = ast.literal_eval(in_worker(script))
     assert asked == [("some/where", "abc")]
-    assert words == ["--seed", "1", "--tokenizer-model", "/copy", "--bf16"]
+    assert told == {"seed": 1, "tokenizer_model": "/copy"}
 
 
 def test_an_image_without_transformer_engine_says_what_to_do() -> None:
     script = """
 from seatrial.worker.megatron import run
 try:
-    run.prepare_gpu(["--bf16"])
+    run.main(["--bf16"])
 except SystemExit as end:
     print(end.code)
 """
@@ -258,12 +258,12 @@ except SystemExit as end:
 
 def test_a_fusion_that_the_image_lacks_is_left_out() -> None:
     script = """
-from seatrial.worker.megatron import run
-words = ["--transformer-impl", "local"]
-run.prepare_gpu(words)
-print(words)
+from argparse import Namespace
+from seatrial.worker.megatron.training import fit_to_host
+from seatrial.worker.settings import settings
+print(fit_to_host(settings(), Namespace(gradient_accumulation_fusion=True)))
 """
-    assert "'--no-gradient-accumulation-fusion'" in in_worker(script)
+    assert in_worker(script) == "Namespace(gradient_accumulation_fusion=False)"
 
 
 def test_a_pinned_tokenizer_is_known_by_its_commit_whatever_host_it_lies_on() -> None:

@@ -40,10 +40,9 @@ def begin(case: dict[str, Any]) -> int:
     os.environ.update(case["environment"])
     # One that hangs is ended by SIGALRM, which no other end looks like.
     signal.alarm(MOST_SECONDS)
-    sys.argv = ["seatrial.worker", *case["words"]]
     try:
         chosen = import_module("seatrial.worker.settings").settings()
-        import_module("seatrial.worker.megatron.training").train(chosen)
+        import_module("seatrial.worker.megatron.training").train(chosen, case["words"])
     except SystemExit as end:
         return int(end.code or 0)
     except BaseException:
@@ -55,7 +54,7 @@ def begin(case: dict[str, Any]) -> int:
 def main() -> None:
     """Start each case in a fork, and tell its exit code."""
     # Not above: the engine starts processes that load this file again, and need none of it.
-    import_module("seatrial.worker.megatron.cpu.runtime").install()
+    import_module("seatrial.worker.megatron.cpu.start").start_on_cpu((), is_rank=True)
     import_module("seatrial.worker.megatron.training")
     for line in sys.stdin:
         case = json.loads(line)

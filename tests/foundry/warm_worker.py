@@ -33,9 +33,8 @@ def begin(case: dict[str, Any], rank: int) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(case["environment"] | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-    sys.argv = ["seatrial.worker.llm_foundry", *case["words"]]
     try:
-        import_module("seatrial.worker.llm_foundry.run").main()
+        import_module("seatrial.worker.llm_foundry.run").main(case["words"])
     except SystemExit as end:
         return int(end.code or 0)
     except BaseException:
@@ -82,7 +81,8 @@ def outcome(children: set[int]) -> int:
 def main() -> None:
     """Start each case, and tell its exit code."""
     # Not above: loaders of data load this file again, and need none of it.
-    import_module("seatrial.worker.llm_foundry.cpu").install()
+    environment = import_module("seatrial.worker.environment")
+    environment.set_variables(unless_set=environment.ON_CPU | environment.ONE_THREAD)
     import_module("seatrial.worker.llm_foundry.training")
     for line in sys.stdin:
         case = json.loads(line)

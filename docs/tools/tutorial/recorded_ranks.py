@@ -30,7 +30,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from seatrial.worker.megatron.cpu.runtime import install
+from seatrial.worker.megatron.cpu.start import start_on_cpu
 from seatrial.worker.settings import settings
 
 STEP = 3
@@ -250,7 +250,7 @@ def prepare(recording: Recording) -> None:
     """Load the engine, with everything around it that writes down."""
     # Before the engine is loaded, which keeps some of these functions under names of its own.
     watch_moves(recording)
-    install()
+    start_on_cpu((), is_rank=True)
     schedules = import_module("megatron.core.pipeline_parallel.schedules")
     engine = import_module("megatron.training.training")
     import_module("seatrial.worker.megatron.training")
@@ -265,7 +265,6 @@ def train_rank(case: dict[str, Any], recording: Recording) -> int:
     log = os.open(case["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    sys.argv = ["seatrial.worker", *case["words"]]
     engine: Any = import_module("megatron.training.training")
     train, mpu = engine.train, import_module("megatron.core.parallel_state")
 
@@ -276,7 +275,7 @@ def train_rank(case: dict[str, Any], recording: Recording) -> int:
 
     engine.train = whole
     try:
-        import_module("seatrial.worker.megatron.training").train(settings())
+        import_module("seatrial.worker.megatron.training").train(settings(), case["words"])
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)

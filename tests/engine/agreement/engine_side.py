@@ -28,9 +28,9 @@ def main() -> None:
     os.dup2(silence, 1)
     os.dup2(silence, 2)
 
-    from seatrial.worker.megatron.cpu.runtime import install  # noqa: PLC0415
+    from seatrial.worker.megatron.cpu.start import start_on_cpu  # noqa: PLC0415
 
-    install()
+    start_on_cpu(())
     _keep_parser()
     for line in sys.stdin:
         question = json.loads(line)
@@ -55,7 +55,7 @@ def _keep_parser() -> None:
     from megatron.core.tokenizers.text import models  # noqa: F401, PLC0415
     from megatron.training import arguments  # noqa: PLC0415
 
-    from seatrial.worker.megatron import stages, verdict  # noqa: F401, PLC0415
+    from seatrial.worker.megatron import engine_model  # noqa: F401, PLC0415
     from seatrial.worker.megatron.cpu import layers  # noqa: F401, PLC0415
 
     made = arguments.add_megatron_arguments(
@@ -102,8 +102,11 @@ def _verdict(said: io.StringIO) -> tuple[bool | None, str]:
     from megatron.training import arguments  # noqa: PLC0415
 
     from seatrial.worker.megatron.cpu.redirection import UnknownCudaCallError  # noqa: PLC0415
-    from seatrial.worker.megatron.stages import model_settings, optimizer_settings  # noqa: PLC0415
-    from seatrial.worker.megatron.verdict import host_lacks  # noqa: PLC0415
+    from seatrial.worker.megatron.engine_model import (  # noqa: PLC0415
+        host_lacks,
+        model_settings,
+        optimizer_settings,
+    )
 
     try:
         args = arguments.parse_and_validate_args()

@@ -96,7 +96,7 @@ def test_the_lines_of_a_function_are_counted() -> None:
 UNPICKLE = {
     "src/seatrial/worker/checkpointing/safe_load.py",
     # Lists what the loader replaces in torch.
-    "src/seatrial/worker/megatron/replacements.py",
+    "src/seatrial/worker/megatron/engine_patches.py",
 }
 UNPICKLERS = {"pickle", "_pickle", "cPickle", "zipfile", "marshal", "shelve", "dill", "Unpickler"}
 

@@ -24,10 +24,8 @@ ip-10-0-0-1:52:86 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [receive] via NET/So
 
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*nccl_log.ASKED, "NCCL_DEBUG_FILE"):
-        # Set first, so that what the code sets is taken back.
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
+    for name in (*nccl_log.ASKED, nccl_log.FILE):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_a_fallback_is_found_in_nccls_own_file(tmp_path: Path) -> None:
@@ -39,15 +37,16 @@ def test_a_fallback_is_found_in_nccls_own_file(tmp_path: Path) -> None:
 
 
 def test_nccl_is_asked_for_a_file_of_this_process() -> None:
-    file = nccl_log.prepare()
+    file = nccl_log.choose_file()
     assert file is not None
-    assert nccl_log.prepare() is None, "now it is set"
+    assert nccl_log.variables(file) == {**nccl_log.ASKED, nccl_log.FILE: str(file)}
     assert nccl_log.lines(file) == []
 
 
 def test_what_a_user_has_set_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
-    assert nccl_log.prepare() is None
+    assert nccl_log.choose_file() is None
+    assert nccl_log.variables(None) == {}
     assert nccl_log.lines(None) == []
 
 

@@ -3,24 +3,21 @@
 """A process in a pod ends with a code that tells whether the run is finished."""
 
 import sys
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from seatrial.worker.megatron import pod
+from seatrial.worker.megatron import run
 from seatrial.worker.process import UNFINISHED
 
 
 def trained(
-    monkeypatch: pytest.MonkeyPatch, train: Callable[[], None], words: tuple[str, ...] = ()
+    monkeypatch: pytest.MonkeyPatch, train: Callable[[], None], words: Sequence[str] = ()
 ) -> None:
     """Run the process with something else in the engine's place, which needs torch."""
-    stand_in = ModuleType("seatrial.worker.megatron.run")
-    stand_in.main = train  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "seatrial.worker.megatron.run", stand_in)
-    monkeypatch.setattr(sys, "argv", ["pod", *words])
-    pod.main()
+    monkeypatch.setattr(run, "main", lambda _: train())
+    monkeypatch.setattr(run, "shield_managers", lambda: None)
+    run.main_in_pod(words)
 
 
 def ending(code: int | None) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.environment import set_variables
 
 
 def contents(directory: Path) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def main() -> None:
     """Print how many tensors there are, and the names of those that differ."""
+    set_variables()
     safe_load.install()
     one, other = (contents(Path(word)) for word in sys.argv[1:3])
     tensors = [name for name, value in one.items() if isinstance(value, torch.Tensor)]

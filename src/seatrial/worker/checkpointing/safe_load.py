@@ -31,9 +31,8 @@ from seatrial.checkpoints.pickle_rules import (
 )
 from seatrial.checkpoints.pickle_scan import scan_pickle
 from seatrial.checkpoints.scan import scan_archive
+from seatrial.worker.environment import WEIGHTS_ONLY
 
-WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-"""torch's own switch; it holds where a caller asks for the opposite, and in child processes."""
 PICKLE_READERS: tuple[tuple[str, Rules], ...] = (
     # torch's list of tensors.
     ("torch.distributed.checkpoint.filesystem", METADATA_RULES),
@@ -82,10 +81,11 @@ def load_pickle(data: bytes, allowed: Rules) -> Any:
 def install() -> None:
     """Route what loads checkpoints in this process through this module.
 
-    Call it after the engine is imported: Megatron puts a loader of its own into torch.
+    Call it after the engine is imported: Megatron puts a loader of its own into torch. Processes
+    that the engine starts have nothing of it, and load as the program's environment says.
     """
-    os.environ[WEIGHTS_ONLY] = "1"
-    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    if os.environ.get(WEIGHTS_ONLY) != "1":
+        raise RuntimeError(f"{WEIGHTS_ONLY} is not set: call environment.set_variables first.")
     torch.load = torch.serialization.load = _load_scanned
     torch.storage._load_from_bytes = _load_from_bytes
     own = sys.modules.get("megatron.core.safe_globals")

@@ -6,9 +6,11 @@ Loaders of data may import this module again in processes of their own; it is em
 """
 
 if __name__ == "__main__":
+    import sys
+
     from seatrial.worker.process import spared_teardown
 
     with spared_teardown():
         from seatrial.worker.llm_foundry.run import main
 
-        main()
+        main(sys.argv[1:])

@@ -15,6 +15,7 @@ import torch
 
 from seatrial.checkpoints.naming import COMPOSER_FILE
 from seatrial.worker.checkpointing import compare, safe_load
+from seatrial.worker.environment import set_variables
 
 PASSING = ("timestamp", "wct", "callbacks", "run_name")
 """Parts of a state that tell of clocks, not of the training."""
@@ -40,6 +41,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def main() -> None:
     """Print how many tensors there are, and the names of those that differ."""
+    set_variables()
     safe_load.install()
     one, other = (contents(Path(word)) for word in sys.argv[1:3])
     tensors = [

@@ -26,11 +26,11 @@ from seatrial.checkpoints.stopping import StopError
 from seatrial.errors import SeatrialError
 from seatrial.worker.checkpointing import safe_load
 from seatrial.worker.checkpointing.loading import refusing
-from seatrial.worker.llm_foundry import settings
+from seatrial.worker.llm_foundry import cpu, settings
 from seatrial.worker.llm_foundry.commit import ComposerCommitter, join_ranks
 from seatrial.worker.llm_foundry.observe import ComposerObserver
 from seatrial.worker.llm_foundry.settings import Mock
-from seatrial.worker.settings import Settings
+from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter
 
 END = "<end>"
@@ -131,6 +131,8 @@ def train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
 
 
 def _train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
+    if chosen.device is Device.CPU:
+        cpu.install()
     install_shared_memory()
     safe_load.install()
     configured, mock = settings.read(words)

@@ -7,9 +7,11 @@ empty for them, so that they do not load torch and the engine once more.
 """
 
 if __name__ == "__main__":
+    import sys
+
     from seatrial.worker.process import spared_teardown
 
     with spared_teardown():
         from seatrial.worker.megatron.run import main
 
-        main()
+        main(sys.argv[1:])

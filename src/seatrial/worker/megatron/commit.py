@@ -36,9 +36,8 @@ from seatrial.units import format_bytes
 from seatrial.version import VERSION
 from seatrial.worker.checkpointing.retention import Retirement
 from seatrial.worker.collectives import first_rank, gathered_at_first, rank
-from seatrial.worker.megatron import commit_process
 from seatrial.worker.megatron.commit_digests import Written, install_writing
-from seatrial.worker.megatron.sealed_results import sealing
+from seatrial.worker.megatron.save_processes import pickle_results, save_in_background
 
 Wrapped = Callable[..., Any]
 
@@ -66,11 +65,12 @@ class MegatronCommitter:
     def install(self) -> None:
         """Put the protocol around the engine's functions."""
         install_writing()
-        filesystem_async.get_write_results_queue = sealing(filesystem_async.get_write_results_queue)
+        make_queue = filesystem_async.get_write_results_queue
+        filesystem_async.get_write_results_queue = pickle_results(make_queue)
         writer = filesystem_async.FileSystemWriterAsync
         writer.prepare_write_data = self.written.naming(writer.prepare_write_data)
         writer.retrieve_write_results = self.written.collecting(writer.retrieve_write_results)
-        async_utils.PersistentAsyncCaller.async_loop = staticmethod(commit_process.async_loop)
+        async_utils.PersistentAsyncCaller.async_loop = staticmethod(save_in_background)
         dist_checkpointing.save = self._watch_save(dist_checkpointing.save)
         engine.evaluate = self._watch_evaluation(engine.evaluate)
         checkpointing.maybe_msc = _WholeTracker(checkpointing.maybe_msc)

@@ -4,7 +4,7 @@
 
 So a digest is of the bytes that were meant, not of what a disk gives back, and no file is read
 again for it. A save beside the training is written in a process of its own; there the same is
-installed (`commit_process`), and the digests come back with the engine's own results.
+installed (`run_saving_loop`), and the digests come back with the engine's own results.
 """
 
 import builtins
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from megatron.core.dist_checkpointing.strategies import async_utils
 from megatron.core.dist_checkpointing.strategies import filesystem_async as writing
 from torch.distributed.checkpoint.api import _wrap_exception
 from torch.distributed.checkpoint.filesystem import _StoragePrefix
@@ -81,6 +82,12 @@ def install_writing() -> None:
     writer.write_preloaded_data = staticmethod(wrapped)
     # The module has no name `open` of its own: this one comes before the built-in.
     writing.open = opening(digests)
+
+
+def run_saving_loop(*args: Any, **kwargs: Any) -> None:
+    """The engine's loop of the process that saves beside the training, which hashes too."""
+    install_writing()
+    async_utils.PersistentAsyncCaller.async_loop(*args, **kwargs)
 
 
 class Written:

@@ -6,12 +6,14 @@ The contract is that of Megatron-LM's pretrain_gpt.py: a dataset provider, and a
 returns the model's output and a function from it to the loss, its token count and what to report.
 """
 
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 from megatron.core import mpu
 from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
 from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig, MockGPTDataset
@@ -21,15 +23,22 @@ from megatron.core.utils import (
     get_batch_on_this_cp_rank,
     get_batch_on_this_tp_rank,
 )
-from megatron.training import get_args, get_timers, get_tokenizer
+from megatron.training import get_args, get_timers, get_tokenizer, global_vars
+from megatron.training.arguments import parse_args
+from megatron.training.training import get_train_valid_test_num_samples, update_train_iters
 from megatron.training.utils import get_blend_and_blend_per_split
 
+from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.settings import settings
 
 INPUTS = ("tokens", "labels", "loss_mask", "position_ids", "attention_mask")
 """What the model takes, in its order."""
 PACKED = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen", "local_cp_size", "hybrid_cp_group")
 """What only packed sequences have; pretraining has none, but the engine looks for the keys."""
+
+TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
+"""What a repository on the Hub may keep of a tokenizer, and not its weights."""
 
 Batch = dict[str, Any]
 Reported = tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
@@ -155,6 +164,16 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
     ).build()
 
 
+def pin_tokenizer(told: Namespace, revision: str) -> Namespace:
+    """The arguments with the tokenizer from a copy of that revision, where there is one."""
+    if not revision or told.tokenizer_model is None:
+        return told
+    copy = snapshot_download(
+        told.tokenizer_model, revision=revision, allow_patterns=list(TOKENIZER_FILES)
+    )
+    return Namespace(**(vars(told) | {"tokenizer_model": copy}))
+
+
 def known_by_commit(tokenizer: Any) -> Any:
     """The tokenizer, known by its commit where a revision of it is pinned.
 
@@ -176,3 +195,37 @@ def _reads_data(vp_stage: int | None) -> bool:
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
     return bool((first or last) and mpu.get_tensor_model_parallel_rank() == 0)
+
+
+def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
+    """The arguments of a training of which only the data sets are built."""
+    # Others may have written to the cache.
+    safe_load.install()
+    revision = settings().tokenizer_revision
+    return parse_args(hand_over(arguments, lambda told: pin_tokenizer(told, revision)))
+
+
+def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> None:
+    """What training does at its start, up to the data sets.
+
+    Args:
+        args: The arguments of the training.
+        cache: Where the indices go.
+        find: Where this host has what training sees at a path.
+    """
+    args.data_cache_path = str(cache)
+    if args.data_args_path:
+        args.data_args_path = find(args.data_args_path)
+    # Both take the cache for built, which is what happens here.
+    args.dataloader_fast_cache_load = args.dataloader_defer_npy_index_mmap = False
+    if args.eval_global_batch_size is None:
+        args.eval_global_batch_size = args.global_batch_size
+    args.iteration = 0
+    open_data = GPTDataset.build_low_level_dataset
+    GPTDataset.build_low_level_dataset = staticmethod(
+        lambda path, config: open_data(find(path), config)
+    )
+    global_vars.set_args(args)
+    global_vars._build_tokenizer(args)
+    update_train_iters(args)
+    build_datasets(list(get_train_valid_test_num_samples()))

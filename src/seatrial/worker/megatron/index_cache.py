@@ -18,13 +18,15 @@ import os
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seatrial.storage.state_files import sync_directory
 from seatrial.storage.writer_claims import is_dead, new_attempt
-from seatrial.worker.settings import settings
+from seatrial.worker.megatron.cpu.start import start_on_cpu
 
 BUILDING = ".building-"
 """What the name of a directory begins with in which files are made before they are whole."""
@@ -34,15 +36,13 @@ DESCRIPTION = "description.txt"
 
 def main() -> None:
     """Build what is missing and print what there is."""
+    own, arguments = _own_options().parse_known_args()
     # The engine wants to see a GPU even where it only reads files.
-    from seatrial.worker.megatron.cpu.runtime import install  # noqa: PLC0415
-
-    install()
-    own, sys.argv[1:] = _own_options().parse_known_args()
+    start_on_cpu(arguments)
     said = io.StringIO()
     try:
         with redirect_stdout(said):
-            answer = _built(own)
+            answer = _built(own, arguments)
     except Exception as error:
         sys.stderr.write(said.getvalue())
         answer = {"error": f"{type(error).__name__}: {error}"}
@@ -57,19 +57,12 @@ def _own_options() -> ArgumentParser:
     return parser
 
 
-def _built(own: Namespace) -> dict[str, Any]:
+def _built(own: Namespace, arguments: Sequence[str]) -> dict[str, Any]:
     """Let the engine build its data sets, as at the start of training."""
-    from megatron.training.arguments import parse_args  # noqa: PLC0415
+    # Not above: it imports the engine, which needs the CPU runtime first.
+    from seatrial.worker.megatron.gpt import build_indices, parse_data_arguments  # noqa: PLC0415
 
-    from seatrial.worker.checkpointing import safe_load  # noqa: PLC0415
-    from seatrial.worker.megatron.training import pin_tokenizer  # noqa: PLC0415
-
-    # Others may have written to the cache.
-    safe_load.install()
-    revision = settings().tokenizer_revision
-    if revision:
-        pin_tokenizer(sys.argv, revision)
-    args = parse_args()
+    args = parse_data_arguments(arguments)
     if not args.data_cache_path:
         raise ValueError("--data-cache-path is absent, so the engine would keep no cache")
     cache = Path(_found(own, args.data_cache_path))
@@ -77,7 +70,7 @@ def _built(own: Namespace) -> dict[str, Any]:
     there = _whole(cache)
     building = _prepare(cache, there)
     try:
-        _build(own, args, building)
+        build_indices(args, building, partial(_found, own))
         _put_in_place(building, cache)
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -126,35 +119,6 @@ def _put_in_place(building: Path, cache: Path) -> None:
             path.replace(cache / path.name)
         # After a power cut no description is there whose files are not.
         sync_directory(cache)
-
-
-def _build(own: Namespace, args: Namespace, building: Path) -> None:
-    """What training does at its start, up to the data sets."""
-    from megatron.core.datasets.gpt_dataset import GPTDataset  # noqa: PLC0415
-    from megatron.training import global_vars  # noqa: PLC0415
-    from megatron.training.training import (  # noqa: PLC0415
-        get_train_valid_test_num_samples,
-        update_train_iters,
-    )
-
-    from seatrial.worker.megatron.gpt import build_datasets  # noqa: PLC0415
-
-    args.data_cache_path = str(building)
-    if args.data_args_path:
-        args.data_args_path = _found(own, args.data_args_path)
-    # Both take the cache for built, which is what happens here.
-    args.dataloader_fast_cache_load = args.dataloader_defer_npy_index_mmap = False
-    if args.eval_global_batch_size is None:
-        args.eval_global_batch_size = args.global_batch_size
-    args.iteration = 0
-    open_data = GPTDataset.build_low_level_dataset
-    GPTDataset.build_low_level_dataset = staticmethod(
-        lambda path, config: open_data(_found(own, path), config)
-    )
-    global_vars.set_args(args)
-    global_vars._build_tokenizer(args)
-    update_train_iters(args)
-    build_datasets(list(get_train_valid_test_num_samples()))
 
 
 if __name__ == "__main__":

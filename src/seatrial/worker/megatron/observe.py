@@ -28,7 +28,7 @@ from seatrial.worker.megatron.step_parts import StepParts
 from seatrial.worker.node import nccl_log
 from seatrial.worker.node.stall_thread import Heartbeat
 from seatrial.worker.process import process_began
-from seatrial.worker.settings import Device, expected, settings
+from seatrial.worker.settings import expected, settings
 
 Wrapped = Callable[..., Any]
 
@@ -37,7 +37,11 @@ class MegatronObserver:
     """Watches the engine's loop: writes the event log, and kills itself where a drill says so."""
 
     def __init__(
-        self, events: Path | None, kill_step: int | None = None, shares: bool = False
+        self,
+        events: Path | None,
+        kill_step: int | None = None,
+        shares: bool = False,
+        nccl_file: Path | None = None,
     ) -> None:
         """Take the file that this process writes events to, if it is the one that does.
 
@@ -56,8 +60,7 @@ class MegatronObserver:
         chosen = settings()
         told = None if self._log is None else self._silent
         self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, told)
-        gpu = self._log is not None and chosen.device is Device.GPU
-        self._nccl = nccl_log.prepare() if gpu else None
+        self._nccl = None if self._log is None else nccl_file
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         if restarts:
             self._write(EventKind.RESTART, count=restarts, began=process_began())

@@ -3,8 +3,12 @@
 """The call into the engine: its argument parser, its model builder, its training loop."""
 
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 
-from huggingface_hub import snapshot_download
 from megatron.core.enums import ModelType
 from megatron.training import pretrain
 from megatron.training.argument_utils import (
@@ -19,28 +23,43 @@ from seatrial.checkpoints.stopping import StopCode, StopError
 from seatrial.errors import SeatrialError
 from seatrial.worker.checkpointing import safe_load
 from seatrial.worker.megatron import fault_injection
+from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.commit import MegatronCommitter
-from seatrial.worker.megatron.gpt import build_datasets, forward_step
+from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
+from seatrial.worker.megatron.gpt import build_datasets, forward_step, pin_tokenizer
 from seatrial.worker.megatron.heartbeat import beating
 from seatrial.worker.megatron.initial_weights import bring_in
 from seatrial.worker.megatron.observe import MegatronObserver
-from seatrial.worker.megatron.replacements import ON_ANY_DEVICE, replace
 from seatrial.worker.megatron.resume import Resumption
-from seatrial.worker.settings import Settings
+from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter
 
-TOKENIZER = "--tokenizer-model"
-TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
-"""What a repository on the Hub may keep of a tokenizer, and not its weights."""
+FUSED_GRADIENTS = "fused_weight_gradient_mlp_cuda"
+"""Apex's extension, which adds weight gradients up inside the matrix multiplication."""
 
 
-def train(chosen: Settings, heart: BeatWriter | None = None) -> None:
-    """Train as the command line says; the engine's own exit code ends the process.
+def train(
+    chosen: Settings,
+    arguments: Sequence[str],
+    heart: BeatWriter | None = None,
+    nccl_file: Path | None = None,
+) -> None:
+    """Train as the arguments say; the engine's own exit code ends the process.
 
     What a person can mend ends it with a line that says how, and not with a traceback.
+
+    Args:
+        chosen: The worker's own settings.
+        arguments: What the engine is told.
+        heart: The heartbeat of this process.
+        nccl_file: Where NCCL writes what it says, if it was asked to.
     """
+    events = chosen.events if chosen.writes_events else None
+    # From here on, so that the log also tells of arguments that the engine refuses.
+    shares = chosen.events is not None
+    observer = MegatronObserver(events, chosen.kill_step, shares, nccl_file)
     try:
-        _train(chosen, heart or BeatWriter(None, chosen.rank))
+        _train(chosen, arguments, observer, heart or BeatWriter(None, chosen.rank))
     except SeatrialError as error:
         sys.stderr.write(f"seatrial: {error}\n")
         raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
@@ -54,16 +73,13 @@ def train(chosen: Settings, heart: BeatWriter | None = None) -> None:
         raise SystemExit(StopCode.STALE) from None
 
 
-def _train(chosen: Settings, heart: BeatWriter) -> None:
-    events = chosen.events if chosen.writes_events else None
-    # From here on, so that the log also tells of arguments that the engine refuses.
-    observer = MegatronObserver(events, chosen.kill_step, shares=chosen.events is not None)
+def _train(
+    chosen: Settings, arguments: Sequence[str], observer: MegatronObserver, heart: BeatWriter
+) -> None:
     with observer.watching(), beating(heart):
-        replace(ON_ANY_DEVICE)
+        apply_patches(ON_ANY_DEVICE)
         protect_checkpoints(chosen)
-        if chosen.tokenizer_revision:
-            pin_tokenizer(sys.argv, chosen.tokenizer_revision)
-        args = parse_and_validate_args()
+        args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
         # Before the processes meet: they would not wait for each other as long as this may take.
         bring_in(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
@@ -72,18 +88,18 @@ def _train(chosen: Settings, heart: BeatWriter) -> None:
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
 
 
+def fit_to_host(chosen: Settings, told: Namespace) -> Namespace:
+    """The arguments with the copy of a pinned tokenizer, and without a fusion that is lacking."""
+    told = pin_tokenizer(told, chosen.tokenizer_revision)
+    if chosen.device is Device.GPU and find_spec(FUSED_GRADIENTS) is None:
+        # The engine has it on, and stops at the first layer without the extension.
+        return Namespace(**(vars(told) | {"gradient_accumulation_fusion": False}))
+    return told
+
+
 def protect_checkpoints(chosen: Settings) -> None:
     """Put the protocol around saving, the choice before loading, and limits on unpickling."""
     safe_load.install()
     keeper = MegatronCommitter()
     keeper.install()
     Resumption(chosen, keeper).install()
-
-
-def pin_tokenizer(words: list[str], revision: str) -> None:
-    """Let the engine load the tokenizer from a copy of that revision."""
-    if TOKENIZER in words:
-        place = words.index(TOKENIZER) + 1
-        words[place] = snapshot_download(
-            words[place], revision=revision, allow_patterns=list(TOKENIZER_FILES)
-        )

@@ -12,21 +12,25 @@ import tempfile
 from pathlib import Path
 
 ASKED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+FILE = "NCCL_DEBUG_FILE"
 LONGEST = 2**22
 """Bytes that are read: a line for each channel to each peer."""
 
 
-def prepare() -> Path | None:
-    """Ask NCCL for a log of its own, before it starts; none where the user has asked otherwise."""
-    if any(name in os.environ for name in (*ASKED, "NCCL_DEBUG_FILE")):
+def choose_file() -> Path | None:
+    """A file of this process for NCCL's log; None where the user has asked NCCL otherwise."""
+    if any(name in os.environ for name in (*ASKED, FILE)):
         return None
     try:
-        file = Path(tempfile.gettempdir()) / f"seatrial-nccl-{os.getpid()}.log"
+        return Path(tempfile.gettempdir()) / f"seatrial-nccl-{os.getpid()}.log"
     except OSError:
         # No directory can be written to; NCCL stays as it is.
         return None
-    os.environ.update({**ASKED, "NCCL_DEBUG_FILE": str(file)})
-    return file
+
+
+def variables(file: Path | None) -> dict[str, str]:
+    """What asks NCCL for its log in that file, before it starts."""
+    return {} if file is None else {**ASKED, FILE: str(file)}
 
 
 def lines(file: Path | None) -> list[str]:

@@ -29,7 +29,7 @@ waited 15 s more."""
 _MOST_RESTARTS = 1_000_000
 """The supervisor counts restarts, not the agent."""
 MASTER = "SEATRIAL_MASTER_ADDR"
-"""Where the processes find rank 0; see `Meeting.words`."""
+"""Where the processes find rank 0; see `Rendezvous.words`."""
 
 _FAILED = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _CLOSING = re.compile(rb"Sending process (\d+) closing signal SIG")

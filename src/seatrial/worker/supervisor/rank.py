@@ -25,7 +25,15 @@ def begin_beating() -> BeatWriter:
         return BeatWriter(None, rank)
     end_with_parent()
     let_look(int(supervisor))
-    # torchrun has the name here by which it numbers nodes (see Meeting.words).
-    os.environ["MASTER_ADDR"] = os.environ.get(MASTER, os.environ.get("MASTER_ADDR", ""))
     path = beat_file(Path(directory), int(os.environ.get("LOCAL_RANK", "0")))
     return BeatWriter(path, rank, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+
+
+def master_address() -> dict[str, str]:
+    """The variable by which the ranks of a supervisor meet; empty without a supervisor.
+
+    torchrun has set it to the name by which it numbers nodes (see Rendezvous.words).
+    """
+    if not os.environ.get(SUPERVISOR) or not os.environ.get(DIRECTORY):
+        return {}
+    return {"MASTER_ADDR": os.environ.get(MASTER, os.environ.get("MASTER_ADDR", ""))}

@@ -38,7 +38,7 @@ class UnreachedHubError(SeatrialError):
 def fetch_config(address: str, directory: Path) -> None:
     """Fetch the description of the model alone."""
     name, revision = tokenizer_name(address)
-    _fetched(
+    _fetch(
         address,
         lambda: hf_hub_download(name, CONFIG, revision=revision or None, local_dir=directory),
     )
@@ -48,7 +48,7 @@ def fetch_weights(address: str, directory: Path) -> None:
     """Fetch everything that an import reads; files that are there already are not fetched again."""
     name, revision = tokenizer_name(address)
     wanted = list(WEIGHTS)
-    _fetched(
+    _fetch(
         address,
         lambda: snapshot_download(
             name, revision=revision or None, local_dir=directory, allow_patterns=wanted
@@ -56,40 +56,59 @@ def fetch_weights(address: str, directory: Path) -> None:
     )
 
 
-def _fetched(address: str, fetch: Callable[[], str]) -> None:
-    """Fetch; FindingsError where trying again would not help."""
+def _fetch(address: str, fetch: Callable[[], str]) -> None:
+    """Fetch; FindingsError where trying again would not help, UnreachedHubError where it may."""
     try:
         fetch()
-    except GatedRepoError as error:
-        rule = "the repository is open only to those who accepted its conditions."
-        fix = "Accept them on its page, and give pods HF_TOKEN by a secret (cluster.secrets)."
-        raise _refused(address, rule, fix) from error
-    except RevisionNotFoundError as error:
-        fix = "Write a branch, tag or commit that its page shows, such as @main."
-        raise _refused(address, "the repository has no such revision.", fix) from error
-    except RepositoryNotFoundError as error:
-        rule = "there is no such repository, or this account may not see it."
-        fix = "Check the name; for a private one give pods HF_TOKEN by a secret (cluster.secrets)."
-        raise _refused(address, rule, fix) from error
-    except (HFValidationError, OfflineModeIsEnabled) as error:
-        fix = "Check the address and the variables of cluster.env; or give a directory."
-        raise _refused(address, f"it cannot be fetched: {described(error)}.", fix) from error
-    except LocalEntryNotFoundError as error:
-        raise _unreached(address, error) from error
-    except EntryNotFoundError as error:
-        fix = "Name a repository with weights for transformers."
-        raise _refused(address, f"the repository has no {CONFIG}.", fix) from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in (401, 403):
-            fix = "Give pods HF_TOKEN of an account that may read it, by a secret."
-            raise _refused(address, f"the Hub answers {status}.", fix) from error
-        raise _unreached(address, error) from error
     except Exception as error:
-        # Of the HTTP library, which is the Hub's own choice.
-        if passes(error):
-            raise _unreached(address, error) from error
-        raise
+        explained = _explain(address, error)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+_FINAL: tuple[tuple[type[Exception], str, str], ...] = (
+    (
+        GatedRepoError,
+        "the repository is open only to those who accepted its conditions.",
+        "Accept them on its page, and give pods HF_TOKEN by a secret (cluster.secrets).",
+    ),
+    (
+        RevisionNotFoundError,
+        "the repository has no such revision.",
+        "Write a branch, tag or commit that its page shows, such as @main.",
+    ),
+    (
+        RepositoryNotFoundError,
+        "there is no such repository, or this account may not see it.",
+        "Check the name; for a private one give pods HF_TOKEN by a secret (cluster.secrets).",
+    ),
+    (
+        EntryNotFoundError,
+        f"the repository has no {CONFIG}.",
+        "Name a repository with weights for transformers.",
+    ),
+)
+"""The Hub's errors that stay, each with its rule and its fix; the first that fits counts."""
+
+
+def _explain(address: str, error: Exception) -> SeatrialError | None:
+    """An error of the Hub's library in our words; None for one that is not about the Hub."""
+    if isinstance(error, LocalEntryNotFoundError):
+        return _unreached(address, error)
+    for kind, rule, fix in _FINAL:
+        if isinstance(error, kind):
+            return _refused(address, rule, fix)
+    if isinstance(error, HFValidationError | OfflineModeIsEnabled):
+        fix = "Check the address and the variables of cluster.env; or give a directory."
+        return _refused(address, f"it cannot be fetched: {described(error)}.", fix)
+    if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
+        fix = "Give pods HF_TOKEN of an account that may read it, by a secret."
+        return _refused(address, f"the Hub answers {error.response.status_code}.", fix)
+    # What passes is of the HTTP library, which is the Hub's own choice.
+    if isinstance(error, HfHubHTTPError) or passes(error):
+        return _unreached(address, error)
+    return None
 
 
 def _refused(address: str, rule: str, fix: str) -> FindingsError:

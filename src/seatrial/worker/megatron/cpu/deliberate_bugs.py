@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate faults, so that a bar that cannot fail is found out.
+"""Deliberate bugs, so that a bar that cannot fail is found out.
 
-Each breaks one thing that a layout's correctness stands on. Only tests ask for one, through the
-environment; on a GPU none is ever installed, because they live in the CPU runtime's layers.
+Each breaks one thing that a layout's correctness stands on, from the first step on; what goes wrong
+in a given step is in `fault_injection.py`. Only tests ask for one, through the environment; on a
+GPU none is ever installed, because they live in the CPU runtime's layers.
 """
 
 import time
@@ -12,12 +13,16 @@ from enum import StrEnum
 from typing import Any
 
 import torch
+from megatron.training import training
+
+from seatrial.worker.megatron import gpt
+from seatrial.worker.megatron.cpu import layers
 
 WAIT_SECONDS = 0.2
 """Of a step that waits."""
 
 
-class Fault(StrEnum):
+class Bug(StrEnum):
     UNMARKED_NORM = "unmarked-norm"
     """Norms are not marked as sequence parallel, so their gradients are not added up."""
     NO_CAUSAL_MASK = "no-causal-mask"
@@ -35,9 +40,9 @@ class Fault(StrEnum):
     wrong."""
 
 
-def install(fault: Fault) -> None:
-    """Put one fault in."""
-    _FAULTS[fault]()
+def install(bug: Bug) -> None:
+    """Put one bug in."""
+    _BUGS[bug]()
 
 
 def _replace(owner: Any, name: str, broken: Any) -> None:
@@ -46,14 +51,10 @@ def _replace(owner: Any, name: str, broken: Any) -> None:
 
 
 def _unmarked_norm() -> None:
-    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
-
     _replace(layers, "mark_sequence_parallel", lambda parameter, split: None)
 
 
 def _no_causal_mask() -> None:
-    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
-
     original = layers.ContextParallelAttention.forward
 
     def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any) -> Any:
@@ -68,8 +69,6 @@ def _no_causal_mask() -> None:
 
 
 def _contiguous_chunks() -> None:
-    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
-
     original = layers.ContextParallelAttention.forward
 
     def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any) -> Any:
@@ -83,14 +82,10 @@ def _contiguous_chunks() -> None:
 
 
 def _unordered_keys() -> None:
-    from seatrial.worker.megatron.cpu import layers  # noqa: PLC0415
-
     _replace(layers, "sequence_order", lambda length, cp_size: torch.arange(length))
 
 
 def _local_positions() -> None:
-    from seatrial.worker.megatron import gpt  # noqa: PLC0415
-
     original = gpt.load_batch
 
     def load_batch(*args: Any) -> list[Any]:
@@ -103,8 +98,6 @@ def _local_positions() -> None:
 
 
 def _slow_saves() -> None:
-    from megatron.training import training  # noqa: PLC0415
-
     original, count = training.save_checkpoint, 0
 
     def save_checkpoint(*args: Any, **kwargs: Any) -> Any:
@@ -120,8 +113,6 @@ def _slow_saves() -> None:
 
 
 def _waiting_steps() -> None:
-    from megatron.training import training  # noqa: PLC0415
-
     original = training.train_step
 
     def train_step(*args: Any, **kwargs: Any) -> Any:
@@ -131,12 +122,12 @@ def _waiting_steps() -> None:
     _replace(training, "train_step", train_step)
 
 
-_FAULTS: dict[Fault, Callable[[], None]] = {
-    Fault.UNMARKED_NORM: _unmarked_norm,
-    Fault.NO_CAUSAL_MASK: _no_causal_mask,
-    Fault.CONTIGUOUS_CHUNKS: _contiguous_chunks,
-    Fault.UNORDERED_KEYS: _unordered_keys,
-    Fault.LOCAL_POSITIONS: _local_positions,
-    Fault.SLOW_SAVES: _slow_saves,
-    Fault.WAITING_STEPS: _waiting_steps,
+_BUGS: dict[Bug, Callable[[], None]] = {
+    Bug.UNMARKED_NORM: _unmarked_norm,
+    Bug.NO_CAUSAL_MASK: _no_causal_mask,
+    Bug.CONTIGUOUS_CHUNKS: _contiguous_chunks,
+    Bug.UNORDERED_KEYS: _unordered_keys,
+    Bug.LOCAL_POSITIONS: _local_positions,
+    Bug.SLOW_SAVES: _slow_saves,
+    Bug.WAITING_STEPS: _waiting_steps,
 }

@@ -1,8 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A manager process outlives the signal that its process group is sent, and not its owner."""
+"""The helper processes of a save outlive SIGTERM, and do not unpickle what goes through them."""
 
+import inspect
+import multiprocessing
 import os
+import pickle
+import queue
 import signal
 import subprocess
 import sys
@@ -11,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.worker.megatron.save_processes import PickledQueue, pickle_results
+
 RANK = """
 import multiprocessing, os, signal, sys, time
-from seatrial.worker.megatron.lasting_managers import shield_managers
+from seatrial.worker.megatron.save_processes import shield_managers
 
 if __name__ == "__main__":
     if sys.argv[1] == "shielded":
@@ -65,3 +71,47 @@ def _members(group: int) -> list[str]:
     ).stdout.splitlines()
     parts = [line.split(None, 2) for line in found]
     return [part[2] for part in parts if part[0] == str(group) and not part[1].startswith("Z")]
+
+
+class Loud:
+    """Leaves a file where it is opened."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __setstate__(self, state: dict[str, Path]) -> None:
+        self.__dict__.update(state)
+        process = multiprocessing.current_process()
+        (self.place / process.name).touch()
+
+
+def test_items_are_opened_at_the_ends_alone(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Manager() as manager:
+        held = manager.Queue()
+        sealed = pickle.loads(pickle.dumps(PickledQueue(held)))  # noqa: S301  (as to a writer)
+        sealed.put([Loud(tmp_path), OSError(5, "no disk")])
+        assert list(tmp_path.iterdir()) == []
+        _, error = sealed.get_nowait()
+        with pytest.raises(queue.Empty):
+            sealed.get_nowait()
+    assert [opened.name for opened in tmp_path.iterdir()] == ["MainProcess"]
+    assert error.errno == 5
+
+
+def test_a_plain_queue_opens_them(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Manager() as manager:
+        held = manager.Queue()
+        held.put(Loud(tmp_path))
+        assert [opened.name for opened in tmp_path.iterdir()] != []
+
+
+def test_how_the_queue_is_made_stays_the_engines(tmp_path: Path) -> None:
+    def make(mp_mode: str = "spawn") -> queue.Queue[bytes]:
+        (tmp_path / mp_mode).touch()
+        return queue.Queue()
+
+    made = pickle_results(make)(mp_mode="fork")
+    made.put("a result")
+    assert made.get_nowait() == "a result"
+    assert (tmp_path / "fork").exists()
+    assert "mp_mode" in inspect.signature(pickle_results(make)).parameters

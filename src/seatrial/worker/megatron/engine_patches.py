@@ -18,7 +18,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
+class Patch:
     """One thing that is replaced while the process runs."""
 
     module: str
@@ -86,7 +86,7 @@ def _as_gpu_type(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 ON_ANY_DEVICE = (
-    Replacement(
+    Patch(
         "megatron.core.datasets.utils",
         "compile_helpers",
         "The wheel brings the compiled helper but not the Makefile that would compile it again; "
@@ -97,38 +97,38 @@ ON_ANY_DEVICE = (
 """What the wheel needs wherever it runs."""
 
 ON_CPU = (
-    Replacement(
+    Patch(
         "torch.utils.data.dataloader",
         "_BaseDataLoaderIter.__init__",
         "It draws a seed from the CPU's generator, which here is also the one of dropout: "
         "after a resume, dropout would differ.",
         _keeping_random_state,
     ),
-    Replacement(
+    Patch(
         "megatron.training.training",
         "set_jit_fusion_options",
         "Its warm-up draws random numbers whose count depends on tp and cp, from the generator "
         "that the weights are then drawn from.",
         _keeping_random_state,
     ),
-    Replacement("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
-    Replacement("torch", "Tensor.pin_memory", "Only a GPU's driver can pin memory.", _itself),
-    Replacement("torch", "Tensor.record_stream", "There are no streams.", _itself),
-    Replacement("torch", "nn.Module.cuda", "There is no GPU to move to.", _itself),
-    Replacement(
+    Patch("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
+    Patch("torch", "Tensor.pin_memory", "Only a GPU's driver can pin memory.", _itself),
+    Patch("torch", "Tensor.record_stream", "There are no streams.", _itself),
+    Patch("torch", "nn.Module.cuda", "There is no GPU to move to.", _itself),
+    Patch(
         "torch",
         "Tensor.type",
         "The engine recognises half precision by the name of the GPU's tensor type.",
         _as_gpu_type,
     ),
-    Replacement(
+    Patch(
         "torch",
         "accelerator.is_available",
         "The data loader asks it before it pins memory.",
         _never,
     ),
-    Replacement("torch.cuda.random", "get_rng_state", "The CPU's state serves.", _cpu_state),
-    Replacement("torch.cuda.random", "set_rng_state", "The CPU's state serves.", _set_cpu_state),
+    Patch("torch.cuda.random", "get_rng_state", "The CPU's state serves.", _cpu_state),
+    Patch("torch.cuda.random", "set_rng_state", "The CPU's state serves.", _set_cpu_state),
 )
 """What a host without a GPU, and one generator for everything, need."""
 
@@ -173,8 +173,8 @@ def find(module: str, name: str) -> tuple[Any, str]:
     return owner, last
 
 
-def replace(replacements: Iterable[Replacement]) -> None:
-    """Put each replacement in its place."""
-    for replacement in replacements:
-        owner, name = find(replacement.module, replacement.name)
-        setattr(owner, name, replacement.make(getattr(owner, name)))
+def apply_patches(patches: Iterable[Patch]) -> None:
+    """Put each patch in its place."""
+    for patch in patches:
+        owner, name = find(patch.module, patch.name)
+        setattr(owner, name, patch.make(getattr(owner, name)))

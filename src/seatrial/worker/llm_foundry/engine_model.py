@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""LLM Foundry's own model outside of training, in one process.
+
+Its verdict on settings: its validation, and its parameters, built without memory. And its logits of
+a checkpoint: torch loads it, so that nothing of an export's own reading is taken for granted.
+"""
+
+import io
+import json
+import logging
+import os
+import sys
+import warnings
+from argparse import ArgumentParser
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+from composer.utils import dist
+from llmfoundry.command_utils.train import validate_config
+from llmfoundry.models.utils import init_empty_weights
+from llmfoundry.utils.builders import build_composer_model
+from llmfoundry.utils.config_utils import (
+    TRAIN_CONFIG_KEYS,
+    TrainConfig,
+    make_dataclass_and_log_config,
+)
+from torch.distributed import checkpoint
+
+from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA
+from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.llm_foundry import cpu, settings
+
+SEQUENCES = 2
+"""Sequences of drawn tokens."""
+LONGEST = 256
+"""Tokens of each, or as many as the run has: what a host remembers grows with their square."""
+
+
+def print_verdict(words: list[str]) -> None:
+    """Validate, build the model without memory, and print what LLM Foundry says."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    # There is one stage, which is the whole model.
+    parser.add_argument("--stages")
+    _, described = parser.parse_known_args(words)
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        answer = _judge(described)
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _judge(words: list[str]) -> dict[str, Any]:
+    _be_silent()
+    ranks = int(os.environ["WORLD_SIZE"])
+    try:
+        configured, _ = settings.read(words)
+        # Not initialised, it goes by the environment.
+        if dist.get_world_size() != ranks:
+            return {"accepted": None, "reason": "the number of ranks cannot be told here"}
+        _, config = make_dataclass_and_log_config(
+            configured, TrainConfig, TRAIN_CONFIG_KEYS, transforms="all"
+        )
+        validate_config(config)
+        model = _build(dict(config.model), init_empty_weights())
+    except Exception as error:
+        return {"accepted": False, "reason": str(error) or type(error).__name__}
+    # Each is counted once.
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return {"accepted": True, "parameters": {0: parameters}}
+
+
+def write_logits(directory: Path, target: Path, seed: int, words: list[str]) -> dict[str, Any]:
+    """Draw tokens, and write them with what LLM Foundry's model says of each."""
+    _be_silent()
+    cpu.install()
+    configured, _ = settings.read(words)
+    model = _build(dict(configured.model), nullcontext()).eval()
+    model.load_state_dict(_state(directory, model.state_dict()))
+    generator = torch.Generator().manual_seed(seed)
+    shape = (SEQUENCES, min(LONGEST, int(configured.max_seq_len)))
+    tokens = torch.randint(model.config.vocab_size, shape, generator=generator)
+    with torch.no_grad():
+        logits = model({"input_ids": tokens}).logits
+    torch.save({"tokens": tokens, "logits": logits.float().clone()}, target)
+    return {"tokens": tokens.numel()}
+
+
+def _be_silent() -> None:
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+
+
+def _build(model: dict[str, Any], context: AbstractContextManager[Any]) -> Any:
+    """LLM Foundry's model, as its training builds it."""
+    name = model.pop("name")
+    return build_composer_model(name=name, cfg=model, tokenizer=None, init_context=context)
+
+
+def _state(directory: Path, empty: dict[str, Any]) -> dict[str, Any]:
+    """The model's tensors of a checkpoint, loaded by torch as Composer does."""
+    safe_load.install()
+    if (directory / METADATA).is_file():
+        state = {"state": {"model": empty}}
+        checkpoint.load(state, checkpoint_id=str(directory), no_dist=True)
+        return state["state"]["model"]
+    found: dict[str, Any] = safe_load.load_archive(directory / COMPOSER_FILE)["state"]["model"]
+    return found

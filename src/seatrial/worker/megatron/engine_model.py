@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's own model outside of training, in one process.
+
+Its verdict on a layout: its validation of the arguments and of the configurations that it makes of
+them, and the parameters of its pipeline stages, built without memory. And its logits of a
+checkpoint, on one rank; its own loader cuts the state anew.
+"""
+
+import io
+import json
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import fields
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+import torch
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.optimizer import OptimizerConfig
+from megatron.core.process_groups_config import ProcessGroupCollection
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+from megatron.training.argument_utils import gpt_config_from_args
+from megatron.training.arguments import parse_and_validate_args
+from megatron.training.models.gpt import GPTModelBuilder
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.megatron.arguments import hand_over
+from seatrial.worker.megatron.cpu.redirection import UnknownCudaCallError
+
+GPU_KERNELS = (
+    "gradient_accumulation_fusion",
+    "memory_efficient_layer_norm",
+    "apply_rope_fusion",
+    "bias_swiglu_fusion",
+    "bias_gelu_fusion",
+    "bias_dropout_fusion",
+    "masked_softmax_fusion",
+)
+"""Fused kernels that the engine refuses to build without a GPU's libraries."""
+UNCOUNTED: dict[str, Any] = {
+    "moe_grouped_gemm": False,
+    "recompute_granularity": None,
+    "recompute_method": None,
+    "recompute_num_layers": None,
+}
+"""What changes no parameter and cannot be built here, or depends on what cannot."""
+_LACKING = (
+    r"(Transformer Engine|TE|transformer-engine)( version)? ?>=",
+    r"TE version \d",
+    r"FusedAdam from TransformerEngine, but not found",
+    r"gradient accumulation fusion is not used",
+)
+"""How the engine asks for Transformer Engine, or for a kernel that only a GPU has."""
+SEQUENCES = 2
+"""Sequences of drawn tokens."""
+LONGEST = 256
+"""Tokens of each, or as many as the run has: what a host remembers grows with their square."""
+
+
+def print_verdict(words: Sequence[str]) -> None:
+    """Validate, build the wanted stages without memory, and print what the engine says."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--stages", required=True)
+    own, arguments = parser.parse_known_args(words)
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        answer = _judge(arguments, [int(stage) for stage in own.stages.split(",") if stage])
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _judge(arguments: Sequence[str], stages: list[int]) -> dict[str, Any]:
+    """Whether the engine accepts the arguments, its reason if not, and its counts if so."""
+    try:
+        args = parse_and_validate_args(hand_over(arguments))
+        model_settings(args)
+        optimizer_settings(args)
+    except SystemExit:
+        return {"accepted": False, "reason": "the engine's parser refused an argument"}
+    except UnknownCudaCallError as error:
+        return {"accepted": None, "reason": str(error)}
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        return {"accepted": None if host_lacks(reason) else False, "reason": reason}
+    try:
+        counts = {stage: stage_parameters(args, stage) for stage in stages}
+    except Exception as error:
+        reason = f"building a stage: {type(error).__name__}: {error}"
+        return {"accepted": False, "reason": reason}
+    return {"accepted": True, "parameters": counts, "padded_vocab_size": args.padded_vocab_size}
+
+
+def host_lacks(reason: str) -> bool:
+    """Whether the engine speaks of what this host lacks, and not of the plan.
+
+    Transformer Engine cannot be loaded without a GPU, and has version 0.0.0 then. The fused kernels
+    are switched off in what is judged (`GPU_KERNELS`).
+    """
+    return any(re.search(pattern, reason) for pattern in _LACKING)
+
+
+def model_settings(args: Namespace) -> Any:
+    """The engine's own configuration of the model; it refuses what does not go together."""
+    # Kernels that only a GPU has are no part of what is to be judged.
+    return gpt_config_from_args(Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False))))
+
+
+def optimizer_settings(args: Namespace) -> OptimizerConfig:
+    """The engine's own configuration of the optimizer; it refuses what does not go together."""
+    names = {field.name for field in fields(OptimizerConfig)}
+    return OptimizerConfig(**{name: value for name, value in vars(args).items() if name in names})
+
+
+def stage_parameters(args: Namespace, stage: int) -> int:
+    """The parameters of one rank of a stage, over all its chunks.
+
+    Data-parallel copies hold the same, so as few are imagined as the experts' grid allows; no
+    other process exists (torch's fake process group).
+    """
+    tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
+    cp, ep, etp = args.context_parallel_size, args.expert_model_parallel_size, 1
+    if args.num_experts:
+        etp = args.expert_tensor_parallel_size
+    per_stage = lcm(tp * cp, ep * etp)
+    world = per_stage * pp
+    torch.distributed.init_process_group(
+        backend="fake", store=FakeStore(), rank=stage * per_stage, world_size=world
+    )
+    try:
+        parallel_state.initialize_model_parallel(
+            tensor_model_parallel_size=tp,
+            pipeline_model_parallel_size=pp,
+            virtual_pipeline_model_parallel_size=args.virtual_pipeline_model_parallel_size,
+            context_parallel_size=cp,
+            expert_model_parallel_size=ep,
+            expert_tensor_parallel_size=etp,
+            create_gloo_process_groups=False,
+        )
+        return _count(args)
+    finally:
+        parallel_state.destroy_model_parallel()
+        torch.distributed.destroy_process_group()
+
+
+def _count(args: Namespace) -> int:
+    """Build every chunk of this rank's stage on the meta device and add up."""
+    model_parallel_cuda_manual_seed(args.seed)
+    settings = model_settings(Namespace(**(vars(args) | UNCOUNTED)))
+    # Of this one the argument has another name and the opposite sense.
+    settings.transformer.persist_layer_norm = False
+    settings.transformer.perform_initialization = False
+    builder = GPTModelBuilder(settings)
+    groups = ProcessGroupCollection.use_mpu_process_groups()
+    chunks = args.virtual_pipeline_model_parallel_size
+    total = 0
+    with torch.device("meta"):
+        for chunk in range(chunks or 1):
+            model = builder.build_model(groups, vp_stage=chunk if chunks else None)
+            total += sum(parameter.numel() for parameter in model.parameters())
+    return total
+
+
+def write_logits(
+    directory: Path, target: Path, seed: int, arguments: Sequence[str]
+) -> dict[str, Any]:
+    """Draw tokens, and write them with what the engine's model of a checkpoint says of each."""
+    safe_load.install()
+    args = parse_and_validate_args(hand_over(arguments))
+    generator = torch.Generator().manual_seed(seed)
+    shape = (SEQUENCES, min(LONGEST, args.seq_length))
+    tokens = torch.randint(args.vocab_size, shape, generator=generator)
+    # What is beyond the vocabulary is padding.
+    logits = _logits(args, directory, tokens)[..., : args.vocab_size]
+    torch.save({"tokens": tokens, "logits": logits.float().clone()}, target)
+    return {"tokens": tokens.numel()}
+
+
+def _logits(args: Namespace, directory: Path, tokens: torch.Tensor) -> torch.Tensor:
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        parallel_state.initialize_model_parallel()
+        model_parallel_cuda_manual_seed(args.seed)
+        groups = ProcessGroupCollection.use_mpu_process_groups()
+        model = GPTModelBuilder(gpt_config_from_args(args)).build_model(groups).eval()
+        state = {"model": model.sharded_state_dict()}
+        model.load_state_dict(dist_checkpointing.load(state, str(directory))["model"])
+        length = tokens.shape[1]
+        positions = torch.arange(length).expand_as(tokens)
+        # True is what a token does not see.
+        mask = torch.ones(1, 1, length, length).tril() < 0.5
+        with torch.no_grad():
+            logits: torch.Tensor = model(tokens, positions, mask)
+        return logits
+    finally:
+        torch.distributed.destroy_process_group()
