@@ -250,12 +250,15 @@ def _started() -> int:
 def _count_interrupts() -> list[int]:
     """A list that every Ctrl-C adds to; a process that ignores them goes on to do so."""
     interrupts: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
 
-    def interrupted(number: int, frame: FrameType | None) -> NoReturn:
-        interrupts.append(number)
-        signal.default_int_handler(number, frame)
+    if callable(handler):
+        before = handler
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        def interrupted(number: int, frame: FrameType | None) -> None:
+            interrupts.append(number)
+            before(number, frame)
+
         signal.signal(signal.SIGINT, interrupted)
     return interrupts
 

@@ -11,16 +11,17 @@ from statistics import median
 
 import pytest
 
-from backtest import (
-    memory_ci,
-    memory_ran,
-    memory_sources,
-)
+from backtest import memory_ci, memory_ran, memory_sources
 from backtest.memory_fit import predicted
 from backtest.memory_rows import MeasuredRow
 from seatrial.planning.memory.breakdown import MemoryFit
 from seatrial.planning.memory.constants import StackConstants, constants
 from seatrial.planning.memory.estimate import memory
+
+
+def bloom_rows() -> list[MeasuredRow]:
+    stacks = ("megatron-deepspeed-fp16", "megatron-deepspeed-bf16")
+    return [row for stack in stacks for row in memory_sources.bloom_rows(stack)]
 
 
 def errors(rows: Sequence[MeasuredRow]) -> list[float]:
@@ -29,7 +30,7 @@ def errors(rows: Sequence[MeasuredRow]) -> list[float]:
 
 
 SOURCES = {
-    "bloom": (memory_sources.bloom_rows, 94),
+    "bloom": (bloom_rows, 94),
     "nanotron": (memory_sources.nanotron_rows, 26),
     "megatron-ci": (memory_ci.rows, 303),
     "megatron-ci-experts": (memory_ci.expert_rows, 74),
