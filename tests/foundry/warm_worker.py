@@ -82,7 +82,9 @@ def main() -> None:
     """Start each case, and tell its exit code."""
     # Not above: loaders of data load this file again, and need none of it.
     environment = import_module("seatrial.worker.environment")
-    environment.set_variables(unless_set=environment.ON_CPU | environment.ONE_THREAD)
+    run = import_module("seatrial.worker.llm_foundry.run")
+    wanted = run.ENVIRONMENT | environment.ON_CPU | environment.ONE_THREAD
+    environment.set_variables(unless_set=wanted)
     import_module("seatrial.worker.llm_foundry.training")
     for line in sys.stdin:
         case = json.loads(line)

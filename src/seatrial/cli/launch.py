@@ -91,7 +91,7 @@ def _ask(changes: list[FieldDifference]) -> bool:
     for change in changes:
         say_text(str(change), "  ", "      ")
     if not changes:
-        say("  nothing that the spec in the cluster shows")
+        say("  no field that the launched spec shows")
     return typer.confirm("Stop it, and go on with the new spec from the last checkpoint?")
 
 

@@ -307,8 +307,10 @@ def _refuse_words(error: typer.TyperException) -> int:
     error.message = redact(_with_nearest(error.message))
     # Errors of the command line also print the usage; typer names their class nowhere in public.
     show = getattr(error, "show", None)
-    if wants_json() or show is None:
+    if wants_json():
         say_json({"error": error.format_message(), "findings": []})
+    elif show is None:
+        say_error(f"seatrial: {error.format_message()}")
     else:
         show()
     return error.exit_code

@@ -9,13 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.dataprep.drivers.driver import usable_cores
+from seatrial.dataprep.drivers.driver import THREADS, usable_cores
 from seatrial.engine_process.process import WORKER_PYTHON, worker_python
 from seatrial.engine_process.process import build_index_cache as build_engine_cache
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.findings import Finding
 from seatrial.hashing import digest
+from seatrial.process_environment import default_variables
 from seatrial.sdk.plan import Overrides, PathOrText, plan
 from seatrial.secrets.redaction import looks_secret
 from seatrial.storage.state_files import read_json, write_whole
@@ -61,7 +62,8 @@ def prepare_data(
     from seatrial.dataprep.prepare import driver_of, prepare  # noqa: PLC0415
 
     chosen = driver_of(driver, workers) if isinstance(driver, str) else driver
-    return prepare(plan(path, overrides), chosen, to=to, tell=tell)
+    with default_variables(THREADS):
+        return prepare(plan(path, overrides), chosen, to=to, tell=tell)
 
 
 def freeze_data(
@@ -138,7 +140,8 @@ def estimate_data(
     require_data_extra()
     from seatrial.dataprep.estimate import estimate  # noqa: PLC0415
 
-    return estimate(plan(path, overrides), cores or usable_cores())
+    with default_variables(THREADS):
+        return estimate(plan(path, overrides), cores or usable_cores())
 
 
 def build_index_cache(

@@ -274,9 +274,9 @@ def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
         found = find(basis, beside / spec_file.name)
         # Only what is kept: nobody waits for a search to look at a run.
         run = found.run or plan_run(basis, calibration=found.calibration, kept={})
+        plan, chosen, error = run.plan, run.chosen, run.time_error
     except (SeatrialError, OSError, ValueError, TypeError, KeyError):
         return None
-    plan, chosen, error = run.plan, run.chosen, run.time_error
     if chosen is None or error is None:
         return Planned(plan, None)
     worth = basis_of(chosen.workload, chosen.time)

@@ -130,7 +130,8 @@ def launch[Found: FoundAttempts](
 def _launch_held[Found: FoundAttempts](
     backend: LaunchBackend[Found], wanted: Wanted, confirm: Confirm
 ) -> Launched:
-    run, agreed = wanted.plan.spec.name, False
+    run = wanted.plan.spec.name
+    agreed: list[FieldDifference] | None = None
     for _ in range(TRIES):
         found = backend.find(wanted)
         decision = decide(found, backend.now)
@@ -141,11 +142,12 @@ def _launch_held[Found: FoundAttempts](
                 run, decision.number, False, why, kind, 0, findings=damage, namespace=where
             )
         decision = _readmit(decision, wanted.readmitted)
-        if decision.asks and not agreed:
+        if decision.asks:
             changes = backend.spec_changes(wanted.plan)
-            if not confirm(changes):
+            # Another launch may have submitted another spec since the last question.
+            if changes != agreed and not confirm(changes):
                 raise FindingsError([_changed(wanted, changes, found.phrases.changed_fix)])
-            agreed = True
+            agreed = changes
         backend.end_previous(found, decision.ended)
         record = _record(found, wanted.plan, decision, backend.now)
         with suppress(AttemptTakenError):
@@ -198,7 +200,7 @@ def _record(
 
 
 def _changed(wanted: Wanted, changes: list[FieldDifference], fix: str) -> Finding:
-    listed = "; ".join(map(str, changes[:20])) or "nothing that the spec in the cluster shows"
+    listed = "; ".join(map(str, changes[:20])) or "no field that the launched spec shows"
     return Finding(
         RunCode.CHANGED,
         Severity.ERROR,
