@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The codes under which checkpoints report."""
+"""Finding codes of checkpoints."""
 
 from enum import StrEnum
 
@@ -8,42 +8,42 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class CheckpointCode(StrEnum):
-    """What can be wrong with a checkpoint, or with starting from one; the codes are stable."""
+    """Problems with a checkpoint, or with resuming from one. The codes are stable."""
 
     TORN = "ST-CHECKPOINT-001"
-    """A save did not come to its end: there is no record."""
+    """A save did not finish: the checkpoint has no record."""
     RECORD = "ST-CHECKPOINT-002"
-    """The record cannot be read, or is not what was written."""
+    """The checkpoint record is unreadable, or differs from the one that was written."""
     OTHER_STEP = "ST-CHECKPOINT-003"
-    """The record is of another step than the directory."""
+    """The checkpoint record names a different step than the directory."""
     SHARD_LIST = "ST-CHECKPOINT-004"
-    """The list of checkpoint shards is missing, or is not what was written."""
+    """The list of checkpoint shards is missing, or differs from the one that was written."""
     MISSING = "ST-CHECKPOINT-005"
-    """A file that the record names is not there."""
+    """A file listed in the checkpoint record is missing."""
     SIZE = "ST-CHECKPOINT-006"
-    """A file has another size than was written."""
+    """The size of a file differs from the size that was written."""
     DIGEST = "ST-CHECKPOINT-007"
-    """A file has other content than was written."""
+    """The content of a file differs from the content that was written."""
     UNLISTED = "ST-CHECKPOINT-008"
-    """The engine would read a file that the record does not name."""
+    """The engine would read a file that is not listed in the checkpoint record."""
     PICKLE = "ST-CHECKPOINT-009"
-    """A pickle asks for something that no checkpoint needs; loading it could run code."""
+    """A pickle imports something no checkpoint needs; loading it could execute code."""
     METADATA = "ST-CHECKPOINT-010"
-    """The engine's own list of tensors cannot be read, or points at files that are not there."""
+    """The engine's tensor metadata is unreadable, or refers to missing files."""
     TRACKER = "ST-CHECKPOINT-011"
-    """The engine's tracker names no checkpoint that can be used."""
+    """The engine's tracker file does not name a usable checkpoint."""
     NO_PROGRESS = "ST-CHECKPOINT-012"
-    """Several starts in a row have come to no new checkpoint."""
+    """Several consecutive starts have not produced a new checkpoint."""
     STALE = "ST-CHECKPOINT-013"
-    """A process of an earlier start still wants to save."""
+    """A process from an earlier start still tries to save."""
     NONE_GOOD = "ST-CHECKPOINT-014"
-    """There are checkpoints, and none of them can be used."""
+    """Checkpoints exist, but none of them is usable."""
     UNRECORDED = "ST-CHECKPOINT-015"
-    """There are checkpoints that were saved without a record."""
+    """Some checkpoints were saved without a record."""
     NODES_DIFFER = "ST-CHECKPOINT-016"
-    """Nodes do not see the same checkpoint."""
+    """The nodes do not see the same checkpoint."""
     UNREADABLE = "ST-CHECKPOINT-017"
-    """A file cannot be read at all."""
+    """A file cannot be read."""
 
 
 def found(
@@ -54,5 +54,5 @@ def found(
     value: str = "",
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """A finding about a file or directory of a checkpoint."""
+    """Build a finding about a file or directory of a checkpoint."""
     return Finding(code, severity, Where(file=where), rule, value, fix)

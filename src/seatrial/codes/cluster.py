@@ -1,28 +1,28 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The codes under which talking to a cluster reports."""
+"""Finding codes of requests to a cluster."""
 
 from enum import StrEnum
 
 
 class ClusterCode(StrEnum):
-    """What can go wrong between here and a Kubernetes API server; the codes are stable."""
+    """Problems with requests to a Kubernetes API server. The codes are stable."""
 
     CONFIG = "ST-CLUSTER-001"
-    """There is no kubeconfig, or not the context that was asked for."""
+    """The kubeconfig, or the requested context in it, does not exist."""
     UNREACHABLE = "ST-CLUSTER-002"
-    """The API server does not answer."""
+    """The API server does not respond."""
     CREDENTIALS = "ST-CLUSTER-003"
-    """The API server does not accept the credentials."""
+    """The API server rejects the credentials."""
     DENIED = "ST-CLUSTER-004"
-    """The account may not do this."""
+    """The account is not permitted to do this."""
     NOT_SERVED = "ST-CLUSTER-005"
-    """The cluster does not know this kind of object: its operator is not installed."""
+    """The cluster does not serve this kind of object: its operator is not installed."""
     INVALID = "ST-CLUSTER-006"
-    """The API server or a webhook refuses an object."""
+    """The API server or a webhook rejects an object."""
     CONFLICT = "ST-CLUSTER-007"
-    """Somebody else holds the object or a field of it."""
+    """Another client owns the object or one of its fields."""
     FAILING = "ST-CLUSTER-008"
-    """The API server keeps answering with an error of its own."""
+    """The API server keeps returning a server error."""
     NOT_FOUND = "ST-CLUSTER-009"
     """The object or its namespace does not exist."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The codes under which reading, tokenizing and writing parts report, and their error."""
+"""Finding codes of reading, tokenizing and writing parts, and their error."""
 
 from enum import StrEnum
 
@@ -9,28 +9,28 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class InputCode(StrEnum):
-    """What can be wrong with raw text and tokenizers; the codes are stable."""
+    """Problems with raw text and tokenizers. The codes are stable."""
 
     TOKENIZER = "ST-INPUT-001"
-    """The tokenizer is absent, or is no tokenizer that is known."""
+    """The tokenizer is missing, or is not of a known kind."""
     END_OF_DOCUMENT = "ST-INPUT-002"
-    """Nothing says which token ends a document."""
+    """The end-of-document token is not known."""
     STREAM = "ST-INPUT-010"
-    """A compressed file is cut short or damaged."""
+    """A compressed file is truncated or corrupt."""
     PARQUET = "ST-INPUT-011"
     """A Parquet file cannot be read, or lacks a column."""
     BAD_SHARE = "ST-INPUT-012"
-    """Too many lines of a task cannot be used."""
+    """Too many lines of a task are unusable."""
     DOMAINS = "ST-INPUT-013"
-    """A source has more domains than files can be made for."""
+    """A source has more domains than the number of files that can be created."""
     LENGTH = "ST-INPUT-014"
-    """A document is longer than the format can hold."""
+    """A document is longer than the format allows."""
     NOTHING = "ST-INPUT-015"
-    """All sources together gave no text."""
+    """All sources together contain no text."""
     LOST = "ST-INPUT-016"
-    """A line of a file is neither a document nor listed as bad; a defect of Seatrial."""
+    """A line of a file is neither a document nor listed as bad: a bug in Seatrial."""
     AUDIT = "ST-INPUT-020"
-    """The fast tokenizer gave other tokens than the reference."""
+    """The fast tokenizer produced different tokens than the reference tokenizer."""
 
 
 class BadInputError(FindingsError):
@@ -39,6 +39,6 @@ class BadInputError(FindingsError):
     def __init__(
         self, code: InputCode, where: str, rule: str, fix: str, value: str = "", line: int = 0
     ) -> None:
-        """Make the one finding that says where, what and how to mend it."""
+        """Build the one finding of this error: place, rule and fix."""
         place = Where(file=where, line=line)
         super().__init__([Finding(code, Severity.ERROR, place, rule, value, fix)])

@@ -28,23 +28,23 @@ from seatrial.docstrings import field_docs
 AREAS: dict[type[StrEnum], tuple[str, str]] = {
     SpecCode: ("spec", "Reading a spec"),
     PlanCode: ("planning", "Resolving a plan"),
-    EngineCode: ("engines", "Options of the engine"),
+    EngineCode: ("engines", "Engine options"),
     CheckCode: ("checks", "Checking a run"),
     SiteCode: ("checks", "Checking a cluster for a run"),
-    ResumeCode: ("checks", "Checking the checkpoint that a run goes on from"),
+    ResumeCode: ("checks", "Checking the checkpoint that a run resumes from"),
     CatalogCode: ("catalog", "Reading the catalog"),
     InputCode: ("dataprep", "Reading raw text"),
     DatasetCode: ("dataprep", "Verifying prepared data"),
     RenderCode: ("rendering", "Rendering manifests"),
-    PreflightCode: ("worker", "Looking at a node before training"),
-    CheckpointCode: ("checkpoints", "Verifying checkpoints, and starting from one"),
-    ExchangeCode: ("checkpoints", "Exporting weights and importing them"),
+    PreflightCode: ("worker", "Preflight checks of a node"),
+    CheckpointCode: ("checkpoints", "Verifying checkpoints and resuming from one"),
+    ExchangeCode: ("checkpoints", "Exporting and importing weights"),
     SupervisorCode: ("worker", "Supervising the processes of a node"),
-    ClusterCode: ("cluster", "Talking to a cluster"),
+    ClusterCode: ("cluster", "Connecting to a cluster"),
     RunCode: ("runs", "Launching runs and explaining them"),
-    AnomalyCode: ("monitoring", "Watching a run train"),
+    AnomalyCode: ("monitoring", "Monitoring a run"),
 }
-"""All enums of codes, in the order of the reference: the package that reports them, and when."""
+"""All enums of codes, in the order of the reference: the package and the section title."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,36 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The codes under which rendering reports."""
+"""Finding codes of rendering."""
 
 from enum import StrEnum
 
 
 class RenderCode(StrEnum):
-    """What can keep a plan from becoming manifests; the codes are stable."""
+    """Problems that prevent a plan from being rendered as manifests. The codes are stable."""
 
     OPERATOR = "ST-RENDER-002"
-    """The run has no Kubernetes objects, or this operator cannot do what the spec asks for."""
+    """The run has no Kubernetes objects, or the operator does not support a setting of the spec."""
     DAEMON = "ST-RENDER-003"
-    """The fabric needs a daemon in every pod that cannot be rendered yet."""
+    """The fabric needs a daemon in every pod, which Seatrial cannot render yet."""
     FORBIDDEN_VARIABLE = "ST-RENDER-004"
-    """An environment variable does harm on the fabric."""
+    """An environment variable is harmful on this fabric."""
     RESERVED_VARIABLE = "ST-RENDER-005"
-    """An environment variable is set by Seatrial or the operator."""
+    """An environment variable is reserved for Seatrial or the operator."""
     VOLUME = "ST-RENDER-006"
-    """The volume of this storage tier cannot be made or mounted from what is given."""
+    """The volume of this storage tier cannot be created or mounted with the given settings."""
     IDENTITY = "ST-RENDER-007"
-    """The cloud has no identities of this form."""
+    """The cloud does not support this form of identity."""
     OPERATOR_VERSION = "ST-RENDER-008"
-    """The operator has no such version that is known."""
+    """The version of the operator is unknown."""
     MOUNT = "ST-RENDER-009"
-    """Two things would be mounted at one place."""
+    """Two volumes would be mounted at the same path."""
     LOCATION = "ST-RENDER-010"
-    """Files of the run would be written where they end with the pod."""
+    """Files of the run would be written where they are lost when the pod ends."""
     IMAGE = "ST-RENDER-011"
-    """The image cannot be pulled, moves, or lacks what the fabric needs."""
+    """The image cannot be pulled, has a mutable tag, or lacks what the fabric needs."""
     SECRET = "ST-RENDER-012"  # noqa: S105  (a code, not a secret)
-    """Something that looks like a secret would stand in a manifest."""
+    """A manifest would contain a value that looks like a secret."""
     WORKER_LOCK = "ST-RENDER-013"
-    """The image lacks the worker, and pods install it by a config map of the administrator's."""
+    """The image lacks the worker: pods install it from a config map of the administrator."""
     UNKNOWN_IMAGE = "ST-RENDER-014"
-    """The image is not in the catalog: Seatrial assumes that it holds the worker."""
+    """The image is not in the catalog: Seatrial assumes that it contains the worker."""
