@@ -25,7 +25,7 @@ class DatasetCode(StrEnum):
     POINTERS = "ST-DATASET-014"
     """A pointer in an index does not point to the start of its sequence."""
     DOCUMENTS = "ST-DATASET-015"
-    """The document indices are not consecutive."""
+    """The document indices do not describe one document after another."""
     VOCABULARY = "ST-DATASET-016"
     """A token ID is not in the vocabulary."""
     END = "ST-DATASET-017"

@@ -20,7 +20,7 @@ class ExchangeCode(StrEnum):
     UNREADABLE = "ST-EXCHANGE-004"
     """The weights cannot be read, or are in a format that could execute code."""
     TARGET = "ST-EXCHANGE-005"
-    """The target of the weights already exists."""
+    """The target directory of the weights is not empty."""
     OTHER_MODEL = "ST-EXCHANGE-006"
     """The initial weights of a run belong to a different model."""
     NOT_GIVEN = "ST-EXCHANGE-007"
