@@ -147,7 +147,7 @@ class Architecture(SpecModel):
     head_dim: Width
     """Size of one attention head; defaults to `hidden_size / heads` if that is an integer."""
     ffn_hidden_size: Width
-    """Hidden size of the feed-forward block; defaults to 4 × `hidden_size`."""
+    """Hidden size of the feed-forward block; defaults to four times `hidden_size`."""
     vocab_size: Entries
     """Vocabulary size of the tokenizer, before padding."""
     max_positions: Entries
