@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators: memory, peak arithmetic rate, memory and link bandwidth."""
+"""Accelerators: memory, peak FLOP/s, memory bandwidth and link bandwidth."""
 
 from pydantic import PositiveFloat
 
@@ -8,10 +8,10 @@ from seatrial.catalog.entry import Entry, Facts
 
 
 class PeakTflops(Facts):
-    """Dense peak rates (no structured sparsity), in TFLOP/s; absent where there is no hardware."""
+    """Dense peak rates (no structured sparsity) in TFLOP/s; not set if unsupported by hardware."""
 
     fp32: PositiveFloat
-    """Single precision on the ordinary cores."""
+    """Single precision without tensor cores."""
     tf32: PositiveFloat | None = None
     """TF32 on the tensor cores."""
     fp16: PositiveFloat
@@ -25,19 +25,19 @@ class PeakTflops(Facts):
 
 
 class Accelerator(Entry):
-    """One GPU model as it is mounted in the node types of the catalog."""
+    """One GPU model, in the variant that the node types of the catalog use."""
 
     vendor: str
-    """Who makes it."""
+    """Manufacturer."""
     architecture: str
-    """The vendor's name of the generation, such as `Ampere`."""
+    """The vendor's name for the generation, such as `Ampere`."""
     memory_gb: PositiveFloat
     """Device memory as the vendor states it, in 10^9 bytes or the vendor's nominal GB."""
     usable_memory_gib: PositiveFloat
-    """What the driver reports as total memory, in GiB; what a run can really use is below it."""
+    """Total memory that the driver reports, in GiB; a run can use less than this."""
     memory_bandwidth_gb_s: PositiveFloat
     """Device memory bandwidth, GB/s."""
     link_bandwidth_gb_s: PositiveFloat
-    """GPU-to-GPU link per GPU, both directions added, GB/s: NVLink, or PCIe where there is none."""
+    """GPU-to-GPU bandwidth per GPU, both directions added, GB/s: NVLink, or PCIe without it."""
     peak_tflops: PeakTflops
     """Dense peak rates by precision."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog: shipped facts, and a user's own directory that adds to them or replaces them."""
+"""The catalog: shipped facts, and user directories that extend or override them."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ from seatrial.spec.tree import dotted
 
 
 def stray_defaults(entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """The default, its fact and the fact that lists the choices, where it is not among them."""
+    """Yield defaults that are not among their choices: default, its fact, the fact with choices."""
     if isinstance(entry, Profile):
         if entry.default_node_type not in entry.node_types:
             yield entry.default_node_type, "default_node_type", "node_types"
@@ -45,7 +45,7 @@ def stray_defaults(entry: Entry) -> Iterator[tuple[str, str, str]]:
 
 
 SHIPPED = Path(__file__).parent / "data"
-"""The facts that come with Seatrial."""
+"""The facts that ship with Seatrial."""
 
 ENTRY_TYPES: dict[Kind, type[Entry]] = {
     Kind.MODELS: ModelPreset,
@@ -59,29 +59,29 @@ ENTRY_TYPES: dict[Kind, type[Entry]] = {
 
 
 class Catalog:
-    """Facts by kind and name; entries are validated when they are asked for."""
+    """Facts by kind and name; entries are validated on access."""
 
     def __init__(self, directories: Iterable[Path] = ()) -> None:
-        """Read the shipped facts, then those of each directory, later ones winning."""
+        """Use the shipped facts and those of each directory; later directories take precedence."""
         self._own = tuple(directories)
         self._raw: dict[Kind, dict[str, RawEntry]] = {}
 
     def own_files(self) -> dict[str, str]:
-        """The texts of the user's files by name, for a host that has the shipped facts alone."""
+        """Return the user's files by name, for a host that only has the shipped facts."""
         names = [name for kind in Kind for name in file_names(kind)]
         files = [directory / name for directory in self._own for name in names]
         return {file.name: file.read_text("utf-8") for file in files if file.is_file()}
 
     def names(self, kind: Kind) -> list[str]:
-        """The names of all entries of a kind, in the order of the files."""
+        """Return the names of all entries of a kind, in file order."""
         return list(self._entries(kind))
 
     def origin(self, kind: Kind, name: str) -> Path:
-        """The last file that says something about an entry."""
+        """Return the last file that defines or overrides an entry."""
         return self._entries(kind)[self.canonical(kind, name)].file
 
     def canonical(self, kind: Kind, name: str) -> str:
-        """The entry's own name when it is given by an alias."""
+        """Resolve an alias to the entry's name; raise NotInCatalogError if there is none."""
         entries = self._entries(kind)
         if name in entries:
             return name
@@ -99,7 +99,7 @@ class Catalog:
         raise NotInCatalogError(f"There is no {kind.singular} {name!r} in the catalog. {hint}")
 
     def entry(self, kind: Kind, name: str) -> Entry:
-        """The entry of that name or alias, validated."""
+        """Return the validated entry with this name or alias."""
         name = self.canonical(kind, name)
         raw = self._entries(kind)[name]
         try:
@@ -109,27 +109,27 @@ class Catalog:
             raise FindingsError(found) from None
 
     def model(self, name: str) -> ModelPreset:
-        """The model preset of that name; raises NotInCatalogError if there is none."""
+        """Return the model preset of that name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.MODELS, name), ModelPreset)
 
     def accelerator(self, name: str) -> Accelerator:
-        """The accelerator of that name; raises NotInCatalogError if there is none."""
+        """Return the accelerator of that name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.ACCELERATORS, name), Accelerator)
 
     def node_type(self, name: str) -> NodeType:
-        """The node type of that name; raises NotInCatalogError if there is none."""
+        """Return the node type of that name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.NODE_TYPES, name), NodeType)
 
     def fabric(self, name: str) -> Fabric:
-        """The fabric of that name; raises NotInCatalogError if there is none."""
+        """Return the fabric of that name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.FABRICS, name), Fabric)
 
     def storage(self, name: str) -> StorageTier:
-        """The storage tier of that name; raises NotInCatalogError if there is none."""
+        """Return the storage tier of that name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.STORAGE, name), StorageTier)
 
     def image(self, name: str) -> Image:
-        """An image, by its name or by its reference with the tag or the digest."""
+        """Return an image by its name, or by its reference with tag or digest."""
         for known in self._entries(Kind.IMAGES) if ":" in name else ():
             found = _typed(self.entry(Kind.IMAGES, known), Image)
             if name.removeprefix("docker.io/") in found.references:
@@ -137,11 +137,11 @@ class Catalog:
         return _typed(self.entry(Kind.IMAGES, name), Image)
 
     def profile(self, name: str) -> Profile:
-        """The cluster profile of that name; raises NotInCatalogError if there is none."""
+        """Return the cluster profile of that name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.PROFILES, name), Profile)
 
     def check(self) -> list[Finding]:
-        """What is wrong with the catalog: directories, files, entries, and what they refer to."""
+        """Check directories, files, entries and references; return all findings."""
         found = missing_directories(self._own) + stray_files(self._own, Kind)
         sound: list[tuple[Kind, str, Entry]] = []
         readable: set[Kind] = set()
@@ -167,7 +167,7 @@ class Catalog:
     def _dangling(
         self, kind: Kind, name: str, entry: Entry, readable: set[Kind]
     ) -> Iterable[Finding]:
-        """A finding for each thing that an entry refers to and that does not exist."""
+        """Yield a finding for each reference of an entry to one that does not exist."""
         file = self._entries(kind)[name].file
         for facts, target, wanted in entry.named_entries():
             if target not in readable or self._has(target, wanted):
@@ -185,17 +185,17 @@ class Catalog:
             yield problem(CatalogCode.DANGLING, where, rule, fix, default)
 
     def _has(self, kind: Kind, name: str) -> bool:
-        """Whether there is an entry of that name or alias."""
+        """Return True if there is an entry with this name or alias."""
         entries = self._entries(kind)
         return name in entries or any(name in raw.aliases for raw in entries.values())
 
     def _nearest(self, kind: Kind, name: str) -> str | None:
-        """The name or alias that a misspelt one most likely means."""
+        """Return the name or alias that a misspelt one most likely means, or None."""
         entries = self._entries(kind)
         return nearest(name, [*entries, *(a for raw in entries.values() for a in raw.aliases)])
 
     def _meant(self, kind: Kind, name: str) -> list[str]:
-        """The entries that a cloud's name, or a model's size, may stand for."""
+        """Return the entries that the name of a cloud or the size of a model may refer to."""
         entries = self._entries(kind)
         if kind is Kind.PROFILES:
             word = name.lower().replace("_", "-")
@@ -204,7 +204,7 @@ class Catalog:
         return of_size(name, entries) if kind is Kind.MODELS else []
 
     def _machines_with(self, accelerator: str) -> list[str]:
-        """The node types with such GPUs, for who gives those in place of a machine."""
+        """Return the node types with this GPU, for users who name a GPU instead of a node type."""
         wanted = accelerator.lower()
         return [
             name
@@ -213,7 +213,7 @@ class Catalog:
         ]
 
     def _entries(self, kind: Kind) -> dict[str, RawEntry]:
-        """The merged raw entries of a kind; refused while a file of the user's is never read."""
+        """Return the merged raw entries of a kind; raise if a user's file would be ignored."""
         if kind not in self._raw:
             strays = stray_files(self._own, Kind)
             if strays:
@@ -221,7 +221,7 @@ class Catalog:
         return self._read(kind)
 
     def _read(self, kind: Kind) -> dict[str, RawEntry]:
-        """The merged raw entries of a kind, read once."""
+        """Return the merged raw entries of a kind; files are read only once."""
         if kind not in self._raw:
             known = {*ENTRY_TYPES[kind].model_fields, "like"}
             self._raw[kind] = read_kind(kind, known, (SHIPPED, *self._own))
@@ -234,18 +234,18 @@ _CLOUD_WORDS = {
     "google": ("gcp", "google", "google-cloud", "gce"),
     "local": ("localhost", "host", "laptop", "cpu", "this-host"),
 }
-"""What people write for a profile, by the cloud of the profiles that may be meant."""
+"""Words that people write instead of a profile, by the cloud that they mean."""
 
 
 def _typed[T: Entry](entry: Entry, wanted: type[T]) -> T:
-    """The entry under its own type."""
+    """Narrow the type of an entry."""
     if not isinstance(entry, wanted):
         raise TypeError(f"{entry.title} is not a {wanted.__name__}")
     return entry
 
 
 def user_directory() -> Path:
-    """Where a user's own facts lie: SEATRIAL_CATALOG, or the usual place for settings."""
+    """Return the user's catalog directory: SEATRIAL_CATALOG, or below the configuration home."""
     chosen = os.environ.get("SEATRIAL_CATALOG")
     if chosen:
         return Path(chosen).expanduser()
@@ -255,9 +255,9 @@ def user_directory() -> Path:
 
 @cache
 def default_catalog() -> Catalog:
-    """The shipped catalog with the user's own on top."""
+    """Return the shipped catalog, extended by the user's directory."""
     directory = user_directory()
-    # A directory that was named ought to be there; the usual place need not.
+    # An explicitly named directory must exist; the default one is optional.
     if os.environ.get("SEATRIAL_CATALOG") and not directory.is_dir():
         raise UsageError(
             f"SEATRIAL_CATALOG names {directory}, which is no directory. "

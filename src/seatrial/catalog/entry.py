@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of facts that the catalog holds."""
+"""The kinds of entries in the catalog, and their base class."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,53 +9,53 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Kind(StrEnum):
-    """The kinds of facts, by the name that the command line and the files use."""
+    """The kinds of entries, as named on the command line and in the files."""
 
     MODELS = "models"
     """Model presets: an architecture, and how its authors trained it."""
     ACCELERATORS = "accelerators"
     """GPUs: memory, peak rates, bandwidths."""
     NODE_TYPES = "node-types"
-    """Machines of the clouds: GPUs, network, CPU, memory, price."""
+    """Cloud machine types: GPUs, network, CPU, memory, price."""
     FABRICS = "fabrics"
-    """Networks between nodes: variables to set, and never to set."""
+    """Networks between nodes: environment variables to set and to avoid."""
     STORAGE = "storage"
-    """Storage tiers: bandwidth by capacity, steps of capacity, drivers."""
+    """Storage tiers: bandwidth by capacity, capacity increments, drivers."""
     IMAGES = "images"
-    """Container images and the engine inside."""
+    """Container images and the engines they contain."""
     PROFILES = "profiles"
-    """Kinds of clusters, which tie the rest together."""
+    """Kinds of clusters, which combine node types, storage and images."""
 
     @property
     def singular(self) -> str:
-        """One thing of the kind, in words."""
+        """The name of a single entry of the kind, for messages."""
         return "storage tier" if self is Kind.STORAGE else self.removesuffix("s").replace("-", " ")
 
 
 Reference = tuple[tuple[str | int, ...], Kind, str]
-"""The fact that refers, the kind of what it refers to, and that thing's name."""
+"""A reference to another entry: the path of the fact, the kind and name of the target."""
 
 
 class Facts(BaseModel):
-    """A frozen group of facts; an unknown key is an error, so that a typo cannot hide."""
+    """A frozen group of facts; unknown keys are errors, so that typos are reported."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Entry(Facts):
-    """One named thing of the catalog, such as a node type."""
+    """One named entry of the catalog, such as a node type."""
 
     title: str
-    """What it is, in words for a table."""
+    """Short description for tables."""
     source: str = Field(min_length=8)
-    """Where the facts come from: an address, a paper, or `repository@commit path`."""
+    """Source of the facts: a URL, a paper, or `repository@commit path`."""
     sources: dict[str, str] = {}
-    """Sources of single facts that come from elsewhere, by field name."""
+    """Sources of individual facts that come from elsewhere, by field name."""
     aliases: tuple[str, ...] = ()
-    """Other names under which it is found."""
+    """Other names of the entry."""
     note: str = ""
-    """What a user should know before relying on it."""
+    """Caveats to know before you rely on the entry."""
 
     def named_entries(self) -> Iterable[Reference]:
-        """Everything that it names in other kinds."""
+        """Return all references to entries of other kinds."""
         return ()

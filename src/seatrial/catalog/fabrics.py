@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics: the environment that makes NCCL use a network, and what must not be set on it."""
+"""Fabrics: the environment variables that make NCCL use a network, and those to avoid."""
 
 from collections.abc import Iterable
 
@@ -13,70 +13,70 @@ class VariableToSet(Facts):
     """An environment variable that the fabric needs."""
 
     name: str
-    """The variable."""
+    """Name of the variable."""
     value: str
-    """What to set it to."""
+    """Value to set."""
     why: str = Field(min_length=8)
-    """What it is for."""
+    """Why the variable is needed."""
     source: str = Field(min_length=8)
-    """Where this is stated."""
+    """Source of this fact."""
     node_types: tuple[str, ...] = ()
-    """The node types it is for; empty means all that have the fabric."""
+    """Node types that this applies to; if empty, all with the fabric."""
 
 
 class VariableToAvoid(Facts):
-    """An environment variable that does harm on the fabric."""
+    """An environment variable that causes problems on the fabric."""
 
     name: str
-    """The variable; a trailing `*` stands for every variable that starts so."""
+    """Name of the variable; a trailing `*` matches all variables with this prefix."""
     value: str = ""
-    """The value that does harm; empty means any."""
+    """Value that causes problems; if empty, any value does."""
     why: str = Field(min_length=8)
-    """What it breaks."""
+    """Problem that the variable causes."""
     source: str = Field(min_length=8)
-    """Where this is stated."""
+    """Source of this fact."""
     node_types: tuple[str, ...] = ()
-    """The node types it is for; empty means all that have the fabric."""
+    """Node types that this applies to; if empty, all with the fabric."""
 
 
 class HostPath(Facts):
-    """A directory of the node that pods must see to use the fabric."""
+    """A host directory that pods must mount to use the fabric."""
 
     path: str = Field(pattern=r"^/[^\s:]*$")
-    """Where it is on the node."""
+    """Path on the node."""
     mount: str = Field(pattern=r"^/[^\s:]*$")
-    """Where pods mount it, for reading."""
+    """Path in the pod, mounted read-only."""
     why: str = Field(min_length=8)
-    """What lies there."""
+    """Contents of the directory."""
     source: str = Field(min_length=8)
-    """Where this is stated."""
+    """Source of this fact."""
     node_types: tuple[str, ...] = ()
-    """The node types it is for; empty means all that have the fabric."""
+    """Node types that this applies to; if empty, all with the fabric."""
 
 
 class Fabric(Entry):
     """One kind of network between nodes."""
 
     rdma: bool
-    """Whether it bypasses the kernel and so needs locked memory (IPC_LOCK)."""
+    """True if the fabric bypasses the kernel and therefore needs locked memory (IPC_LOCK)."""
     requires: str = ""
-    """What must be installed in the image or on the node."""
+    """Software that must be installed in the image or on the node."""
     environment: tuple[VariableToSet, ...] = ()
-    """Variables to set."""
+    """Environment variables to set."""
     avoid: tuple[VariableToAvoid, ...] = ()
-    """Variables never to set."""
+    """Environment variables that must not be set."""
     annotations: dict[str, str] = {}
-    """Annotations by which pods get its network interfaces."""
+    """Pod annotations that request the network interfaces."""
     host_paths: tuple[HostPath, ...] = ()
-    """Directories of the node that pods mount."""
+    """Host directories that pods mount."""
     device_glob: str = ""
-    """Pattern of paths in a pod that has its devices, one path a device; empty without devices."""
+    """Glob of the device paths in a pod, one path per device; empty if there are no devices."""
     daemon: str = ""
-    """What must run beside the processes in every pod; empty when nothing must."""
+    """Daemon that must run next to the processes in every pod; empty if none is needed."""
 
     @property
     def comes_with_node(self) -> bool:
-        """Whether its libraries lie on the node, from where pods load them."""
+        """True if the libraries are on the node and pods load them from there."""
         return any(variable.name == "LD_LIBRARY_PATH" for variable in self.environment)
 
     def named_entries(self) -> Iterable[Reference]:

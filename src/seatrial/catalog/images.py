@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Container images: which engine, at which version, is inside."""
+"""Container images, and the engine and versions that they contain."""
 
 from collections.abc import Iterable
 
@@ -13,38 +13,38 @@ class Image(Entry):
     """One container image that a run can use."""
 
     reference: str = Field(pattern=r"^[a-z0-9][a-z0-9./_-]*:[A-Za-z0-9._-]+$")
-    """Repository and version tag; never `latest` unless `floating` says so."""
+    """Repository and version tag; `latest` only if `floating` is true."""
     floating: bool = False
-    """Whether the tag moves with every build, because no source states one that stays."""
+    """True if the tag moves with every build, because no source states a fixed one."""
     digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
-    """Content digest, where it is known."""
+    """Content digest; empty if unknown."""
     engine: str
-    """The training engine inside, or the one that a run installs into it."""
+    """The training engine in the image, or the one that a run installs into it."""
     engine_version: str = ""
-    """Version of the engine inside; empty when the image does not bring it."""
+    """Version of the engine in the image; empty if the image does not include it."""
     engine_included: bool
-    """Whether the engine is in the image; otherwise a run's init container installs it."""
+    """True if the image includes the engine; otherwise the run's init container installs it."""
     brings_seatrial: bool = False
-    """Whether Seatrial's worker is in the image, with its engine; otherwise a run's init container
-    installs both, for only images of ours have it."""
+    """True if the image includes Seatrial's worker and its engine, as only Seatrial's images do;
+    otherwise the run's init container installs both."""
     torch: str = ""
-    """Version of PyTorch inside."""
+    """Version of PyTorch in the image."""
     cuda: str = ""
-    """Version of CUDA inside."""
+    """Version of CUDA in the image."""
     python: str = ""
-    """Version of Python inside."""
+    """Version of Python in the image."""
     nccl: str = ""
-    """Version of NCCL inside."""
+    """Version of NCCL in the image."""
     transformer_engine: str = ""
-    """Version of Transformer Engine inside."""
+    """Version of Transformer Engine in the image."""
     fabrics: tuple[str, ...] = ()
-    """Fabrics whose user-space libraries the image brings."""
+    """Fabrics whose user-space libraries the image includes."""
     published: bool = True
-    """Whether it can be pulled today; false for images of ours that are not released yet."""
+    """True if the image can be pulled; false for Seatrial's images that are not yet released."""
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The references that mean this image, without Docker Hub's own host."""
+        """The equivalent references of this image, without the host name of Docker Hub."""
         tagged = self.reference.removeprefix("docker.io/")
         repository = tagged.rpartition(":")[0]
         return (tagged, f"{repository}@{self.digest}") if self.digest else (tagged,)

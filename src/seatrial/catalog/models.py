@@ -13,24 +13,24 @@ class ModelPreset(Entry):
     """One published model."""
 
     architecture: Architecture
-    """Every dimension of the model."""
+    """All dimensions of the model."""
     sequence_length: PositiveInt
-    """Sequence length that it is trained at unless the spec says otherwise."""
+    """Default sequence length for training."""
     published_parameters: str = ""
-    """The size as its authors state it, such as `175B`."""
+    """Number of parameters as the authors state it, such as `175B`."""
     tokenizer: str = ""
-    """The tokenizer it was made for, as a spec would name it."""
+    """The model's tokenizer, as written in a spec."""
     tp_size: PositiveInt = 1
-    """Tensor-parallel size of its published layout."""
+    """Tensor-parallel size of the published layout."""
     pp_size: PositiveInt = 1
-    """Pipeline-parallel size of its published layout."""
+    """Pipeline-parallel size of the published layout."""
     cp_size: PositiveInt = 1
-    """Context-parallel size of its published layout."""
+    """Context-parallel size of the published layout."""
     ep_size: PositiveInt = 1
-    """Expert-parallel size of its published layout."""
+    """Expert-parallel size of the published layout."""
     global_batch_size: PositiveInt | None = None
-    """Sequences per step of its published training, where stated."""
+    """Global batch size of the published training in sequences, if stated."""
     learning_rate: PositiveFloat | None = None
-    """Peak learning rate of its published training, where stated."""
+    """Peak learning rate of the published training, if stated."""
     engine: str = DEFAULT_ENGINE
-    """The engine that trains it."""
+    """The engine that trains the model."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Node types: what one machine of a cloud has, and what a pod asks for to get all of it."""
+"""Node types: the hardware of a machine type, and the resources that a pod requests for it."""
 
 from collections.abc import Iterable
 from datetime import date
@@ -12,7 +12,7 @@ from seatrial.catalog.entry import Entry, Facts, Kind, Reference
 
 
 class Cloud(StrEnum):
-    """Whose machines they are."""
+    """The cloud provider."""
 
     AWS = "aws"
     """Amazon Web Services."""
@@ -21,51 +21,51 @@ class Cloud(StrEnum):
     GOOGLE = "google"
     """Google Cloud."""
     LOCAL = "local"
-    """Your own: no cloud."""
+    """Your own machines, without a cloud."""
 
 
 class Price(Facts):
-    """A list price; a user's own catalog can replace it with the negotiated one."""
+    """A list price; override it with your negotiated price in your own catalog."""
 
     usd_per_hour: NonNegativeFloat
     """On-demand list price of one node, US dollars per hour."""
     as_of: date
-    """The day on which the source stated it."""
+    """Date on which the source stated the price."""
     region: str
-    """The region it holds for."""
+    """Region that the price applies to."""
     source: str = Field(min_length=8)
-    """Where it was read."""
+    """Source of the price."""
 
 
 class NodeType(Entry):
     """One machine type of a cloud."""
 
     cloud: Cloud
-    """Whose machine it is."""
+    """Cloud provider."""
     accelerator: str
-    """Name of its GPU in the catalog; empty for a node without one."""
+    """Name of the GPU in the catalog; empty for a node without GPUs."""
     gpus: NonNegativeInt
-    """GPUs in one node."""
+    """GPUs per node."""
     link_domain_gpus: NonNegativeInt
-    """GPUs that reach each other over NVLink; above `gpus` where the domain spans nodes."""
+    """GPUs in one NVLink domain; more than `gpus` if the domain spans nodes."""
     cpus: PositiveInt
-    """Virtual CPUs of the node."""
+    """Virtual CPUs per node."""
     memory_gib: PositiveFloat
-    """Main memory of the node, GiB."""
+    """Main memory per node, GiB."""
     fabric: str
     """Name of the network between nodes in the catalog; `none` for plain Ethernet."""
     nics: NonNegativeInt
     """Network interfaces that the fabric uses."""
     network_gbit_s: NonNegativeFloat
-    """All fabric interfaces of the node together, one direction, Gbit/s."""
+    """Total bandwidth of the node's fabric interfaces, one direction, Gbit/s."""
     fabric_resource: str = ""
-    """Kubernetes resource name of the fabric's devices; empty when pods ask for none."""
+    """Kubernetes resource name of the fabric's devices; empty if pods do not request any."""
     fabric_resource_count: NonNegativeInt = 0
-    """How many of them a pod asks for to get the whole node."""
+    """Number of these devices that a pod requests to use the whole node."""
     local_disk_gb: NonNegativeInt = 0
-    """Local NVMe disk of the node, GB."""
+    """Local NVMe disk per node, GB."""
     price: Price | None = None
-    """List price, where one is published."""
+    """List price, if one is published."""
 
     def named_entries(self) -> Iterable[Reference]:
         if self.accelerator:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cluster profiles: how one kind of cluster ties node types, fabric, storage and image together."""
+"""Cluster profiles: the node types, fabric, storage and images of one kind of cluster."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from seatrial.spec.cluster import Operator
 
 
 class Toleration(Facts):
-    """A taint of the GPU nodes that pods must tolerate."""
+    """A toleration for a taint of the GPU nodes."""
 
     key: str
     """Key of the taint."""
@@ -29,40 +29,40 @@ class Profile(Entry):
     """One kind of cluster."""
 
     cloud: Cloud
-    """Whose machines it has."""
+    """Cloud provider."""
     operators: tuple[Operator, ...]
-    """What can start a run there; the first is the default."""
+    """Supported launchers; the first is the default."""
     default_node_type: str
     """Node type that `seatrial init` proposes."""
     node_types: tuple[str, ...]
-    """Node types of the catalog that such a cluster can have, those of `extra_node_types` too."""
+    """Node types that such a cluster can have, including those of `extra_node_types`."""
     extra_node_types: tuple[str, ...] = ()
-    """Node types that a user's own catalog adds to those of a shipped profile."""
+    """Node types that your own catalog adds to those of a shipped profile."""
     default_storage: str
     """Storage tier that `seatrial init` proposes."""
     storage: tuple[str, ...]
-    """Storage tiers of the catalog that such a cluster can mount."""
+    """Storage tiers that such a cluster can mount."""
     images: dict[str, str]
-    """Image of the catalog that is used without `cluster.image`, by engine."""
+    """Default image by engine, used if `cluster.image` is not set."""
     gpu_resource: str
     """Kubernetes resource name of a GPU; empty without Kubernetes."""
     node_type_label: str
-    """Node label that holds the node type; empty without Kubernetes."""
+    """Node label that contains the node type; empty without Kubernetes."""
     node_labels: dict[str, str] = {}
-    """Other labels that a node must have for a run, with their values."""
+    """Other labels, with values, that a node must have for a run."""
     tolerations: tuple[Toleration, ...] = ()
-    """Taints of GPU nodes that pods tolerate."""
+    """Tolerations of the pods, for taints of GPU nodes."""
     network_interface: str = ""
     """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
     auto_resume: bool = False
-    """Whether the cluster replaces faulty nodes under a PyTorchJob that is annotated for it."""
+    """True if the cluster replaces faulty nodes of a PyTorchJob that is annotated for it."""
     zone_label: str = "topology.kubernetes.io/zone"
     """Node label of the failure domain."""
 
     @model_validator(mode="before")
     @classmethod
     def _with_extra_node_types(cls, given: Any) -> Any:
-        """Let `node_types` hold the extra ones as well; what is no list is refused later."""
+        """Add the extra node types to `node_types`; non-list values are rejected later."""
         if not isinstance(given, dict):
             return given
         listed, extra = given.get("node_types"), given.get("extra_node_types")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Catalog directories -> raw entries of one kind: files merged, `like` resolved."""
+"""Read raw entries of one kind from catalog directories: merge files and resolve `like`."""
 
 import re
 import tomllib
@@ -24,7 +24,7 @@ _PART = re.compile(_KEY)
 
 @cache
 def _places(file: Path, changed: int) -> dict[tuple[str, ...], int]:
-    """The line of every table and fact of a file, by its keys, each where it stands first."""
+    """Return the first line of every table and fact of a file, by its keys."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -40,12 +40,12 @@ def _places(file: Path, changed: int) -> dict[tuple[str, ...], int]:
 
 
 def _parts(keys: str) -> tuple[str, ...]:
-    """The keys of a dotted key, without their quotes."""
+    """Split a dotted key into its parts, without quotes."""
     return tuple(part.strip("\"'") for part in _PART.findall(keys))
 
 
 def place(file: Path, name: str, field: str, facts: tuple[str | int, ...] = ()) -> Where:
-    """The line of a fact, or of the nearest thing around it that the file has; else the first."""
+    """Return the line of a fact, or of its closest ancestor in the file, otherwise line 1."""
     places = _places(file, file.stat().st_mtime_ns)
     path = (name, *(str(fact) for fact in facts))
     around = (places.get(path[:end], 0) for end in range(len(path), 0, -1))
@@ -58,29 +58,29 @@ _TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:
-    """An entry as its files have it, before it is validated."""
+    """An entry as merged from its files, before validation."""
 
     facts: dict[str, Any]
     """The merged tables."""
     file: Path
-    """The last file that says something about it."""
+    """The last file that defines or overrides the entry."""
 
     @property
     def aliases(self) -> list[str]:
-        """Its other names; what is no list of texts is refused when the entry is validated."""
+        """The aliases of the entry; validation rejects anything but a list of strings later."""
         given = self.facts.get("aliases")
         return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
 
 
 def file_names(kind: str) -> tuple[str, ...]:
-    """The names that a file of a kind may have: `node_types.toml` and `node-types.toml`."""
+    """Return the valid file names of a kind, such as `node_types.toml` and `node-types.toml`."""
     return tuple(dict.fromkeys((f"{kind.replace('-', '_')}.toml", f"{kind}.toml")))
 
 
 def read_kind(
     kind: str, known: Collection[str], directories: Iterable[Path]
 ) -> dict[str, RawEntry]:
-    """The entries of a kind, later directories winning; `known` are the facts that it has."""
+    """Read the entries of a kind with its `known` facts; later directories take precedence."""
     entries: dict[str, RawEntry] = {}
     wrong: list[Finding] = []
     for directory in directories:
@@ -91,7 +91,7 @@ def read_kind(
                     wrong.append(refused)
                     continue
                 before = entries[name].facts if name in entries else {}
-                # A price is one statement: a new amount under the old date would be false.
+                # A price is replaced as a whole: a new amount with the old date would be wrong.
                 kept = {k: v for k, v in before.items() if not (k == "price" and k in facts)}
                 entries[name] = RawEntry(_merged(kept, facts), file)
     wrong += [finding for name in entries for finding in _unlike(name, entries)]
@@ -101,7 +101,7 @@ def read_kind(
 
 
 def missing_directories(directories: Iterable[Path]) -> list[Finding]:
-    """A warning for each directory that is named and does not exist."""
+    """Return a warning for each directory that does not exist."""
     rule = "there is no such directory, so the catalog is the shipped one alone."
     fix = "Create it, or correct SEATRIAL_CATALOG."
     return [
@@ -112,14 +112,14 @@ def missing_directories(directories: Iterable[Path]) -> list[Finding]:
 
 
 def stray_files(directories: Iterable[Path], kinds: Iterable[str]) -> list[Finding]:
-    """A finding for each file that would never be read, or that another one would hide."""
+    """Return a finding for each file that would be ignored or hidden by another."""
     kinds = list(kinds)
     files = (file for directory in directories for file in sorted(directory.glob("*.toml")))
     return [finding for file in files for finding in _stray(file, kinds)]
 
 
 def _stray(file: Path, kinds: list[str]) -> list[Finding]:
-    """The finding for a file that is of no kind, or one of two of the same kind."""
+    """Return a finding if the file is of no known kind, or one of two of the same kind."""
     names = [name for kind in kinds for name in file_names(kind)]
     if file.name not in names:
         near = nearest(file.stem, [name.removesuffix(".toml") for name in names])
@@ -135,7 +135,7 @@ def _stray(file: Path, kinds: list[str]) -> list[Finding]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The tables of a TOML file; none when it does not exist."""
+    """Return the tables of a TOML file; empty if it does not exist."""
     try:
         with file.open("rb") as stream:
             return tomllib.load(stream)
@@ -156,7 +156,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Finding | None:
-    """The finding for what is no table, or a name that TOML has split at its dots."""
+    """Return a finding if the entry is not a table, or if TOML split its name at the dots."""
     if not isinstance(facts, dict):
         rule = "every entry is a table with a name of its own."
         fix = "Write [NAME] and the facts below it."
@@ -176,12 +176,12 @@ def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Find
 
 
 def _unlike(name: str, entries: dict[str, RawEntry]) -> list[Finding]:
-    """The finding for an entry that is like nothing, or like itself in the end."""
+    """Return a finding if `like` names an entry that does not exist, or leads in a circle."""
     raw, trail = entries[name], [name]
     while (model := entries[trail[-1]].facts.get(_LIKE)) is not None:
         if not isinstance(model, str) or model not in entries:
             if len(trail) > 1:
-                # The finding about the entry in between is enough.
+                # The finding about the intermediate entry is enough.
                 return []
             near = nearest(model, entries) if isinstance(model, str) else None
             rule = f"there is no {shown(model)} to be like."
@@ -201,18 +201,18 @@ def _like_finding(name: str, file: Path, rule: str, fix: str) -> Finding:
 
 
 def _facts(name: str, entries: dict[str, RawEntry]) -> dict[str, Any]:
-    """The facts of an entry, with those of what it is like below them."""
+    """Return the facts of an entry, merged over those of the entry that it is `like`."""
     own = {key: value for key, value in entries[name].facts.items() if key != _LIKE}
     model = entries[name].facts.get(_LIKE)
     if model is None:
         return own
-    # A twin has its own names and price: those are not taken over.
+    # Aliases and price are specific to each entry and not inherited.
     base = {k: v for k, v in _facts(model, entries).items() if k not in ("aliases", "price")}
     return _merged(base, own)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """The facts of both, those above winning; tables are merged key by key."""
+    """Merge two sets of facts key by key, including tables; `above` takes precedence."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)

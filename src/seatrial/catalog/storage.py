@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Storage tiers: how bandwidth grows with capacity, and how a volume of one is asked for."""
+"""Storage tiers: how bandwidth scales with capacity, and how to request a volume."""
 
 from enum import StrEnum
 
@@ -11,16 +11,16 @@ from seatrial.catalog.node_types import Cloud
 
 
 class StorageKind(StrEnum):
-    """What lies behind the mount."""
+    """Kind of storage behind the mount."""
 
     LUSTRE = "lustre"
-    """A Lustre file system: parallel, shared by all nodes."""
+    """A Lustre parallel file system, shared by all nodes."""
     OBJECT = "object"
-    """An object store that is mounted as files."""
+    """An object store that is mounted as a file system."""
     NFS = "nfs"
-    """A network file system with one server or service behind it."""
+    """A network file system backed by one server or service."""
     DISK = "disk"
-    """A disk of the node itself; not shared."""
+    """A local disk of the node, not shared."""
 
 
 class StoragePrice(Facts):
@@ -29,45 +29,45 @@ class StoragePrice(Facts):
     usd_per_gib_month: NonNegativeFloat
     """US dollars per GiB and month."""
     as_of: str
-    """The day or month on which the source stated it."""
+    """Day or month in which the source stated the price."""
     region: str
-    """The region it holds for."""
+    """Region that the price applies to."""
     source: str = Field(min_length=8)
-    """Where it was read."""
+    """Source of the price."""
 
 
 class StorageTier(Entry):
     """One tier of shared storage."""
 
     cloud: Cloud
-    """Whose service it is."""
+    """Cloud provider."""
     kind: StorageKind
-    """What lies behind the mount."""
+    """Kind of storage behind the mount."""
     mb_s_per_tib: PositiveFloat | None = None
-    """Throughput that each TiB of capacity brings, MB/s; absent where capacity does not set it."""
+    """Throughput per TiB of capacity, MB/s; not set if throughput does not depend on capacity."""
     max_gb_s: PositiveFloat | None = None
-    """Ceiling of the whole file system or account, GB/s; absent where none is published."""
+    """Maximum throughput of the file system or account, GB/s; not set if none is published."""
     min_tib: PositiveFloat | None = None
-    """Smallest capacity that can be had, TiB; absent where there is no minimum."""
+    """Minimum capacity, TiB; not set if there is no minimum."""
     step_tib: PositiveFloat | None = None
-    """Capacity comes in multiples of this, TiB; absent where any size goes."""
+    """Capacity increment, TiB; not set if any size is possible."""
     max_tib: PositiveFloat | None = None
-    """Largest capacity that can be had without asking, TiB."""
+    """Maximum capacity without a request to the provider, TiB."""
     csi_driver: str
     """Kubernetes CSI driver that mounts it; empty for a plain local path."""
     storage_class: str
-    """Storage class that a claim names: the driver's own, or the one Seatrial's chart makes."""
+    """Storage class of a claim: the driver's, or the one that Seatrial's chart creates."""
     storage_class_parameters: dict[str, str] = {}
     """Parameters of the storage class for dynamic provisioning."""
     mount_options: tuple[str, ...] = ()
-    """Mount options worth setting."""
+    """Recommended mount options."""
     dynamic: bool = True
-    """Whether the driver makes new volumes; otherwise one must exist."""
+    """True if the driver can create volumes; otherwise the volume must already exist."""
     required_parameters: tuple[str, ...] = ()
-    """Parameters of the storage class that only the owner of a cluster knows."""
+    """Storage class parameters that only the cluster's owner knows."""
     required_attributes: tuple[str, ...] = ()
-    """Attributes that an existing volume is mounted by, beside its handle."""
+    """Attributes that mounting an existing volume requires, in addition to its handle."""
     pod_annotations: dict[str, str] = {}
-    """Annotations without which pods cannot mount it."""
+    """Annotations that pods need to mount the volume."""
     price: StoragePrice | None = None
-    """List price of capacity, where one is published."""
+    """List price of capacity, if one is published."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pydantic's errors about an entry -> findings in plain words, with file and line."""
+"""Convert pydantic's errors about an entry to findings with file and line."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -33,7 +33,7 @@ _LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 def invalid(
     error: ValidationError, kind: str, name: str, entry: type[BaseModel], file: Path
 ) -> list[Finding]:
-    """A finding per fact that does not fit the schema of its kind."""
+    """Return one finding per fact that does not match the schema of its kind."""
     found = []
     for detail in error.errors():
         facts = detail["loc"]
@@ -46,7 +46,7 @@ def invalid(
 
 
 def _explained(detail: ErrorDetails, kind: str, entry: type[BaseModel]) -> tuple[str, str]:
-    """Rule and fix for one error."""
+    """Return rule and fix for one error."""
     facts, context, mistake = detail["loc"], detail.get("ctx", {}), detail["type"]
     fact = str(facts[-1]) if facts else ""
     around = _model_at(entry, facts[:-1])
@@ -84,7 +84,7 @@ def _too_short(fact: str, value: str, least: int) -> tuple[str, str]:
 
 
 def _model_at(entry: type[BaseModel], facts: tuple[str | int, ...]) -> type[BaseModel] | None:
-    """The model of the table at a path inside an entry."""
+    """Return the model class of the table at a path inside an entry, or None."""
     model: type[BaseModel] | None = entry
     for fact in facts:
         if isinstance(fact, str) and model is not None:
@@ -94,7 +94,7 @@ def _model_at(entry: type[BaseModel], facts: tuple[str | int, ...]) -> type[Base
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model inside an annotation such as `X | None` or `tuple[X, ...]`."""
+    """Return the model class in an annotation such as `X | None` or `tuple[X, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     found = (_model_in(argument) for argument in get_args(annotation))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of files: a path, or one of the stores that Seatrial reads."""
+"""Addresses of files: a path, or a URL of a supported store."""
 
 import re
 from typing import Annotated
@@ -12,7 +12,7 @@ from seatrial.spec.base import broken
 from seatrial.spec.secrets import shown
 
 SCHEMES = ("hf", "s3", "abfs", "abfss", "az", "gs")
-"""The stores that Seatrial reads, by what stands before `://`."""
+"""URL schemes of the stores that Seatrial can read."""
 
 _OTHER_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "wasb": "abfs"}
 _OTHER_NAMES |= {"wasbs": "abfss", "huggingface": "hf"}
@@ -22,7 +22,7 @@ _NO_COLON = re.compile(rf"({'|'.join(SCHEMES)})//+(.*)", re.DOTALL)
 
 
 def _address(text: str) -> str:
-    """A path that means the same for every process, or an address of a known store."""
+    """Check that the text is a path without `~`, or a URL of a supported store."""
     if text.startswith("~"):
         raise broken(
             f"{shown(text)} begins with the home of whoever reads it, and a pod has another.",
@@ -37,13 +37,13 @@ def _address(text: str) -> str:
     if scheme in SCHEMES and slashes == "//" and rest:
         return text
     if not slashes and scheme.lower() not in SCHEMES:
-        # A relative path with a colon in it.
+        # A relative path that contains a colon.
         return text
     raise broken(f"{shown(text)} is not an address that can be read.", _fix(scheme.lower(), rest))
 
 
 def _fix(scheme: str, rest: str) -> str:
-    """What to write instead."""
+    """Return the fix: what to write instead."""
     if scheme in ("http", "https", "ftp"):
         return f"{scheme}:// is not supported: copy the files first, to a path or to {_KNOWN}."
     if scheme == "file":
@@ -56,11 +56,11 @@ def _fix(scheme: str, rest: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
-"""A path, or an address of a store that Seatrial reads."""
+"""A path, or a URL of a supported store."""
 
 
 def tokenizer_name(address: str) -> tuple[str, str]:
-    """A tokenizer's name or path, and its revision if it is one of the Hub that pins one."""
+    """Split an address into the tokenizer's name or path, and its Hub revision (empty if none)."""
     if not address.startswith("hf://"):
         return address, ""
     name, _, revision = address.removeprefix("hf://").partition("@")

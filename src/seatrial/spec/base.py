@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of every section of a spec, and how a rule says that it was broken."""
+"""The base class of all spec sections, and helpers for validators."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,10 +12,10 @@ from seatrial.codes.spec import SpecCode
 
 
 class SpecModel(BaseModel):
-    """A frozen section of a spec; an unknown key is an error, so that a typo cannot hide.
+    """A frozen section of a spec; unknown keys are errors, so that typos are reported.
 
-    Rules that compare fields are validators of the field that is declared last among them:
-    pydantic runs those even when other fields are wrong, so that one pass reports everything.
+    A rule that compares several fields is a validator of the one that is declared last: pydantic
+    runs it even if other fields are invalid, so that one pass reports all errors.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -23,19 +23,19 @@ class SpecModel(BaseModel):
         frozen=True,
         populate_by_name=True,
         allow_inf_nan=False,
-        # A validator for every section, besides the one for the whole spec, would be built at
-        # every start; it is built when a section is made on its own.
+        # Without this, pydantic builds a validator for every section at startup, in addition to
+        # the one for the whole spec. With it, a section's validator is built on first use.
         defer_build=True,
     )
 
 
 def defaults(**values: Any) -> Any:
-    """The default of a section: its own defaults, and these values."""
+    """Return the default of a section: its own defaults, overridden by these values."""
     return Field(default=values, validate_default=True)
 
 
 DEFAULTS: Any = defaults()
-"""The default of a section whose keys all have one."""
+"""The default of a section in which every key has a default."""
 
 
 def broken(
@@ -46,12 +46,12 @@ def broken(
     inside: tuple[str | int, ...] = (),
     instead: str = "",
 ) -> PydanticCustomError:
-    """The error of a validator: what is wrong, as a sentence, and what to do about it.
+    """Return the error of a validator: the broken rule as a sentence, and the fix.
 
-    `absent` holds the keys of the same section of which one is missing, if that is what is
-    wrong: the finding then speaks of them rather than of the validated field. `inside` leads from
-    the validated field, when that is a section or a list, to the value that is at fault. `instead`
-    names the field of the same section that is at fault rather than the validated one.
+    By default, the finding refers to the validated field. If one of several keys of the same
+    section is missing, `absent` lists these keys and the finding refers to them. If the validated
+    field is a section or a list, `inside` is the path from it to the invalid value. If another
+    field of the same section is invalid, `instead` is its name.
     """
     context: dict[str, Any] = {"rule": rule, "fix": fix, "code": code}
     context |= {"absent": absent, "inside": inside, "instead": instead}
@@ -59,9 +59,9 @@ def broken(
 
 
 def require_one_of(data: Mapping[str, Any], last: object, *names: str) -> None:
-    """Refuse unless exactly one of the named fields is given; `last` is the value of the last.
+    """Raise unless exactly one of the named fields is set; `last` is the value of the last one.
 
-    Nothing is said while one of them is itself wrong: its own error comes first.
+    If one of the earlier fields is itself invalid, only its own error is reported.
     """
     earlier, final = names[:-1], names[-1]
     if any(name not in data for name in earlier):
@@ -69,7 +69,7 @@ def require_one_of(data: Mapping[str, Any], last: object, *names: str) -> None:
     given = [name for name in earlier if data[name] is not None]
     if last is not None:
         given.append(final)
-    # A field whose name is a word of Python has an underscore behind it; its key has none.
+    # A field named after a Python keyword has a trailing underscore; its key does not.
     given = [name.rstrip("_") for name in given]
     keys = tuple(name.rstrip("_") for name in names)
     choices = f"{', '.join(keys[:-1])} or {final}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoints section: how often, how many, where."""
+"""The checkpoints section: how often to save, how many to keep, and where."""
 
 from pydantic import Field
 
@@ -10,15 +10,15 @@ from seatrial.spec.scalars import AUTO, AutoInt, Flag, PositiveInt
 
 
 class CheckpointsSpec(SpecModel):
-    """When the run's state is saved, and what is kept of it."""
+    """When checkpoints are saved, and which are kept."""
 
     every_steps: AutoInt = AUTO
-    """Steps between saves."""
+    """Steps between checkpoints."""
     keep_last: PositiveInt = 3
-    """Newest checkpoints that are kept."""
+    """Number of most recent checkpoints to keep."""
     keep_every_steps: PositiveInt | None = None
-    """Checkpoints at multiples of this are kept for good; none when absent."""
+    """Keep checkpoints at multiples of this step permanently; if not set, none are."""
     location: Address | None = Field(default=None, min_length=1)
-    """Where they are written; the run's own directory on the shared volume when absent."""
+    """Where checkpoints are written; defaults to the run's directory on the shared volume."""
     asynchronous: Flag = False
-    """Whether training goes on while a checkpoint is written."""
+    """True to continue training while a checkpoint is written."""

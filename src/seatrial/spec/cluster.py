@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster section: which machines, and what pods need around the training itself."""
+"""The cluster section: the nodes, and the Kubernetes settings of the pods."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _variable_name(name: str) -> str:
-    """The name of an environment variable."""
+    """Check the name of an environment variable."""
     if not _VARIABLE.fullmatch(name):
         raise broken(
             f"{shown(name)} is not a variable's name.",
@@ -31,7 +31,7 @@ def _variable_name(name: str) -> str:
 
 
 def _public_variable(name: str) -> str:
-    """The name of an environment variable that may stand in a spec with its value."""
+    """Check that an environment variable is not a secret, whose value must not be in a spec."""
     if names_secret(name):
         raise broken(
             f"{name} is a secret, and a spec never holds a secret's value.",
@@ -42,7 +42,7 @@ def _public_variable(name: str) -> str:
 
 
 def _object_name(name: str) -> str:
-    """The name of a Kubernetes object that exists already."""
+    """Check the name of an existing Kubernetes object."""
     if not names_object(name):
         raise broken(
             f"{shown(name)} is not a name that Kubernetes accepts.",
@@ -57,7 +57,7 @@ ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
 class Operator(StrEnum):
-    """What starts the processes of a run."""
+    """The launcher that starts the processes of a run."""
 
     AUTO = "auto"
     """The profile's default."""
@@ -68,16 +68,16 @@ class Operator(StrEnum):
     HYPERPOD = "hyperpod-pytorchjob"
     """Amazon SageMaker HyperPod training operator."""
     TORCHRUN = "torchrun"
-    """No Kubernetes: torchrun on this host."""
+    """torchrun on this host, without Kubernetes."""
 
 
 class Gang(StrEnum):
-    """What starts all pods of a run together or none of them."""
+    """Gang scheduling: start all pods of a run together, or none of them."""
 
     AUTO = "auto"
-    """Kueue where `queue` is given, else nothing."""
+    """Kueue if `queue` is set, otherwise no gang scheduling."""
     NONE = "none"
-    """Nothing: pods start one by one, as nodes become free."""
+    """No gang scheduling: pods start one by one, as nodes become free."""
     COSCHEDULING = "coscheduling"
     """The coscheduling plugin of Kubernetes' scheduler-plugins."""
     VOLCANO = "volcano"
@@ -85,38 +85,38 @@ class Gang(StrEnum):
 
 
 class TopologySpec(SpecModel):
-    """How near to each other Kueue places the pods of the run."""
+    """How closely together Kueue places the pods of the run."""
 
     level: str = Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
-    """Node label of the group that should hold all pods, such as that of a rack or a block."""
+    """Node label of the topology domain that should hold all pods, such as a rack or a block."""
     required: Flag = False
-    """Whether the run waits until one group has room, rather than to spread over several."""
+    """True to wait until one domain has room for all pods, instead of spreading over several."""
 
 
 class VolumeSpec(SpecModel):
-    """A file system or bucket that exists already, for a volume without a claim yet."""
+    """An existing file system or bucket that has no persistent volume claim yet."""
 
     handle: str = Field(pattern=r"^[^\s]+$")
-    """What the storage driver knows it by, such as `fs-0123456789abcdef0`."""
+    """The storage driver's ID of the volume, such as `fs-0123456789abcdef0`."""
     attributes: Mapping[str, str] = {}
-    """What the driver needs besides, such as `dnsname` and `mountname`; values are text."""
+    """Other attributes that the driver needs, such as `dnsname` and `mountname`, as strings."""
 
 
 class StorageSpec(SpecModel):
-    """The shared volume of the run: an existing claim, or a new volume of a tier."""
+    """The shared volume of the run: an existing claim, or a new volume of a storage tier."""
 
     claim: ObjectName | None = None
     """Name of an existing persistent volume claim."""
     tier: str | None = None
-    """Storage tier of the catalog for a new volume; the profile's default when absent."""
+    """Storage tier of a new volume, from the catalog; defaults to the profile's."""
     capacity: ByteSize | None = None
-    """Size of a new volume with its unit, such as `16Ti`; what the run needs when absent."""
+    """Size of a new volume with its unit, such as `16Ti`; defaults to what the run needs."""
     volume: VolumeSpec | None = None
-    """An existing file system or bucket of the tier; a new one is made when absent."""
+    """Existing file system or bucket of the tier; if not set, a new one is created."""
     parameters: Mapping[str, str] = {}
-    """Parameters of the tier's storage class that only this cluster knows, such as `subnetId`."""
+    """Storage class parameters that are specific to this cluster, such as `subnetId`."""
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
-    """Where pods mount it, from the root, such as `/data`; on one host, where runs are kept."""
+    """Absolute path where pods mount the volume; on a single host, the directory of the runs."""
 
     @field_validator("mount", mode="before")
     @classmethod
@@ -176,29 +176,29 @@ class StorageSpec(SpecModel):
 
 
 class PreparationPods(SpecModel):
-    """The pods that prepare data on the cluster; they need no GPU."""
+    """The pods that prepare data on the cluster; they do not need GPUs."""
 
     pods: Annotated[int, Field(strict=True, gt=0, le=10_000)] = 4
-    """Pods at a time."""
+    """Number of pods that run at the same time."""
     cpus: Annotated[int, Field(strict=True, gt=0, le=1_000)] = 8
-    """Processors of each."""
+    """Number of CPUs per pod."""
     memory: ByteSize = 32 << 30
-    """Memory of each with its unit, such as `32Gi`."""
+    """Memory per pod with its unit, such as `32Gi`."""
     image: str | None = Field(default=None, pattern=r"^[^\s]+$")
-    """Container image, or the name of one in the catalog; the profile's own when absent."""
+    """Container image, or the name of one in the catalog; defaults to the profile's."""
 
 
 class SecretRef(SpecModel):
-    """A Kubernetes secret by name; its value never stands in a spec."""
+    """A reference to a Kubernetes secret; its value is never in a spec."""
 
     secret: ObjectName
     """Name of the Kubernetes secret."""
     key: str | None = Field(default=None, pattern=r"^[-._a-zA-Z0-9]+$")
-    """Key inside the secret: letters, digits, `-`, `_`, `.`; needed with `env`."""
+    """Key inside the secret (letters, digits, `-`, `_`, `.`); required with `env`."""
     env: VariableName | None = None
-    """Environment variable that receives the key's value."""
+    """Environment variable that is set to the value of the key."""
     mount: str | None = Field(default=None, validate_default=True, pattern=r"^/[^\s:]*$")
-    """Directory in which the secret's keys appear as files, such as `/etc/tokens`."""
+    """Directory where the secret's keys are mounted as files, such as `/etc/tokens`."""
 
     @field_validator("mount")
     @classmethod
@@ -222,54 +222,54 @@ class SecretRef(SpecModel):
 
 
 class ClusterSpec(SpecModel):
-    """Where the run goes."""
+    """The cluster that the run uses."""
 
     profile: str
-    """Kind of cluster; see `seatrial catalog list profiles`."""
+    """Kind of cluster, from the catalog; see `seatrial catalog list profiles`."""
     node_type: str | None = None
-    """Machine type; the profile's default when absent."""
+    """Node type from the catalog; defaults to the profile's."""
     nodes: Annotated[int, Field(strict=True, gt=0, le=1_000_000)] = 1
-    """Machines of the run."""
+    """Number of nodes."""
     processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
-    """Processes on each machine, one per GPU; all its GPUs when absent."""
+    """Processes per node, one per GPU; defaults to the number of GPUs of the node."""
     operator: Operator = Operator.AUTO
-    """What starts the processes."""
+    """Launcher of the processes: a Kubernetes operator, or torchrun on this host."""
     operator_version: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
-    """Version of that operator on the cluster, such as `2.1`; the newest known when absent."""
+    """Version of the operator on the cluster, such as `2.1`; defaults to the newest known."""
     namespace: str = "default"
     """Kubernetes namespace of the run."""
     queue: str | None = None
-    """Kueue local queue that admits the run; none when absent."""
+    """Kueue local queue that admits the run; if not set, Kueue is not used."""
     topology: TopologySpec | None = None
-    """How near to each other Kueue places the pods; as it comes when absent."""
+    """How closely together Kueue places the pods; if not set, there is no constraint."""
     gang: Gang = Gang.AUTO
-    """What starts all pods together or none."""
+    """Gang scheduler that starts all pods together, or none of them."""
     priority_class: ObjectName | None = None
-    """Kubernetes priority class of the pods; the cluster's default when absent."""
+    """Kubernetes priority class of the pods; defaults to the cluster's."""
     fabric: str | None = None
-    """Network between nodes; the node type's own when absent, `none` for plain TCP."""
+    """Network between nodes; defaults to the node type's; `none` for plain TCP."""
     storage: StorageSpec = DEFAULTS
     """The shared volume of the run."""
     image: str | None = Field(default=None, pattern=r"^[^\s]+$")
-    """Container image, or the name of one in the catalog; the profile's own when absent."""
+    """Container image, or the name of one in the catalog; defaults to the profile's."""
     image_pull_secret: ObjectName | None = None
-    """Kubernetes secret that lets nodes pull the image; none when absent."""
+    """Kubernetes secret with the registry credentials to pull the image."""
     env: Mapping[Variable, str] = {}
-    """Extra environment variables; values are text, so numbers are quoted."""
+    """Extra environment variables; values are strings, so put numbers in quotes."""
     service_account: ObjectName | None = None
-    """Existing Kubernetes service account, for access to buckets without keys."""
+    """Existing Kubernetes service account, for keyless access to buckets."""
     identity: str | None = Field(default=None, pattern=r"^[^\s]+$")
-    """Cloud identity of a new service account: role ARN, Azure client id, or Google account."""
+    """Cloud identity of a new service account: role ARN, Azure client ID, or Google account."""
     secrets: tuple[SecretRef, ...] = ()
-    """Secrets that pods receive, by reference."""
+    """Kubernetes secrets that pods receive, by reference."""
     run_as_user: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
-    """Numeric user of the processes; root on a fabric with RDMA and 1000 elsewhere when absent."""
+    """User ID of the processes; defaults to root on a fabric with RDMA, otherwise 1000."""
     restarts: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 10
-    """How often in a row the processes may start again without having got further."""
+    """Maximum consecutive restarts without progress; progress resets the counter."""
     failures_per_gpu_year: Annotated[float, Field(gt=0, le=1_000)] | None = None
-    """Unplanned interruptions to expect of a GPU in a year; those of Llama 3's run when absent."""
+    """Expected unplanned interruptions per GPU and year; defaults to those of Llama 3's run."""
     preflight: Flag = True
-    """Whether each node is looked at before training starts there."""
+    """True to check each node before training starts on it."""
     preparation: PreparationPods = DEFAULTS
     """The pods that prepare data."""
 
@@ -316,7 +316,7 @@ class ClusterSpec(SpecModel):
     @field_validator("queue")
     @classmethod
     def _queue_name(cls, name: str | None) -> str | None:
-        # Kueue reads the queue from a label, and a label's value ends at 63 characters.
+        # Kueue reads the queue from a label, and label values have at most 63 characters.
         if name is not None and not names_object(name, 63):
             raise broken(
                 f"{shown(name)} is not a name that Kueue accepts.",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The data section: where the text comes from, and how it becomes tokens."""
+"""The data section: where the text comes from, and how it is tokenized."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from seatrial.spec.scalars import LARGEST, Flag, Fraction, PositiveFloat, Positi
 
 
 def _split(value: Any) -> tuple[float, float, float]:
-    """Three shares, the first above 0."""
+    """Check the three shares; the first must be above 0."""
     shares = value if isinstance(value, list | tuple) else ()
     numbers = [
         float(x)
@@ -46,36 +46,36 @@ class SourceFormat(StrEnum):
     """How the documents of a source are stored."""
 
     AUTO = "auto"
-    """By the files' names."""
+    """Detected from the file names."""
     JSONL = "jsonl"
-    """One JSON object a line, plain or compressed (`.gz`, `.zst`)."""
+    """One JSON object per line, plain or compressed (`.gz`, `.zst`)."""
     PARQUET = "parquet"
     """Parquet files."""
     TEXT = "text"
-    """One document a file."""
+    """One document per file."""
 
 
 class DataSource(SpecModel):
-    """One corpus: raw text to be prepared, or data that is prepared already."""
+    """One corpus: raw text to prepare, or data that is already prepared."""
 
     name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")
-    """Short name: lower-case letters, digits, `.`, `_`, `-`; made from the address when absent."""
+    """Short name (lower-case letters, digits, `.`, `_`, `-`); defaults to one from the address."""
     from_: Address | None = Field(default=None, alias="from", min_length=1)
     """Raw text: a path, `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `az://`, `gs://`."""
     prepared: Address | None = Field(default=None, validate_default=True, min_length=1)
-    """Prepared data: a `.bin`/`.idx` pair without its ending, or a directory with splits in MDS."""
+    """Prepared data: a `.bin`/`.idx` pair without extension, or a directory with MDS splits."""
     weight: PositiveFloat | None = None
-    """Share of this source in the blend, relative to the others; by size when none has one."""
+    """Relative share of this source in the blend; if no source has one, by size."""
     files: str | None = None
-    """Glob of the files to take, below the address; all known formats when absent."""
+    """Glob of the files to read, below the address; defaults to all known formats."""
     format: SourceFormat = SourceFormat.AUTO
-    """How the documents are stored."""
+    """Storage format of the documents."""
     text_field: str = "text"
-    """Field of a document that holds its text."""
+    """Field of a document that contains its text."""
     domain_field: str | None = None
-    """Field by which the source is split into domains, such as `meta.redpajama_set_name`."""
+    """Field that splits the source into domains, such as `meta.redpajama_set_name`."""
     sample_files: PositiveInt | None = None
-    """Take only this many files, spread evenly over the source, for a quick test."""
+    """Read only this many files, spread evenly over the source, for a quick test."""
 
     @field_validator("prepared")
     @classmethod
@@ -96,55 +96,55 @@ class DataSource(SpecModel):
 
 
 class EmptyDocuments(StrEnum):
-    """What becomes of a document without text."""
+    """How to handle a document without text."""
 
     KEEP = "keep"
-    """A document of no tokens, as Megatron's preprocess_data.py writes it."""
+    """Write a document with zero tokens, as Megatron's preprocess_data.py does."""
     DROP = "drop"
-    """Nothing; it is counted."""
+    """Drop the document and count it."""
 
 
 class EndTokenInText(StrEnum):
-    """What becomes of the end-of-document token written out in a text, as `<|endoftext|>`."""
+    """How to handle the end-of-document token spelled out in a text, such as `<|endoftext|>`."""
 
     TOKEN = "token"  # noqa: S105  (no secret)
-    """That token, as Megatron's preprocess_data.py has it: a document seems to end there."""
+    """Encode it as the token, as Megatron's preprocess_data.py does: the document seems to end."""
     TEXT = "text"
-    """The tokens of its letters."""
+    """Encode it as ordinary text."""
     BAD = "bad"
-    """The document counts as a bad line."""
+    """Count the document as a bad line."""
 
 
 class Preparation(SpecModel):
-    """How raw text becomes tokens, where there is a choice."""
+    """Choices in how raw text is tokenized."""
 
     empty_documents: EmptyDocuments = EmptyDocuments.KEEP
-    """What becomes of a document without text."""
+    """How to handle a document without text."""
     end_token_in_text: EndTokenInText = EndTokenInText.TOKEN
-    """What becomes of the end-of-document token written out in a text."""
+    """How to handle the end-of-document token spelled out in a text."""
     largest_bad_share: Fraction = 1e-4
-    """Share of lines that cannot be used (no JSON, no text) above which preparation fails."""
+    """Preparation fails above this share of unusable lines (not JSON, or no text)."""
 
 
 class DataSpec(SpecModel):
-    """What the model reads: sources, or the engine's mock data for a test."""
+    """The training data: sources, or the engine's mock data for a test."""
 
     sources: tuple[DataSource, ...] | None = None
     """The corpora, in order."""
     mock: Flag | None = Field(default=None, validate_default=True)
-    """True for the engine's own made-up data instead of sources; for tests of a layout."""
+    """True to use the engine's mock data instead of sources, to test a layout."""
     tokenizer: str | None = Field(
         default=None,
-        # A bare word is no path: `gpt2` is the mistake of leaving out `hf://`.
+        # A bare word is not a path: `gpt2` usually means that `hf://` was left out.
         pattern=r"^(hf://[^\s@]+(@[^\s@]+)?|[^\s:]*/[^\s:]+|[^\s:]+\.(json|model|tiktoken))$",
     )
-    """`hf://NAME@REVISION`, or the path of a tokenizer file; the preset's own when absent."""
+    """`hf://NAME@REVISION`, or the path of a tokenizer file; defaults to the preset's."""
     split: Split = (98.0, 2.0, 0.0)
     """Shares of the data for training, validation and test."""
     location: Address | None = Field(default=None, min_length=1)
-    """Where prepared data are kept; below the storage's mount when absent."""
+    """Where prepared data is stored; defaults to a directory below the storage mount."""
     preparation: Preparation = DEFAULTS
-    """How raw text becomes tokens, where there is a choice."""
+    """Choices in how raw text is tokenized."""
 
     @field_validator("sources")
     @classmethod

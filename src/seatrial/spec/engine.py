@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engine section: which training engine, and options of it that a spec does not model."""
+"""The engine section: the training engine, and options that the spec does not model."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _OPTION = re.compile(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*")
 
 
 def _option(value: Any) -> Any:
-    """A switch, a number, a text, or a list of numbers and texts."""
+    """Check that the value is a boolean, a number, a string, or a list of numbers and strings."""
     items = value if isinstance(value, list | tuple) else (value,)
     if all(isinstance(x, int | str) or (isinstance(x, float) and isfinite(x)) for x in items):
         return tuple(value) if isinstance(value, list | tuple) else value
@@ -39,7 +39,7 @@ def _option(value: Any) -> Any:
 
 
 def _option_name(name: str) -> str:
-    """An option's name as the engine has it, without dashes ahead."""
+    """Check the engine's name of an option, without leading dashes."""
     if not _OPTION.fullmatch(name):
         bare = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         usable = _OPTION.fullmatch(bare) and len(bare) < 60
@@ -54,7 +54,7 @@ OptionValue = Annotated[
     BeforeValidator(_option),
     WithJsonSchema({"type": ["boolean", "number", "string", "array"]}),
 ]
-"""What an engine option can be: a switch, a number, a text, or a list of them."""
+"""The value of an engine option: a boolean, a number, a string, or a list of them."""
 
 
 class EngineName(StrEnum):
@@ -67,46 +67,48 @@ class EngineName(StrEnum):
 
 
 DEFAULT_ENGINE = str(EngineName.MEGATRON)
-"""The engine of a spec that names none."""
+"""The engine of a spec that does not set one."""
 ENGINE_CLASSES: dict[str, str] = {
     EngineName.MEGATRON: "seatrial.engines.megatron.engine:MegatronEngine",
     EngineName.LLM_FOUNDRY: "seatrial.engines.llm_foundry.engine:LlmFoundryEngine",
 }
-"""The class of each engine by the name in a spec, as module and class: `engines/registry.py` has
-the engines themselves. As text, so that an engine is imported only by a run that uses it, and so
-that layers below the engines can ask the one that a spec names (`engine_named`)."""
+"""The class of each engine as `module:class`, by its name in a spec.
+
+`engines/registry.py` has the engines themselves. The classes are strings here, so that only a run
+that uses an engine imports it, and so that layers below the engines can call the engine of a spec
+(`engine_named`)."""
 
 
 def engine_named(name: str) -> Any:
-    """The engine of that name, imported when first asked for; KeyError if there is none."""
+    """Return the engine of that name and import it on first use; KeyError if there is none."""
     return instance_of(ENGINE_CLASSES[name])
 
 
 @cache
 def instance_of(path: str) -> Any:
-    """The one instance of a class that is written as module and class."""
+    """Return the only instance of the class at `module:class`."""
     return class_at(path)()
 
 
 def class_at(path: str) -> Any:
-    """The class that is written as module and class."""
+    """Import the class at `module:class`."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 
 
 def _registered(name: Any, shipped: ValidatorFunctionWrapHandler) -> str:
-    """A name of the table; the error about any other one lists what is shipped."""
+    """Accept any registered engine; the error for other names lists the shipped engines."""
     if isinstance(name, str) and name in ENGINE_CLASSES and name not in EngineName:
         return name
     return shipped(name)  # type: ignore[no-any-return]
 
 
 class EngineSpec(SpecModel):
-    """The engine and its own options."""
+    """The training engine and its options."""
 
     name: Annotated[EngineName, WrapValidator(_registered), PlainSerializer(str)] = (
         EngineName.MEGATRON
     )
     """The training engine."""
     options: Mapping[OptionName, OptionValue] = {}
-    """Engine options that no other field covers, by the engine's own name without dashes ahead."""
+    """Engine options that no other field covers, by the engine's name without leading dashes."""

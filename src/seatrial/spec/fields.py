@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every field of the spec with its path and docstring: for messages, schema and reference."""
+"""All fields of the spec with path and docstring, for messages, schema and reference."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from seatrial.spec.run import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """One field as a user writes it."""
+    """One field as it appears in a spec file."""
 
     path: tuple[str, ...]
-    """Keys from the root; `[]` stands for the items of a list."""
+    """Keys from the root; `[]` represents the items of a list."""
     info: FieldInfo
-    """Pydantic's own description: type and default."""
+    """Pydantic's description of the field: type and default."""
     doc: str
     """The docstring below the field."""
     section: type[SpecModel] | None
-    """The model behind the field when it is a section or a list of sections."""
+    """The model class if the field is a section or a list of sections, otherwise None."""
 
     @property
     def name(self) -> str:
-        """The path as one word, such as `data.sources[].weight`."""
+        """The path as a string, such as `data.sources[].weight`."""
         return ".".join(self.path).replace(".[]", "[]")
 
 
 def section_of(annotation: Any) -> type[SpecModel] | None:
-    """The section inside an annotation such as `X | None` or `tuple[X, ...] | None`."""
+    """Return the section in an annotation such as `X | None` or `tuple[X, ...] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, SpecModel):
         return annotation
     for argument in get_args(annotation):
@@ -45,13 +45,13 @@ def section_of(annotation: Any) -> type[SpecModel] | None:
 
 
 def holds_list(annotation: Any) -> bool:
-    """Whether an annotation means a list of items."""
+    """Return True if the annotation is a list type."""
     origin = getattr(annotation, "__origin__", None)
     return origin is tuple or any(holds_list(argument) for argument in get_args(annotation))
 
 
 def fields_of(section: type[SpecModel], prefix: tuple[str, ...] = ()) -> Iterator[SpecField]:
-    """The fields of a section and of everything below it, in order."""
+    """Yield the fields of a section and of its subsections, in order."""
     docs = field_docs(section)
     for attribute, info in section.model_fields.items():
         path = (*prefix, info.alias or attribute)
@@ -63,26 +63,26 @@ def fields_of(section: type[SpecModel], prefix: tuple[str, ...] = ()) -> Iterato
 
 @cache
 def all_fields() -> dict[tuple[str, ...], SpecField]:
-    """Every field of a spec by its path."""
+    """Return all fields of a spec by path."""
     return {field.path: field for field in fields_of(RunSpec)}
 
 
 def field_at(path: tuple[str | int, ...]) -> SpecField | None:
-    """The field that a place in a file belongs to, list positions ignored."""
+    """Return the field at a path in a file, ignoring list indexes; None if there is none."""
     return all_fields().get(tuple("[]" if isinstance(key, int) else key for key in path))
 
 
 def takes_null(field: SpecField) -> bool:
-    """Whether null is a value of the field."""
+    """Return True if the field accepts null."""
     return type(None) in get_args(field.info.annotation)
 
 
 def siblings(path: tuple[str | int, ...]) -> list[str]:
-    """The keys that the section around a place in a file knows."""
+    """Return the valid keys of the section that contains the path."""
     parent = tuple("[]" if isinstance(key, int) else key for key in path[:-1])
     return [known[-1] for known in all_fields() if known[:-1] == parent]
 
 
 def places_named(key: str) -> list[str]:
-    """The full names of fields anywhere in the spec that bear this key."""
+    """Return the full names of all fields in the spec with this key."""
     return [field.name for path, field in all_fields().items() if path[-1] == key]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A spec file and overrides -> a RunSpec that still knows which line each value came from."""
+"""Load a spec file and overrides into a RunSpec that knows the line of each value."""
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
@@ -26,62 +26,62 @@ from seatrial.spec.tree import Node, parse
 from seatrial.spec.validation_errors import findings_of, is_misspelt, meant, where
 
 MAX_BYTES = 1 << 20
-"""A spec is a page; a megabyte is something else under its name."""
+"""Maximum size of a spec file. A spec is about a page; a larger file is not a spec."""
 _NAMESPACE = str(ClusterSpec.model_fields["namespace"].default)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSpec:
-    """A valid spec, and where each of its values stands."""
+    """A valid spec, and the location of each value in the file."""
 
     spec: RunSpec
-    """What the user wants."""
+    """The validated spec."""
     root: Node
-    """The file as a tree of places."""
+    """The file as a tree of values with their locations."""
 
     def where(self, field: str) -> Where:
-        """The place of a field in the file, or of the section in which it would stand."""
+        """Return the location of a field in the file, or of its section if it is not set."""
         path = tuple(int(part) if part.isdigit() else part for part in _parts(field))
         return where(self.root, path)
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """What a spec says about where its run is; a field is empty if it cannot be read."""
+    """Where the run of a spec is, according to the spec; a field is empty if it is unreadable."""
 
     name: str
-    """The run's name."""
+    """Name of the run."""
     namespace: str
-    """Its namespace; the default if the spec has none."""
+    """Kubernetes namespace; the default if the spec does not set one."""
     profile: str
-    """The profile of its cluster."""
+    """Cluster profile."""
     operator: str
-    """What starts its processes; `auto` if the spec has none."""
+    """Launcher of the processes; `auto` if the spec does not set one."""
     is_yaml: bool = True
-    """Whether the file is YAML; the rest was found in its lines if it is not."""
+    """True if the file is valid YAML; if not, the other fields come from a search of its lines."""
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the run may be somewhere else than the file seems to say."""
+        """True if the run may be elsewhere than the file seems to say."""
         return not self.is_yaml or not self.profile
 
 
 def _parts(field: str) -> list[str]:
-    """The keys of `data.sources[0].weight`."""
+    """Split a field name such as `data.sources[0].weight` into its keys."""
     return [part for part in field.replace("[", ".").replace("]", "").split(".") if part]
 
 
 def load(path: Path, overriding: tuple[str, ...] = ()) -> LoadedSpec:
-    """The spec in a file with overrides applied; raises with every finding at once."""
+    """Load a spec file and apply overrides; raise one error with all findings."""
     return loads(_read(path), str(path), overriding)
 
 
 def run_place(path: Path) -> RunPlace:
-    """Where the run of a spec is, whatever errors the spec has; raises if it is no file."""
+    """Return where the run of a spec is, even if the spec is invalid; raise if it is not a file."""
     try:
         text = _read(path)
     except UnreadableError:
-        # Other characters than those of UTF-8 do not keep a run from being stopped.
+        # You must be able to stop a run even if its spec is not UTF-8.
         with suppress(OSError):
             return _place_in_lines(path.read_bytes()[:MAX_BYTES].decode(errors="replace"))
         raise
@@ -107,7 +107,7 @@ def run_place(path: Path) -> RunPlace:
 
 
 def _place_in_lines(text: str) -> RunPlace:
-    """Where the run is, of a file that is not YAML: from the lines that name it."""
+    """Return where the run is, by a search of the lines of a file that is not valid YAML."""
 
     def text_of(key: str, before: str, default: str = "") -> str:
         found = set(re.findall(rf"{before}{key}:[ \t]+[\"']?([\w.-]+)", text, re.MULTILINE))
@@ -124,13 +124,13 @@ def _place_in_lines(text: str) -> RunPlace:
 
 
 def byte_order_mark(path: Path) -> str:
-    """The mark that a file begins with and that is no part of its text; empty without one."""
+    """Return the byte order mark at the start of a file; empty if there is none."""
     with path.open("rb") as stream:
         return BOM_UTF8.decode() if stream.read(len(BOM_UTF8)) == BOM_UTF8 else ""
 
 
 def read_tree(path: Path) -> tuple[str, Node]:
-    """The text of a spec and its tree, of whatever format it is; raises where it is not YAML."""
+    """Return the text and the tree of a spec of any format version; raise if it is not YAML."""
     text = _read(path)
     root, findings = parse(text, str(path))
     if not isinstance(root.value, dict):
@@ -141,7 +141,7 @@ def read_tree(path: Path) -> tuple[str, Node]:
 
 
 def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
-    """The spec in a text; `file` is the name that findings give it."""
+    """Load a spec from a string; `file` is its file name in findings."""
     root, findings = parse(text, file)
     if not isinstance(root.value, dict):
         raise UnreadableError(_not_a_mapping(root))
@@ -151,7 +151,7 @@ def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
     refused = overrides.apply(root, overriding) + _secrets(root)
     spec = None
     try:
-        # Only the keys that are documented: `from`, and not the attribute `from_`.
+        # Accept only documented keys: `from`, but not the attribute `from_`.
         spec = RunSpec.model_validate(root.plain(), by_alias=True, by_name=False)
     except ValidationError as error:
         spoken_for = {finding.where.field for finding in refused}
@@ -167,12 +167,11 @@ def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
 
 
 def _in_file_order(findings: list[Finding]) -> list[Finding]:
-    """The findings from the top of the file to its end; those about overrides come first."""
+    """Sort findings by their position in the file; those about overrides come first."""
     return sorted(findings, key=lambda finding: (finding.where.line, finding.where.column))
 
 
 def _read(path: Path) -> str:
-    """The text of the file."""
     try:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
@@ -200,7 +199,7 @@ def _read(path: Path) -> str:
 
 
 def _other_file(path: Path) -> str:
-    """What to do about a spec that is not there: the file that was meant, if one is near."""
+    """Return the fix for a missing spec: the file with the most similar name, if there is one."""
     there: list[str] = []
     with suppress(OSError):
         there = [each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml")]
@@ -217,7 +216,7 @@ def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0)
 
 
 def _not_a_mapping(root: Node) -> Finding:
-    """The finding for a file that is empty, a list or a single value."""
+    """Return the finding for a file that is empty, a list or a single value."""
     what = "holds one value and no keys"
     if root.value is None:
         what = "is empty, or has only comments"
@@ -234,7 +233,7 @@ def _not_a_mapping(root: Node) -> Finding:
 
 
 def _secrets(root: Node) -> list[Finding]:
-    """A finding for every value that is a secret by its form or its name; it is not repeated."""
+    """Return a finding, without the value, for each value that looks like a secret."""
     found = []
     listed, _ = root.at(("cluster", "secrets"))
     references = listed.plain()
@@ -263,13 +262,13 @@ def _secrets(root: Node) -> list[Finding]:
 
 
 def _holds_secret(path: tuple[str | int, ...], value: object) -> bool:
-    """Whether a scalar, its key or its place says that it is a secret."""
+    """Return True if a scalar, its key or its path indicates a secret."""
     name = str(path[-1]) if path else ""
     if any(looks_secret(key) for key in path) or looks_secret(value, name):
         return True
     if not path or value is None or isinstance(value, bool):
         return False
-    # A secret is named here, never given: a key of another meaning would hold it.
+    # cluster.secrets only references secrets, so the value of an unknown key may be one.
     if path[:2] == ("cluster", "secrets") and len(path) > 3 and meant(path) is None:
         return True
     if is_vocabulary_value(name, value) and path[:2] != ("cluster", "env"):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model's dimensions, complete: what a preset holds, and what a spec may write out."""
+"""The complete dimensions of a model, as in a preset or written out in a spec."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -11,13 +11,13 @@ from seatrial.codes.spec import SpecCode
 from seatrial.spec.base import SpecModel, broken, require_one_of
 from seatrial.spec.scalars import Flag, NonNegativeFloat, PositiveFloat
 
-# Far above any model, and low enough for a loop over layers, heads or experts to end.
+# Far above any model, but low enough that loops over layers, heads or experts finish.
 MOST_PARTS = 10_000
-"""Layers, heads or experts of a model, at most."""
+"""Maximum number of layers, heads or experts of a model."""
 WIDEST = 10_000_000
-"""Width of a matrix, at most."""
+"""Maximum width of a matrix."""
 LONGEST = 1_000_000_000
-"""Entries of a vocabulary, or positions of a sequence, at most."""
+"""Maximum number of vocabulary entries, or of positions in a sequence."""
 
 Parts = Annotated[int, Field(strict=True, gt=0, le=MOST_PARTS)]
 Width = Annotated[int, Field(strict=True, gt=0, le=WIDEST)]
@@ -25,45 +25,45 @@ Entries = Annotated[int, Field(strict=True, gt=0, le=LONGEST)]
 
 
 class Family(StrEnum):
-    """A family gives a model its usual parts; each part can still be set on its own."""
+    """A model family, which sets the defaults of the model's parts; each can be overridden."""
 
     GPT = "gpt"
-    """Learned positions, LayerNorm, GELU, biases, embeddings tied (GPT-2, GPT-3)."""
+    """Learned positions, LayerNorm, GELU, biases, tied embeddings (GPT-2, GPT-3)."""
     LLAMA = "llama"
-    """Rotary positions, RMSNorm, SwiGLU, no biases, embeddings apart (Llama, Mixtral, Qwen)."""
+    """Rotary positions, RMSNorm, SwiGLU, no biases, untied embeddings (Llama, Mixtral, Qwen)."""
     MPT = "mpt"
-    """As GPT, in LLM Foundry: what its MPT recipes train (released MPT-7B has ALiBi, no biases)."""
+    """As GPT, as in LLM Foundry's MPT recipes (the released MPT-7B has ALiBi and no biases)."""
 
 
 class Positions(StrEnum):
-    """How a model knows where a token stands."""
+    """Position encoding."""
 
     LEARNED = "learned"
-    """A trained table of `max_positions` rows."""
+    """Learned table of `max_positions` rows."""
     ROPE = "rope"
-    """Rotary embedding of queries and keys; no parameters."""
+    """Rotary embedding of queries and keys, without parameters."""
     ALIBI = "alibi"
-    """A bias on attention scores that grows with distance; no parameters."""
+    """Bias on attention scores that grows with distance, without parameters."""
 
 
 class Norm(StrEnum):
-    """The normalisation of a layer's input."""
+    """Normalisation of a block's input."""
 
     LAYERNORM = "layernorm"
-    """Mean and variance, with weight and bias."""
+    """LayerNorm with weight and bias."""
     LAYERNORM_NO_BIAS = "layernorm-no-bias"
-    """Mean and variance, with weight only."""
+    """LayerNorm with weight only."""
     RMSNORM = "rmsnorm"
-    """Root mean square, with weight only."""
+    """RMSNorm with weight only."""
 
 
 class Activation(StrEnum):
-    """The non-linearity of the feed-forward block."""
+    """Activation function of the feed-forward block."""
 
     GELU = "gelu"
-    """One projection up, GELU, one down."""
+    """Up projection, GELU, down projection."""
     SWIGLU = "swiglu"
-    """Two projections up, one gating the other through SiLU, one down."""
+    """Two up projections, one gating the other through SiLU, and a down projection."""
 
 
 class MixtureOfExperts(SpecModel):
@@ -72,15 +72,15 @@ class MixtureOfExperts(SpecModel):
     experts: Parts
     """Routed experts per layer."""
     top_k: Parts
-    """Experts that each token goes through."""
+    """Routed experts per token."""
     expert_ffn_hidden_size: Width
-    """Inner width of one routed expert."""
+    """Hidden size of one routed expert."""
     shared_expert_ffn_hidden_size: Annotated[int, Field(strict=True, ge=0, le=WIDEST)] = 0
-    """Inner width of the expert that every token goes through; 0 for none."""
+    """Hidden size of the shared expert, which processes every token; 0 for none."""
     dense_layers: Annotated[int, Field(strict=True, ge=0, le=MOST_PARTS)] = 0
-    """Leading layers that keep an ordinary feed-forward block; fewer than `layers`."""
+    """Number of leading layers with a dense feed-forward block; less than `layers`."""
     aux_loss_coefficient: NonNegativeFloat = 0.01
-    """Weight of the loss that keeps the experts evenly used."""
+    """Weight of the load-balancing loss."""
 
     @field_validator("top_k")
     @classmethod
@@ -120,14 +120,14 @@ _FAMILY_PARTS: dict[Family, dict[str, Any]] = {
 
 
 def _size(value: Any, most: int) -> int:
-    """The value when it can be a size, else 0."""
+    """Return the value if it is a valid size, otherwise 0."""
     return value if isinstance(value, int) and 0 < value <= most else 0
 
 
 class Architecture(SpecModel):
-    """Every dimension that decides a model's parameters."""
+    """All dimensions that determine a model's parameters."""
 
-    # The family and the sizes supply the rest, so an editor must not ask for it.
+    # The other fields default from the family and the sizes, so an editor must not require them.
     model_config = ConfigDict(
         json_schema_extra={
             "required": ["family", "layers", "hidden_size", "heads", "vocab_size", "max_positions"]
@@ -135,50 +135,50 @@ class Architecture(SpecModel):
     )
 
     family: Family
-    """What kind of model it is."""
+    """Model family."""
     layers: Parts
-    """Transformer layers."""
+    """Number of transformer layers."""
     hidden_size: Annotated[int, Field(strict=True, gt=0, le=WIDEST // 4)]
-    """Width of the residual stream."""
+    """Size of the residual stream."""
     heads: Parts
-    """Attention heads for queries."""
+    """Number of attention heads for queries."""
     kv_heads: Parts
-    """Attention heads for keys and values, fewer for grouped-query attention; else `heads`."""
+    """Number of key/value heads, fewer for grouped-query attention; defaults to `heads`."""
     head_dim: Width
-    """Width of one attention head; `hidden_size / heads` when absent and a whole number."""
+    """Size of one attention head; defaults to `hidden_size / heads` if that is an integer."""
     ffn_hidden_size: Width
-    """Inner width of the feed-forward block; four times `hidden_size` when absent."""
+    """Hidden size of the feed-forward block; defaults to four times `hidden_size`."""
     vocab_size: Entries
-    """Entries of the tokenizer, before padding."""
+    """Vocabulary size of the tokenizer, before padding."""
     max_positions: Entries
-    """Longest sequence; the number of rows of the table when positions are learned."""
+    """Maximum sequence length; with learned positions, the number of rows of the table."""
     positions: Positions
-    """How the model knows where a token stands; the family's own when absent."""
+    """Position encoding; defaults to the family's."""
     rope_theta: PositiveFloat = 10000.0
-    """Base of the rotary frequencies; no effect without rotary positions."""
+    """Base of the rotary frequencies; has no effect without rotary positions."""
     norm: Norm
-    """Normalisation of each block's input; the family's own when absent."""
+    """Normalisation of each block's input; defaults to the family's."""
     qk_norm: Flag = False
-    """Whether queries and keys are normalised per head."""
+    """True to normalise queries and keys per head."""
     activation: Activation
-    """Non-linearity of the feed-forward block; the family's own when absent."""
+    """Activation function of the feed-forward block; defaults to the family's."""
     linear_bias: Flag
-    """Whether linear layers have biases; as in the family when absent."""
+    """True if linear layers have biases; defaults to the family's."""
     qkv_bias: Flag = False
-    """Whether the query, key and value projections have biases although the others have none."""
+    """True if the query, key and value projections have biases although the others have none."""
     tied_embeddings: Flag
-    """Whether the output projection is the input embedding; as in the family when absent."""
+    """True if the output projection shares the input embedding; defaults to the family's."""
     moe: MixtureOfExperts | None = None
-    """The experts; absent in a dense model."""
+    """Mixture of experts; not set for a dense model."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_family(cls, given: Any) -> Any:
-        """Let the family, and the sizes that are given, supply what is left out."""
+        """Fill in fields that are not set from the family and the given sizes."""
         if not isinstance(given, dict):
             return given
-        # Where the family or a size is itself absent or wrong, the model is refused for that
-        # alone: what would follow from it is filled with anything, so as not to be missed too.
+        # If the family or a size is missing or wrong, only that is reported: the fields that
+        # depend on it get placeholder values, so that they are not reported as missing too.
         family = given.get("family")
         known = isinstance(family, str) and family in list(Family)
         filled = _FAMILY_PARTS[Family(str(family)) if known else Family.GPT] | given
@@ -210,7 +210,7 @@ class Architecture(SpecModel):
         hidden, heads = info.data.get("hidden_size"), info.data.get("heads")
         if head_dim == 0 and hidden and heads and hidden % heads:
             shared = info.data.get("kv_heads") or 1
-            # Without a number of its own for keys and values, it follows the heads.
+            # kv_heads equals heads if it was not set, and then does not constrain them.
             shared = 1 if shared == heads else shared
             fitting = (n for n in range(shared, MOST_PARTS + 1, shared) if hidden % n == 0)
             near = sorted(fitting, key=lambda n: (abs(n - heads), -n))[:2]
@@ -239,21 +239,21 @@ class Architecture(SpecModel):
 
     @property
     def is_moe(self) -> bool:
-        """Whether the model is a mixture of experts."""
+        """True if the model is a mixture of experts."""
         return self.moe is not None
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some dimensions changed, validated again."""
+        """Return a validated copy with some dimensions changed."""
         return type(self).model_validate(self.model_dump() | changes)
 
 
 class ModelSpec(SpecModel):
-    """What is trained: exactly one of a preset and dimensions."""
+    """The model to train: exactly one of a preset and dimensions."""
 
     preset: str | None = None
-    """Name of a model in the catalog; see `seatrial catalog list models`."""
+    """Model preset from the catalog; see `seatrial catalog list models`."""
     dimensions: Architecture | None = Field(default=None, validate_default=True)
-    """The model's own dimensions; start from `seatrial catalog show models NAME`."""
+    """Custom dimensions; start from `seatrial catalog show models NAME`."""
 
     @field_validator("dimensions")
     @classmethod

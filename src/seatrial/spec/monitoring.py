@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The monitoring section: where a run's numbers go."""
+"""The monitoring section: where the metrics of a run are sent."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,64 +17,64 @@ LabelValue = Annotated[str, Field(pattern=rf"^({_NAME})?$", max_length=63)]
 
 
 class WandbMode(StrEnum):
-    """Whether Weights & Biases is reached while the run goes on."""
+    """Whether metrics are sent to Weights & Biases during the run."""
 
     ONLINE = "online"
-    """Numbers are sent at once."""
+    """Metrics are sent immediately."""
     OFFLINE = "offline"
-    """Numbers are kept in files to be sent later."""
+    """Metrics are written to files, to be sent later."""
 
 
 class WandbSpec(SpecModel):
-    """Weights & Biases; its key comes from `cluster.secrets`."""
+    """Weights & Biases; its API key comes from `cluster.secrets`."""
 
     project: str = Field(min_length=1)
-    """Project that the run belongs to."""
+    """Project of the run in Weights & Biases."""
     entity: str | None = None
-    """Team or user that owns the project; the key's own when absent."""
+    """Team or user that owns the project; defaults to that of the API key."""
     mode: WandbMode = WandbMode.ONLINE
-    """Whether it is reached while the run goes on."""
+    """Whether metrics are sent during the run."""
 
 
 class MlflowSpec(SpecModel):
-    """MLflow, from the event log; its credentials come from `cluster.secrets`."""
+    """MLflow, fed from the event log; its credentials come from `cluster.secrets`."""
 
     tracking_uri: str = Field(min_length=1)
     """Address of the tracking server, or a directory."""
     experiment: str = Field(min_length=1)
-    """Experiment that the run belongs to."""
+    """Experiment of the run in MLflow."""
 
 
 class PodMonitorSpec(SpecModel):
-    """The object by which the Prometheus operator finds the endpoint of the run."""
+    """The PodMonitor by which the Prometheus Operator finds the metrics endpoint of the run."""
 
     labels: Mapping[LabelKey, LabelValue] = {}
-    """Labels that the cluster's Prometheus selects by, such as `{release: prometheus}`."""
+    """Labels that the cluster's Prometheus selects, such as `{release: prometheus}`."""
     interval_seconds: PositiveInt = 30
-    """Seconds between looks at the endpoint."""
+    """Scrape interval in seconds."""
 
 
 class PrometheusSpec(SpecModel):
     """The metrics endpoint of the worker."""
 
     enabled: Flag = True
-    """Whether the worker serves metrics."""
+    """True to serve metrics from the worker."""
     port: Annotated[int, Field(strict=True, ge=1024, le=65535)] = 9400
-    """Port inside the pod; on this host without Kubernetes, on loopback."""
+    """Port inside the pod; without Kubernetes, on the loopback interface of this host."""
     pod_monitor: PodMonitorSpec | None = None
-    """A PodMonitor, where the cluster has the Prometheus operator; none when absent."""
+    """PodMonitor for a cluster with the Prometheus Operator; if not set, none is created."""
 
 
 class MonitoringSpec(SpecModel):
-    """Where a run's numbers go; the event log is always written."""
+    """Where the metrics of a run are sent; the event log is always written."""
 
     log_every_steps: PositiveInt = 10
-    """Steps between lines of the engine's own log."""
+    """Steps between lines of the engine's log."""
     tensorboard: Flag = True
-    """Whether TensorBoard files are written beside the checkpoints."""
+    """True to write TensorBoard files next to the checkpoints."""
     wandb: WandbSpec | None = None
-    """Weights & Biases; off when absent."""
+    """Weights & Biases; off if not set."""
     mlflow: MlflowSpec | None = None
-    """MLflow; off when absent."""
+    """MLflow; off if not set."""
     prometheus: PrometheusSpec = DEFAULTS
     """The metrics endpoint of the worker."""

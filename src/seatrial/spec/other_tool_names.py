@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What other tools call the fields of a spec: Megatron, NeMo, Hugging Face, DeepSpeed, Composer."""
+"""Names of spec fields in Megatron, NeMo, Hugging Face, DeepSpeed and Composer."""
 
 _PARALLELISM = {
     "tp_size": "tp tensor_parallel tensor_parallel_size tensor_model_parallel_size",
@@ -90,7 +90,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "log_interval": ("monitoring.log_every_steps",),
     "logging_steps": ("monitoring.log_every_steps",),
 }
-"""From another tool's name, in lower case and with underscores, to the fields that hold it."""
+"""The equivalent fields by the other tool's name, in lower case with underscores."""
 
 
 _INEXACT = frozenset(
@@ -113,11 +113,11 @@ _INEXACT = frozenset(
         "tokenizer_name",
     ]
 )
-"""Names that hold something near a field and not the same: other values, or another count."""
+"""Names that are similar to a field but not equivalent: other values, or another unit."""
 
 
 def exact_field(key: str) -> tuple[str, ...] | None:
-    """The path of the one field that another tool's name stands for with the same value."""
+    """Return the path of the only field that is equivalent to another tool's name."""
     meant = fields_meant(key)
     if len(meant) != 1 or _word(key) in _INEXACT:
         return None
@@ -129,7 +129,7 @@ def _word(key: str) -> str:
 
 
 def fields_meant(key: str) -> tuple[str, ...]:
-    """The fields that another tool's name stands for, by their full names."""
+    """Return the full names of the fields that correspond to another tool's name."""
     return SYNONYMS.get(_word(key), ())
 
 
@@ -149,5 +149,5 @@ _BY_WORD = {word: fix for words, fix in _OUTSIDE.items() for word in words.split
 
 
 def outside_spec(key: str) -> str:
-    """Where that is given which Kubernetes asks for and a spec does not have; empty for others."""
+    """Return where to set a Kubernetes setting that is not in a spec; empty for other keys."""
     return _BY_WORD.get(key.lower().replace("-", "_"), "")

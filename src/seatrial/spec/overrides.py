@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`key=value` overrides: one field of a spec set from the command line."""
+"""`key=value` overrides, which set a field of a spec on the command line."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from seatrial.spec.secrets import shown
 from seatrial.spec.tree import Node, Path, dotted, parse
 
 OVERRIDE = "override"
-"""What stands in place of a file's name where a finding speaks of an override."""
+"""The file name in findings about an override."""
 
 _KEY = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*|\[\d{1,6}\])*", re.ASCII)
 _ITEM = re.compile(r"\.(\d{1,6})(?=\.|$)", re.ASCII)
@@ -23,7 +23,7 @@ _PART = re.compile(r"[A-Za-z_][\w-]*|\d+", re.ASCII)
 
 
 def apply(root: Node, overrides: tuple[str, ...]) -> list[Finding]:
-    """Set each override in the tree; findings for those that cannot be applied."""
+    """Apply each override to the tree; return findings for those that cannot be applied."""
     findings = []
     for text in overrides:
         key, equals, value = text.partition("=")
@@ -42,7 +42,7 @@ def apply(root: Node, overrides: tuple[str, ...]) -> list[Finding]:
 
 
 def in_quotes(key: str, value: str) -> str:
-    """How an override gives a value as text: in quotes for YAML, inside those of the shell."""
+    """Return the fix for a value that must be a string: quoted for YAML and for the shell."""
     hidden = looks_secret(value) or names_secret(key.rpartition(".")[2])
     if hidden or not value.isprintable() or len(value) > 60:
         return f"Put the value in quotes inside the argument: '{key}=\"VALUE\"'."
@@ -52,7 +52,7 @@ def in_quotes(key: str, value: str) -> str:
 
 
 def _no_override(text: str, key: str) -> Finding:
-    """The finding for an argument that is no key and value."""
+    """Return the finding for an argument that is not `key=value`."""
     bracketed = _ITEM.sub(r"[\1]", key)
     fix = "Write KEY=VALUE, such as training.tokens=10B."
     if bracketed != key and _KEY.fullmatch(bracketed):
@@ -61,19 +61,19 @@ def _no_override(text: str, key: str) -> Finding:
 
 
 def _read(key: str, value: str) -> tuple[Node | None, list[Finding]]:
-    """The value of an override as a tree, or what is wrong with it."""
+    """Parse the value of an override; return its tree, or None and the findings."""
     opened = value.lstrip()[:1]
     try:
         node, problems = parse(value, OVERRIDE)
     except UnreadableError as error:
-        # A text that begins a quote, a list or a section is to be ended, not quoted.
+        # If the text opens a quote, a list or a section, the fix is to close it, not to quote it.
         fix = error.finding.fix if opened in ("'", '"', "[", "{") else in_quotes(key, value)
         return None, [_finding(key, error.finding.rule, fix)]
     if problems:
         as_text = in_quotes(key, value) if opened == "*" else ""
         return None, [_finding(key, found.rule, as_text or found.fix) for found in problems]
     if node.value is None and value.strip().lower() not in ("null", "~"):
-        # An empty shell variable would take the value back without a word.
+        # Otherwise an empty shell variable would silently reset the field.
         fix = f"Give one, or write {key}=null to remove what the file says."
         return None, [_finding(key, "there is no value after the = sign.", fix)]
     _strip_places(node)
@@ -82,7 +82,7 @@ def _read(key: str, value: str) -> tuple[Node | None, list[Finding]]:
 
 
 def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
-    """Put the value at the path, making sections on the way; rule and fix when it cannot be."""
+    """Set the value and create missing sections; return rule and fix if that is not possible."""
     node = root
     for depth, key in enumerate(path):
         last = depth == len(path) - 1
@@ -112,7 +112,7 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
             if isinstance(path[depth + 1], int):
                 there = dotted(path[: depth + 1])
                 return f"there is no list {there} in the file.", f"Set all of it: {there}=[...]."
-            # In a list the item is there, if empty; in a section the key may be new.
+            # In a list, the item exists but is empty; in a section, the key may be new.
             child = Node({}, OVERRIDE)
             _put(node, key, child)
         node = child
@@ -120,9 +120,9 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
 
 
 def _goes_with_value(path: Path) -> bool:
-    """Whether null takes the key out too: one that is no field, or a field with a default.
+    """Return True if null removes the key: for unknown keys and fields with a default.
 
-    Where null is a value of the field it is set, and a field that is required is said to lack it.
+    If the field accepts null, null is set. If it is required, it is reported as having no value.
     """
     field = field_at(path)
     if field is None:
@@ -131,12 +131,12 @@ def _goes_with_value(path: Path) -> bool:
 
 
 def _put(around: Node, key: str | int, value: Node) -> None:
-    """Set an item of a list, or a key of a section."""
+    """Set a list item or a key of a section."""
     around.value[key] = value
 
 
 def _strip_places(node: Node) -> None:
-    """Lines and columns inside an override mean nothing to its reader."""
+    """Clear lines and columns, which are meaningless inside an override."""
     node.line = node.column = node.key_line = node.key_column = 0
     if isinstance(node.value, dict | list):
         children = node.value.values() if isinstance(node.value, dict) else node.value

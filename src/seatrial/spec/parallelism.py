@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parallelism section: how one model is spread over many ranks; numbers, or `auto`."""
+"""The parallelism section: how a model is distributed over ranks, as numbers or `auto`."""
 
 from enum import StrEnum
 
@@ -11,12 +11,12 @@ from seatrial.spec.scalars import AUTO, AutoFlag, AutoInt, PositiveInt
 
 
 class Sharding(StrEnum):
-    """What the data-parallel ranks share out among them instead of each holding all of it."""
+    """State that is sharded over the data-parallel ranks instead of replicated on each."""
 
     AUTO = "auto"
     """The planner decides."""
     NONE = "none"
-    """Nothing: every rank holds weights, gradients and optimizer state of its part."""
+    """No sharding: every rank holds all weights, gradients and optimizer state of its part."""
     OPTIMIZER = "optimizer"
     """The optimizer state (Megatron's distributed optimizer, ZeRO-1)."""
     FSDP = "fsdp"
@@ -24,29 +24,29 @@ class Sharding(StrEnum):
 
 
 class Recompute(StrEnum):
-    """Activations that are computed again in the backward pass instead of being kept."""
+    """Activations that are recomputed in the backward pass instead of stored."""
 
     AUTO = "auto"
     """The planner decides."""
     NONE = "none"
-    """None: fastest, most memory."""
+    """No recomputation: fastest, most memory."""
     SELECTIVE = "selective"
-    """The attention's inner part only: little time, much memory."""
+    """Core attention only: costs little time, saves much memory."""
     FULL = "full"
     """Every layer: about a third more time, least memory."""
 
 
 class RecomputeModule(StrEnum):
-    """Parts of a layer that `selective` can compute again, by Megatron's names."""
+    """Parts of a layer that `selective` can recompute, by Megatron's names."""
 
     CORE_ATTENTION = "core_attn"
-    """The attention's inner part; nothing is gained where a fused kernel keeps no scores."""
+    """Core attention; saves no memory if a fused kernel does not store the scores."""
     LAYERNORM = "layernorm"
-    """The norm before the experts, whose output is not kept."""
+    """The norm before the experts, whose output is not stored."""
     MLP = "mlp"
-    """The feed-forward part of layers without experts."""
+    """The feed-forward block of dense layers."""
     MOE = "moe"
-    """The whole part with experts, shared ones included."""
+    """The whole mixture-of-experts block, including shared experts."""
     MOE_ACT = "moe_act"
     """The activation inside the experts."""
     SHARED_EXPERTS = "shared_experts"
@@ -59,33 +59,33 @@ class ParallelismSpec(SpecModel):
     """The parallel degrees; the data-parallel size follows from them and the world size."""
 
     tp_size: AutoInt = AUTO
-    """Ranks that share each layer's matrices (tensor parallel)."""
+    """Tensor-parallel size: ranks that split the matrices of each layer."""
     pp_size: AutoInt = AUTO
-    """Pipeline stages."""
+    """Pipeline-parallel size: number of pipeline stages."""
     vp_size: AutoInt = AUTO
-    """Chunks of layers per pipeline stage (interleaved schedule); 1 for the plain schedule."""
+    """Layer chunks per pipeline stage (interleaved schedule); 1 for no interleaving."""
     cp_size: AutoInt = AUTO
-    """Ranks that share each sequence (context parallel)."""
+    """Context-parallel size: ranks that split each sequence."""
     ep_size: AutoInt = AUTO
-    """Ranks that share the experts (expert parallel); 1 in a dense model."""
+    """Expert-parallel size: ranks that split the experts; 1 for a dense model."""
     etp_size: PositiveInt = 1
-    """Ranks that share one expert's matrices; unlike Megatron's default, not `tp_size`."""
+    """Expert tensor-parallel size; defaults to 1, unlike Megatron's default of `tp_size`."""
     first_stage_layers: PositiveInt | None = None
-    """Layers of the first pipeline stage when stages are uneven."""
+    """Number of layers of the first pipeline stage, for uneven stages."""
     last_stage_layers: PositiveInt | None = None
-    """Layers of the last pipeline stage when stages are uneven."""
+    """Number of layers of the last pipeline stage, for uneven stages."""
     embedding_as_layer: bool = False
-    """Whether the embedding counts as a layer, so that the first chunk has one layer less."""
+    """True to count the embedding as a layer, so that the first chunk has one layer fewer."""
     loss_as_layer: bool = False
-    """Whether output and loss count as a layer, so that the last chunk has one layer less."""
+    """True to count output and loss as a layer, so that the last chunk has one layer fewer."""
     sequence_parallel: AutoFlag = AUTO
-    """Whether norms and dropout are split along the sequence over the tensor-parallel ranks."""
+    """True to split norms and dropout along the sequence over the tensor-parallel ranks."""
     sharding: Sharding = Sharding.AUTO
-    """What the data-parallel ranks share out among them."""
+    """State that is sharded over the data-parallel ranks."""
     recompute: Recompute = Recompute.AUTO
-    """Activations that are computed again instead of being kept."""
+    """Activations that are recomputed instead of stored."""
     recompute_modules: tuple[RecomputeModule, ...] = ()
-    """Parts that `recompute: selective` covers; empty: the attention's inner part."""
+    """Modules that `recompute: selective` covers; if empty, core attention."""
 
     @field_validator("recompute_modules")
     @classmethod

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a recipe leaves to its user, and that nobody has put in yet."""
+"""Placeholders of a recipe that the user has not replaced yet."""
 
 import re
 
@@ -12,16 +12,16 @@ from seatrial.spec.tree import dotted
 
 _PLACEHOLDER = re.compile(r"(?<![A-Za-z0-9_-])YOUR[-_][A-Z][A-Z0-9_-]*")
 _WORDS = ("description",)
-"""Fields in which anything may be said."""
+"""Free-text fields, which may contain anything."""
 
 
 def has_placeholder(text: str) -> bool:
-    """True if a text still has a name in it that only its owner can know, such as YOUR-BUCKET."""
+    """Return True if the text contains a placeholder such as YOUR-BUCKET."""
     return _PLACEHOLDER.search(text) is not None
 
 
 def placeholders(loaded: LoadedSpec, severity: Severity = Severity.NOTE) -> tuple[Finding, ...]:
-    """One finding for each value with a placeholder in it."""
+    """Return one finding for each value that contains a placeholder."""
     found = []
     for path, value in loaded.root.walk():
         match = _PLACEHOLDER.search(value) if isinstance(value, str) else None
@@ -41,7 +41,7 @@ def placeholders(loaded: LoadedSpec, severity: Severity = Severity.NOTE) -> tupl
 
 
 def refuse_placeholders(loaded: LoadedSpec) -> None:
-    """Refuse a spec that is to be launched and has placeholders in it."""
+    """Raise if a spec that is about to be launched contains placeholders."""
     found = placeholders(loaded, Severity.ERROR)
     if found:
         raise FindingsError(found)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which other spelling means the same: the only field that a wrong key, or value, can stand for.
+"""Unambiguous corrections: the only field or value that a wrong key or value can mean.
 
-`check --fix` writes nothing else. A key or a value with two possible meanings has none here: the
-owner of the spec decides.
+`check --fix` writes only these. A key or value with two possible meanings has no correction here:
+the owner of the spec decides.
 """
 
 import re
@@ -43,7 +43,7 @@ _WEIGHT_KEYS = frozenset(
         "hf_model",
     ]
 )
-"""What people write in `initial_weights` for the place of the weights."""
+"""Keys that people write inside `initial_weights` for the location of the weights."""
 _WEIGHT_SECTIONS = frozenset(
     [
         "init_from",
@@ -59,7 +59,7 @@ _WEIGHT_SECTIONS = frozenset(
         "pretrained_checkpoint",
     ]
 )
-"""What people write for `initial_weights` itself, with the place behind it."""
+"""Keys that people write instead of `initial_weights`, with the location as the value."""
 _CATALOG_NAMES = frozenset(
     ("model.preset", "cluster.profile", "cluster.node_type", "cluster.fabric", "engine.name")
 )
@@ -76,14 +76,14 @@ _TRUTHS = dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "
 _SUFFIXED = re.compile(r"(\d{1,9})\s*([kKmM]i?)")
 _PLAIN_INT = re.compile(r"[+-]?\d+(?:_\d+)*")
 _PLAIN_FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-# Straight quotes, and the ones that word processors make of them.
+# Straight quotes, and the typographic quotes of word processors.
 _QUOTES = " \"'\u2018\u2019\u201c\u201d\u201e"
 _SECTION_KEYS = {"model": "preset", "cluster": "profile", "engine": "name", "continue_from": "run"}
-"""The key that a section has in mind which is written as one text."""
+"""The key that is meant if a section is written as a single string."""
 
 
 def key_meant(path: Path, value: Any) -> Path | None:
-    """The field that an unknown key can only mean; `None` if there is none, or more than one."""
+    """Return the only field that an unknown key can mean; None if there is none or several."""
     key = path[-1]
     if not isinstance(key, str) or outside_spec(key) or field_at(path) is not None:
         return None
@@ -94,7 +94,7 @@ def key_meant(path: Path, value: Any) -> Path | None:
     if len(same) == 1:
         return (*path[:-1], same[0])
     if weights_meant(path, value):
-        # Weights in an object store may be of any format; those on the Hub are of one.
+        # Weights in an object store can have any format; weights on the Hub have only one.
         return ("initial_weights", "huggingface") if _HUB.match(value) else None
     candidates = {(*path[:-1], name) for name in closest(folded, known)}
     synonym = exact_field(key)
@@ -107,15 +107,15 @@ def key_meant(path: Path, value: Any) -> Path | None:
     if len(candidates) != 1:
         return None
     target = candidates.pop()
-    # Never up or sideways: `precision` in another section is not that of the training.
+    # Only in this section or below: `precision` elsewhere is not `training.precision`.
     return target if target[: len(path) - 1] == path[:-1] else None
 
 
 def _is_switched(place: str) -> bool:
-    """True in a section that does something by being there, such as `continue_from`."""
+    """Return True inside a section whose presence has an effect, such as `continue_from`."""
     keys = place.replace("[]", ".[]").split(".")
     above = [field_at(tuple(keys[:end])) for end in range(1, len(keys))]
-    # One of preset and dimensions is needed, so dimensions are never there by accident.
+    # One of preset and dimensions is required, so dimensions are never there by accident.
     return any(
         field is not None
         and takes_null(field)
@@ -125,19 +125,19 @@ def _is_switched(place: str) -> bool:
 
 
 def fold(key: str) -> str:
-    """A key in snake_case: `nodeType`, `node-type` and `NODE_TYPE` are `node_type`."""
+    """Convert a key to snake_case: `nodeType`, `node-type` and `NODE_TYPE` are `node_type`."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
     return re.sub(r"[-_ ]+", "_", snake).lower().strip("_")
 
 
 def closest(key: str, known: Iterable[str]) -> list[str]:
-    """The known keys that a few typing errors lead to: one error, or two in a long key."""
+    """Return the known keys within a few typos: two in a long key, one in a shorter key."""
     allowed = 0 if len(key) < 4 else 1 if len(key) < 8 else 2
     return [name for name in known if _distance(key, name) <= allowed]
 
 
 def _distance(one: str, other: str) -> int:
-    """Letters that are added, left out, replaced or swapped with their neighbour."""
+    """Return the edit distance: letters inserted, deleted, replaced or swapped with the next."""
     rows = [list(range(len(other) + 1))]
     for i, left in enumerate(one, 1):
         row = [i]
@@ -151,9 +151,9 @@ def _distance(one: str, other: str) -> int:
 
 
 def weights_meant(path: Path, value: Any) -> list[str]:
-    """The fields of `initial_weights` that a key may stand for, by the form of its value.
+    """Return the fields of `initial_weights` that a key may mean, judging by its value.
 
-    A name on the Hub and an address of an object store have one each; a directory may be either.
+    A Hub name and an object-store URL each match one field; a directory matches both.
     """
     key = fold(str(path[-1]))
     inside = path[:-1] == ("initial_weights",) and key in _WEIGHT_KEYS
@@ -166,14 +166,14 @@ def weights_meant(path: Path, value: Any) -> list[str]:
 
 
 def weights_key(place: str) -> str:
-    """`huggingface` for a name on the Hub, `checkpoint` for an object store, else empty."""
+    """Return `huggingface` for a Hub name, `checkpoint` for an object store, otherwise empty."""
     if _HUB.match(place):
         return "huggingface"
     return "checkpoint" if _STORE.match(place) else ""
 
 
 def value_meant(path: Path, value: Any) -> Any:
-    """What a value of a field can only mean, written as the field takes it; `None` if unclear."""
+    """Return the only valid value that the given value can mean; None if it is ambiguous."""
     field = field_at(path)
     if field is None:
         return value if _in_mapping(path) and isinstance(value, str) else None
@@ -187,11 +187,11 @@ def value_meant(path: Path, value: Any) -> Any:
 
 
 def same_value(path: Path, before: Any, after: Any, written: str = "") -> bool:
-    """True if both values of a field mean the same; `written` is the first as the file has it."""
+    """Return True if both values are equivalent; `written` is the first as it is in the file."""
     if type(before) is type(after) and before == after:
         return True
     if isinstance(after, str) and not isinstance(before, str):
-        # A number that should be text is the text that stands there: 1.10 is not 1.1.
+        # A number that should be a string keeps its spelling in the file: 1.10 is not 1.1.
         return written == after and takes_text(path)
     field = field_at(path)
     name = field.name if field else ""
@@ -205,7 +205,7 @@ def same_value(path: Path, before: Any, after: Any, written: str = "") -> bool:
 
 
 def _section_meant(path: Path, value: Any) -> dict[str, Any] | None:
-    """The section that one value in its place stands for."""
+    """Return the section that a single value in its place means; None if it is unclear."""
     if path == ("initial_weights",):
         address = _text_of_hub(value) if isinstance(value, str) else None
         return {"huggingface": address} if address else None
@@ -216,13 +216,13 @@ def _section_meant(path: Path, value: Any) -> dict[str, Any] | None:
     if path == ("training", "learning_rate"):
         return {"peak": value}
     if path[:2] == ("training", "learning_rate") and path[-1] in ("warmup", "decay", "anneal"):
-        # A whole number may be steps, samples or tokens.
+        # An integer could be steps, samples or tokens.
         return {"fraction": value} if 0 < value < 1 else None
     return None
 
 
 def _text_meant(field: SpecField, text: str) -> Any:
-    """What a text can only mean in a field."""
+    """Return the only valid value of the field that the text can mean, or None."""
     choices = _choices(field.info.annotation)
     if choices and not _is_none(text):
         named = _PRECISIONS.get(text.lower()) if field.name == "training.precision" else None
@@ -242,9 +242,9 @@ def _text_meant(field: SpecField, text: str) -> Any:
 
 
 def without_suffix(text: str, key: str) -> int | None:
-    """The number that 8k or 4Ki means, where it can mean only one.
+    """Return the number that 8k or 4Ki means, or None if it is ambiguous.
 
-    Of a length in tokens, 8k is 8192; of steps, 8k is 8000; of heads it is neither for sure.
+    For a length in tokens, 8k is 8192. For steps, 8k is 8000. For heads, it is ambiguous.
     """
     match = _SUFFIXED.fullmatch(text)
     if match:
@@ -257,7 +257,7 @@ def without_suffix(text: str, key: str) -> int | None:
 
 
 def _text_of_hub(text: str) -> str | None:
-    """An address on the Hub as `hf://OWNER/NAME`."""
+    """Return a Hub address as `hf://OWNER/NAME`, or None if the text is not one."""
     page = _HUB_PAGE.fullmatch(text)
     if page:
         return f"hf://{page['name']}"
@@ -265,23 +265,23 @@ def _text_of_hub(text: str) -> str | None:
 
 
 def _run_name(text: str) -> str | None:
-    """The name with the letters and hyphens that Kubernetes takes, if nothing of it is lost."""
+    """Convert a name to one that Kubernetes accepts; None if that would lose characters."""
     plain = re.sub(r"[_. ]", "-", text.lower())
     return plain if re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", plain) else None
 
 
 def _fold_name(text: str) -> str:
-    """A name without its case, and with one sign for - and _."""
+    """Normalise a name: lower case, and hyphens for underscores and spaces."""
     return re.sub(r"[_ ]", "-", text.strip().lower())
 
 
 def _is_none(text: str) -> bool:
-    """True for what may mean `none`, a choice, or None, which leaves the choice to Seatrial."""
+    """Return True if the text is ambiguous between the choice `none` and null (the default)."""
     return text != "none" and text.lower() in ("none", "null", "nil")
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types inside an annotation such as `Annotated[int, ...] | None`."""
+    """Return the types in an annotation such as `Annotated[int, ...] | None`."""
     if get_origin(annotation) in (Union, UnionType):
         return [each for part in get_args(annotation) for each in _members(part)]
     if hasattr(annotation, "__metadata__"):
@@ -290,13 +290,13 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _takes(field: SpecField, kind: type) -> bool:
-    """True if the field takes a value of a type, and is not a text that happens to look like it."""
+    """Return True if the field accepts this type, and does not also accept strings."""
     members = _members(field.info.annotation)
     return kind in members and str not in members
 
 
 def _choices(annotation: Any) -> list[str]:
-    """The words of an enum, or none."""
+    """Return the values of the enum in an annotation; empty if there is no enum."""
     for member in _members(annotation):
         if isinstance(member, type) and issubclass(member, StrEnum):
             return list(member)
@@ -304,13 +304,13 @@ def _choices(annotation: Any) -> list[str]:
 
 
 def _in_mapping(path: Path) -> bool:
-    """True below a field that takes keys of the user's own, such as `cluster.env`."""
+    """Return True below a field with user-defined keys, such as `cluster.env`."""
     around = field_at(path[:-1])
     return around is not None and get_origin(_members(around.info.annotation)[0]) is not None
 
 
 def takes_text(path: Path) -> bool:
-    """True where a spec takes text: a field of text, or a variable."""
+    """Return True if the path accepts a string: a string field, or an environment variable."""
     field = field_at(path)
     if field is None:
         return _in_mapping(path) and path[:2] != ("engine", "options")

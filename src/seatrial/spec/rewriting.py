@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a spec written anew after a change, with its comments, quotes and line ends."""
+"""Edit the text of a spec and preserve its comments, quotes and line endings."""
 
 import io
 import operator
@@ -12,14 +12,14 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 WIDEST = 1 << 20
-"""Long lines stay long: a spec is not wrapped anew."""
+"""Line width for the YAML writer; large, so that long lines are not rewrapped."""
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def rewritten(text: str, change: Callable[[CommentedMap], bool]) -> str:
-    """Return the text after a change of what it holds; as it was if there was none to make.
+    """Apply a change to a YAML text; return the text as it is if there was no change.
 
-    `change` says whether it has changed anything.
+    `change` returns True if it changed anything.
     """
     yaml = YAML()
     yaml.preserve_quotes = True
@@ -34,7 +34,7 @@ def rewritten(text: str, change: Callable[[CommentedMap], bool]) -> str:
 
 
 def _keep_line_ends(before: str, after: str) -> str:
-    """The second text with the line ends of the first, where a line is in both."""
+    """Return the second text with the line endings of the first for lines that are in both."""
     old, new = _LINE_END.split(before), _LINE_END.split(after)
     ends = [*_LINE_END.findall(before), ""]
     usual = max(ends[:-1], key=ends.count, default="\n")

@@ -21,14 +21,14 @@ from seatrial.spec.training import TrainingSpec
 
 
 class InitialWeights(SpecModel):
-    """Weights that a new run starts from, with a fresh optimizer, schedule and data order."""
+    """Weights that a new run starts from, with a new optimizer state, schedule and data order."""
 
     checkpoint: Address | None = Field(default=None, min_length=1)
-    """Path or address of a checkpoint of the same engine."""
+    """Path or URL of a checkpoint of the same engine."""
     huggingface: str | None = Field(
         default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
     )
-    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a directory; brought in once."""
+    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a directory; imported once."""
 
     @field_validator("huggingface")
     @classmethod
@@ -38,7 +38,7 @@ class InitialWeights(SpecModel):
 
 
 def _step(value: object) -> object:
-    """A step's number, or `latest`."""
+    """Check that the value is a step number or `latest`."""
     if value == "latest" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
     raise broken(
@@ -47,12 +47,12 @@ def _step(value: object) -> object:
 
 
 class ContinueFrom(SpecModel):
-    """A run that this one follows: its weights, optimizer state and step go on, with a new spec."""
+    """The parent run to continue: its weights, optimizer state and step, with a new spec."""
 
     run: RunName
     """Name of the parent run."""
     checkpoints: Address | None = Field(default=None, min_length=1)
-    """Where the parent's checkpoints lie; its usual place when absent."""
+    """Location of the parent's checkpoints; defaults to the usual location of that run."""
     step: Annotated[
         int | Literal["latest"],
         PlainValidator(_step),
@@ -60,44 +60,44 @@ class ContinueFrom(SpecModel):
             {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"const": "latest"}]}
         ),
     ] = "latest"
-    """The step to continue from; the newest verified checkpoint when `latest`."""
+    """Step to continue from; `latest` is the newest verified checkpoint."""
     reset_schedule: Flag = False
-    """Whether the learning-rate schedule starts anew there; the optimizer's state is kept."""
+    """True to restart the learning-rate schedule at that step; the optimizer state is kept."""
 
 
 API_VERSION = "seatrial.dev/v1alpha1"
-"""The version of the spec format that this Seatrial writes."""
+"""The version of the spec format that this version of Seatrial writes."""
 
 
 class RunSpec(SpecModel):
-    """One run: what is wanted, and nothing that can be derived from it."""
+    """One run: the settings you choose, without values that can be derived from them."""
 
     api_version: Literal["seatrial.dev/v1alpha1"] = Field(alias="apiVersion")
     """Version of the spec format."""
     name: RunName
-    """Name of the run; Kubernetes objects, paths and labels carry it."""
+    """Name of the run; used in Kubernetes objects, paths and labels."""
     description: str = ""
-    """What the run is for, in words."""
+    """Free-text description of the run."""
     model: ModelSpec
-    """What is trained."""
+    """The model to train."""
     initial_weights: InitialWeights | None = None
-    """Weights to start from; random ones when absent."""
+    """Weights to start from; defaults to random weights."""
     continue_from: ContinueFrom | None = None
-    """An earlier run that this one follows; none when absent."""
+    """Earlier run to continue; if not set, this is a new run."""
     data: DataSpec
-    """What it reads."""
+    """The training data."""
     training: TrainingSpec
-    """How it is trained."""
+    """How the model is trained."""
     parallelism: ParallelismSpec = DEFAULTS
-    """How it is spread over ranks."""
+    """How the model is distributed over ranks."""
     cluster: ClusterSpec
-    """Where it runs."""
+    """The cluster that the run uses."""
     checkpoints: CheckpointsSpec = DEFAULTS
-    """What is saved."""
+    """When checkpoints are saved, and which are kept."""
     monitoring: MonitoringSpec = DEFAULTS
-    """Where its numbers go."""
+    """Where metrics are sent."""
     engine: EngineSpec = DEFAULTS
-    """What trains it."""
+    """The training engine and its options."""
 
     @field_validator("continue_from")
     @classmethod

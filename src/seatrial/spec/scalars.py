@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Scalar types of the spec: strict numbers, and quantities as people write them."""
+"""Scalar types of the spec: strict numbers, and quantities with suffixes or units."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,9 +13,9 @@ from seatrial.spec.secrets import shown
 from seatrial.units import parse_bytes, parse_count
 
 LARGEST = 2**53
-"""Up to here a whole number survives JSON and floats exactly; no run counts further."""
+"""The largest integer that JSON and floats represent exactly; no run needs more."""
 
-# Strict: a quoted "8" or a yes is a mistake worth naming, not something to convert.
+# Strict: a quoted "8" or a yes is reported as a mistake, not converted.
 PositiveInt = Annotated[int, Field(strict=True, gt=0, le=LARGEST)]
 NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 PositiveFloat = Annotated[float, Field(strict=True, gt=0)]
@@ -29,12 +29,12 @@ AUTO: Auto = "auto"
 
 
 def _is_positive(value: Any) -> bool:
-    """Whether the value is a whole number that a run can have."""
+    """Return True if the value is an integer from 1 to LARGEST."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST
 
 
 def _count(value: Any) -> int:
-    """A count from a whole number or from text such as 150B."""
+    """Parse a count from an integer or a string such as 150B."""
     number = value
     if isinstance(value, str):
         try:
@@ -53,7 +53,7 @@ def _count(value: Any) -> int:
 
 
 def _bytes(value: Any) -> int:
-    """A size in bytes from text such as 16Ti; a bare number could be bytes, GiB or TiB."""
+    """Parse a size such as 16Ti; a number without a unit is ambiguous and rejected."""
     if _is_positive(value) or (isinstance(value, str) and value.strip().isdecimal()):
         number = str(value).strip()
         fix = (
@@ -72,7 +72,7 @@ def _bytes(value: Any) -> int:
 
 
 def _as_size(size: int) -> str:
-    """The size in the largest unit that divides it, so that it can be read back."""
+    """Format the size in the largest unit that divides it, so that it can be parsed again."""
     for power, unit in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
         if size % 1024**power == 0:
             return f"{size // 1024**power}{unit}"
@@ -80,12 +80,12 @@ def _as_size(size: int) -> str:
 
 
 def _run_name(name: Any) -> Any:
-    """The name of a run; what is not text is left to be refused as that."""
-    # A number would be refused as no text, and once it were quoted, as no name.
+    """Check the name of a run; values of other types are left to the type check."""
+    # Otherwise a number would be rejected as not a string, and once quoted, as not a name.
     if isinstance(name, int | float) and not isinstance(name, bool):
         name = str(name)
     if isinstance(name, str) and not is_run_name(name):
-        # A name that does not begin with a letter keeps its beginning behind one that does.
+        # A name that does not start with a letter gets a prefix instead of losing its start.
         begins_well = name[:1].isascii() and name[:1].isalpha()
         raise broken(
             f"{shown(name)} cannot name Kubernetes objects: lower-case letters, digits and "
@@ -96,7 +96,7 @@ def _run_name(name: Any) -> Any:
 
 
 def _auto_or_positive(value: Any) -> int | Auto:
-    """A positive whole number, or `auto`."""
+    """Check that the value is a positive integer or `auto`."""
     if value == AUTO:
         return AUTO
     if _is_positive(value):
@@ -109,7 +109,7 @@ def _auto_or_positive(value: Any) -> int | Auto:
 
 
 def _auto_or_flag(value: Any) -> bool | Auto:
-    """True, false, or `auto`."""
+    """Check that the value is true, false or `auto`."""
     if value == AUTO and isinstance(value, str):
         return AUTO
     if isinstance(value, bool):
@@ -127,7 +127,7 @@ Count = Annotated[
         {"anyOf": [_POSITIVE, {"type": "string", "pattern": r"^\d[\d_]*(\.\d+)?\s*[kKmMbBgGtT]?$"}]}
     ),
 ]
-"""A positive whole number, also written as 100k, 2.5M, 150B or 1.5T."""
+"""A positive integer, also written as 100k, 2.5M, 150B or 1.5T."""
 
 ByteSize = Annotated[
     int,
@@ -135,17 +135,17 @@ ByteSize = Annotated[
     PlainSerializer(_as_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGTP]i?B?|B)$"}),
 ]
-"""A size with its unit, such as 500Gi, 16Ti or 2T; bytes once it is read."""
+"""A size with its unit, such as 500Gi, 16Ti or 2T; parsed to bytes."""
 
 RunName = Annotated[str, BeforeValidator(_run_name)]
-"""The name of a run, which Kubernetes objects can carry."""
+"""The name of a run, valid in the names of Kubernetes objects."""
 
 AutoInt = Annotated[
     int | Auto,
     PlainValidator(_auto_or_positive),
     WithJsonSchema({"anyOf": [_POSITIVE, {"const": "auto"}]}),
 ]
-"""A positive whole number, or auto."""
+"""A positive integer, or auto."""
 
 AutoFlag = Annotated[
     bool | Auto,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schema of a spec, for editors; descriptions are the field docstrings."""
+"""The JSON Schema of a spec, for editors; descriptions come from the field docstrings."""
 
 from enum import StrEnum
 from typing import Any
@@ -14,7 +14,7 @@ from seatrial.spec.run import API_VERSION, RunSpec
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema of the current spec format."""
+    """Return the JSON Schema of the current spec format."""
     schema = RunSpec.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"https://{API_VERSION}/run.json"
@@ -33,7 +33,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _sections(section: type[SpecModel]) -> list[type[SpecModel]]:
-    """The section and all below it, each once."""
+    """Return the section and all its subsections, without duplicates."""
     found: dict[type[SpecModel], None] = {section: None}
     for info in section.model_fields.values():
         below = section_of(info.annotation)
@@ -43,7 +43,7 @@ def _sections(section: type[SpecModel]) -> list[type[SpecModel]]:
 
 
 def _enums(root: type[SpecModel]) -> set[type[StrEnum]]:
-    """The enums that the fields of all sections use."""
+    """Return the enums that the fields of all sections use."""
     return {
         part
         for section in _sections(root)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values and keys of a spec in messages, without the secrets among them."""
+"""Format values and keys of a spec for messages, with secrets redacted."""
 
 from seatrial.secrets.assignments import is_vocabulary_value
 from seatrial.secrets.names import names_secret
@@ -10,13 +10,13 @@ _LONGEST = 60
 
 
 def gives_variable(references: object, name: str) -> bool:
-    """Whether one of the items of cluster.secrets, as written, gives pods this variable."""
+    """Return True if an item of cluster.secrets, as written, sets this environment variable."""
     listed = references if isinstance(references, list) else []
     return any(isinstance(item, dict) and item.get("env") == name for item in listed)
 
 
 def shown(value: object, path: tuple[str | int, ...] = ()) -> str:
-    """The value for a message, shortened; not shown when it, or its place, smells of a secret."""
+    """Format a value for a message, shortened; redact it if it or its key looks like a secret."""
     name = str(path[-1]) if path else ""
     if looks_secret(value, name) or (names_secret(name) and not is_vocabulary_value(name, value)):
         return REDACTED
@@ -35,7 +35,7 @@ def shown(value: object, path: tuple[str | int, ...] = ()) -> str:
 
 
 def shown_key(key: str) -> str:
-    """The key for a message: in quotes, with escapes, when it could not be read otherwise."""
+    """Format a key for a message; quote and escape it if it is not plain printable text."""
     if looks_secret(key):
         return REDACTED
     plain = key.isprintable() and key == key.strip() and 0 < len(key) <= _LONGEST
@@ -43,5 +43,5 @@ def shown_key(key: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """The text in quotes, with escapes for what cannot be printed."""
+    """Quote and shorten the text, with escapes for unprintable characters."""
     return repr(text) if len(text) <= _LONGEST else repr(text[: _LONGEST - 3] + "...")

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the YAML parser complains of -> a finding at the place that a person has to mend.
+"""Convert errors of the YAML parser to findings at the location to fix.
 
-The parser reports where it gave up: often the end of the file, far from the quote or the
-bracket that was left open. No finding repeats the line, because it may hold a secret.
+The parser reports where it gave up: often the end of the file, far from the quote or bracket that
+was left open. Findings never quote the line, because it may contain a secret.
 """
 
 import re
@@ -40,9 +40,9 @@ _WRONG_FROM_THE_START = (
     ("while scanning an alias", "", _NO_ALIAS, "Put the text in quotes."),
     ("while scanning an anchor", "", _NO_ALIAS, "Put the text in quotes."),
 )
-"""Mistakes at the place where the parser's context begins: parts of its words, rule and fix."""
+"""Mistakes at the start of the parser's context: parts of its context and problem, rule, fix."""
 
-# Blanks for the eye and not for YAML, where one is between the parts of a line.
+# Characters that look like spaces but are not for YAML, in places where a space is expected.
 ODD_BLANK = re.compile(r"(?:^ *|(?<=[:,\[{-]) *)([\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000])")
 
 Problem = tuple[int, int, str, str]
@@ -50,27 +50,27 @@ Problem = tuple[int, int, str, str]
 
 
 def odd_blank(character: str) -> tuple[str, str]:
-    """Rule and fix for a blank that YAML does not take for one."""
+    """Return rule and fix for a character that looks like a space but is not one for YAML."""
     name = unicodedata.name(character).lower()
     rule = f"U+{ord(character):04X} ({name}) stands here, which YAML does not take for a blank."
     return rule, "Replace it by an ordinary space; an editor can show or replace all of them."
 
 
 class Lines:
-    """A text's lines as editors count them; YAML's own counting knows more line breaks."""
+    """The lines of a text as editors count them; YAML recognises more line breaks."""
 
     def __init__(self, text: str) -> None:
-        """Remember where each line of the text starts."""
+        """Index the start of each line of the text."""
         self._text = text
         self._starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Line and column, both from 1, of the character at the index."""
+        """Return line and column of the character at the index, both counted from 1."""
         line = bisect_right(self._starts, index)
         return line, index - self._starts[line - 1] + 1
 
     def __getitem__(self, line: int) -> str:
-        """The content of a line, counted from 1; empty when there is no such line."""
+        """Return the content of a line, counted from 1; empty if there is no such line."""
         if not 1 <= line <= len(self._starts):
             return ""
         start = self._starts[line - 1]
@@ -78,10 +78,10 @@ class Lines:
 
 
 def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) -> Finding:
-    """What a person can do about the parser's complaint.
+    """Convert a parser error to a finding with a fix.
 
-    `quoted` is where the last text in quotes begins and ends. When it spans lines and the
-    parser gave up right behind it, its quote was closed by one that was to open another text.
+    `quoted` is the start and end of the last quoted text. If it spans lines and the parser gave up
+    right after it, it was closed by a quote that was meant to open another text.
     """
     lines = Lines(text)
     code = SpecCode.SYNTAX
@@ -111,7 +111,7 @@ def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) 
 
 
 def _odd_blank_near(lines: Lines, line: int, error: MarkedYAMLError) -> Problem | None:
-    """The blank that is none for YAML, where the parser gave up, began, or just before."""
+    """Find an odd space where the parser's context starts, where it gave up, or one line above."""
     began = lines.place(error.context_mark.index)[0] if error.context_mark else line
     for number in (began, line, line - 1):
         found = ODD_BLANK.search(lines[number])
@@ -121,7 +121,7 @@ def _odd_blank_near(lines: Lines, line: int, error: MarkedYAMLError) -> Problem 
 
 
 def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Problem:
-    """The complaints that people meet, in words; any other as the parser puts it."""
+    """Explain common parser errors; pass on the parser's own message for others."""
     context, problem = str(error.context or ""), str(error.problem or "")
     opened = lines.place(error.context_mark.index) if error.context_mark else (line, column)
     for around, complaint, rule, fix in _WRONG_FROM_THE_START:
@@ -152,14 +152,14 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
 
 
 def _visible(text: str) -> str:
-    """The text with escapes for what cannot be printed, and nothing that may be a secret."""
+    """Escape unprintable characters; redact text that looks like a secret."""
     if looks_secret(text):
         return REDACTED
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _unclosed(bracket: str, closing: str, opened: tuple[int, int], end: tuple[int, int]) -> Problem:
-    """A bracket that is still open where something else begins."""
+    """Explain a bracket that is not closed."""
     if opened[0] == end[0]:
         fix = f"Put a comma between items, close the {bracket}, or put the text in quotes."
         return *end, f"a comma or {closing} is missing before this.", fix
@@ -168,7 +168,7 @@ def _unclosed(bracket: str, closing: str, opened: tuple[int, int], end: tuple[in
 
 
 def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
-    """A colon where no key can be: inside a text, or in a line that is indented too deep."""
+    """Explain a colon where no key can be: inside a value, or in a line indented too deep."""
     content = lines[line]
     if _KEY_BEFORE.search(content[: column - 1]):
         rule = "a second colon stands in the line, as if the value were a key."
@@ -183,7 +183,7 @@ def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
 
 
 def _misaligned(problem: str, lines: Lines, line: int, column: int) -> Problem:
-    """Something that does not go on with the section or the list around it."""
+    """Explain a line that does not continue the enclosing section or list."""
     if lines[line][: column - 1].strip():
         rule = "the value ends before this, and nothing can follow it on the line."
         return line, column, rule, "Put the whole value in quotes, or remove what follows it."
@@ -195,7 +195,7 @@ def _misaligned(problem: str, lines: Lines, line: int, column: int) -> Problem:
 
 
 def _character(error: YAMLError, text: str, lines: Lines) -> Problem:
-    """A character that no YAML file may hold, such as NUL."""
+    """Explain a character that YAML does not allow, such as NUL."""
     position = int(getattr(error, "position", 0) or 0)
     number = ord(text[position : position + 1] or "\0")
     rule = f"the character U+{number:04X} stands here, which YAML does not allow."

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The training section: length, batch, schedule, precision, evaluation."""
+"""The training section: length, batch size, schedule, precision and evaluation."""
 
 from enum import StrEnum
 
@@ -22,48 +22,48 @@ from seatrial.spec.scalars import (
 
 
 class Precision(StrEnum):
-    """Number format of the matrix products; weights and optimizer keep fp32 master copies."""
+    """Number format of matrix multiplications; weights and optimizer keep fp32 master copies."""
 
     FP32 = "fp32"
     """Single precision throughout."""
     FP16 = "fp16"
-    """Half precision with a dynamic loss scale."""
+    """Half precision with dynamic loss scaling."""
     BF16 = "bf16"
-    """bfloat16; needs no loss scale."""
+    """bfloat16, without loss scaling."""
     FP8 = "fp8"
-    """bf16 with 8-bit matrix products, one scale per tensor; Hopper or newer."""
+    """bf16 with 8-bit matrix multiplications, one scale per tensor; Hopper or newer."""
     MXFP8 = "mxfp8"
-    """bf16 with 8-bit matrix products, one scale per block; Blackwell or newer."""
+    """bf16 with 8-bit matrix multiplications, one scale per block; Blackwell or newer."""
     NVFP4 = "nvfp4"
-    """bf16 with 4-bit matrix products; Blackwell or newer."""
+    """bf16 with 4-bit matrix multiplications; Blackwell or newer."""
 
 
 class DecayStyle(StrEnum):
-    """Shape of the learning rate after the warm-up."""
+    """Shape of the learning-rate curve after the warm-up."""
 
     COSINE = "cosine"
-    """Half a cosine down to the minimum."""
+    """Half a cosine period down to the minimum."""
     LINEAR = "linear"
-    """A straight line down to the minimum."""
+    """Linear decay to the minimum."""
     CONSTANT = "constant"
-    """The peak throughout."""
+    """No decay: stays at the peak."""
     INVERSE_SQUARE_ROOT = "inverse-square-root"
-    """As one over the square root of the steps."""
+    """Proportional to the inverse square root of the step."""
     WSD = "wsd"
-    """Constant, then down at the end (warm-up, stable, decay)."""
+    """Constant, then a decay at the end (warm-up, stable, decay)."""
 
 
 class Span(SpecModel):
-    """A part of the run's length, in exactly one unit."""
+    """A part of the run, in exactly one unit."""
 
     steps: PositiveInt | None = None
-    """Optimizer steps."""
+    """Length in optimizer steps."""
     samples: Count | None = None
-    """Sequences."""
+    """Length in sequences."""
     tokens: Count | None = None
-    """Tokens."""
+    """Length in tokens."""
     fraction: Fraction | None = Field(default=None, validate_default=True)
-    """Share of the whole run, from 0 to 1."""
+    """Fraction of the whole run, from 0 to 1."""
 
     @field_validator("fraction")
     @classmethod
@@ -76,17 +76,17 @@ class LearningRate(SpecModel):
     """The learning-rate schedule."""
 
     peak: PositiveFloat | None = None
-    """Highest learning rate; the preset's own when absent, else 3e-4."""
+    """Peak learning rate; defaults to the preset's, otherwise 3e-4."""
     minimum: NonNegativeFloat | None = None
-    """Learning rate at the end of the decay; a tenth of the peak when absent."""
+    """Learning rate at the end of the decay; defaults to a tenth of the peak."""
     style: DecayStyle = DecayStyle.COSINE
     """Shape of the decay."""
     warmup: Span = defaults(fraction=0.01)
-    """How long the rate rises from 0 to its peak."""
+    """Length of the warm-up from 0 to the peak."""
     decay: Span = defaults(fraction=1.0)
-    """When the decay has reached the minimum, counted from the start of the run."""
+    """Point at which the decay reaches the minimum, measured from the start of the run."""
     anneal: Span | None = Field(default=None, validate_default=True)
-    """How long the rate falls at the end; for style `wsd` only."""
+    """Length of the decay at the end of the run, for style `wsd` only."""
 
     @field_validator("minimum")
     @classmethod
@@ -118,62 +118,62 @@ class LearningRate(SpecModel):
 
 
 class Optimizer(SpecModel):
-    """AdamW and its constants."""
+    """AdamW and its hyperparameters."""
 
     beta1: BelowOne = 0.9
-    """Decay of the first moment."""
+    """Decay rate of the first moment."""
     beta2: BelowOne = 0.95
-    """Decay of the second moment."""
+    """Decay rate of the second moment."""
     epsilon: PositiveFloat = 1e-8
-    """Added to the denominator."""
+    """Term added to the denominator for numerical stability."""
     weight_decay: NonNegativeFloat = 0.1
     """Decoupled weight decay."""
     clip_grad_norm: NonNegativeFloat = 1.0
-    """Gradients are scaled down to this norm; 0 switches it off."""
+    """Maximum norm that gradients are clipped to; 0 turns clipping off."""
 
 
 class Evaluation(SpecModel):
-    """Loss on the validation share while the run goes on."""
+    """Loss on the validation split during the run."""
 
     every_steps: PositiveInt = 1000
     """Steps between evaluations."""
     batches: NonNegativeInt = 10
-    """Global batches of each evaluation; 0 switches evaluation off."""
+    """Global batches per evaluation; 0 turns evaluation off."""
 
 
 class TrainingSpec(SpecModel):
-    """How the model is trained; the length is exactly one of steps, samples and tokens."""
+    """How the model is trained; set the length by exactly one of steps, samples and tokens."""
 
     steps: Count | None = None
     """Length in optimizer steps."""
     samples: Count | None = None
-    """Length in sequences; a last, partial batch is left out."""
+    """Length in sequences; a final partial batch is dropped."""
     tokens: Count | None = Field(default=None, validate_default=True)
-    """Length in tokens, such as `150B`; the last step that is begun is finished."""
+    """Length in tokens, such as `150B`, rounded up to a whole step."""
     sequence_length: PositiveInt | None = None
-    """Tokens of one sequence; the preset's own when absent."""
+    """Tokens per sequence; defaults to the preset's."""
     micro_batch_size: AutoInt = AUTO
-    """Sequences that one data-parallel rank processes at a time."""
+    """Sequences that a data-parallel rank processes at a time."""
     global_batch_size: AutoInt = AUTO
     """Sequences per optimizer step, over all data-parallel ranks."""
     learning_rate: LearningRate = DEFAULTS
     """The learning-rate schedule."""
     optimizer: Optimizer = DEFAULTS
-    """AdamW and its constants."""
+    """AdamW and its hyperparameters."""
     precision: Precision = Precision.BF16
-    """Number format of the matrix products."""
+    """Number format of matrix multiplications."""
     hidden_dropout: BelowOne = 0.0
-    """Dropout on the residual stream."""
+    """Dropout probability on the residual stream."""
     attention_dropout: BelowOne = 0.0
-    """Dropout on attention weights."""
+    """Dropout probability on attention weights."""
     init_std: PositiveFloat = 0.02
-    """Standard deviation of the initial weights; an MPT has its own scheme when absent."""
+    """Standard deviation of the initial weights; if not set, MPT models use their own scheme."""
     evaluation: Evaluation = DEFAULTS
-    """Loss on the validation share."""
+    """Evaluation on the validation split."""
     seed: NonNegativeInt = 1234
-    """Seed of weights, dropout and data order."""
+    """Random seed for weights, dropout and data order."""
     deterministic: Flag = False
-    """Whether only kernels that repeat bit for bit are used; slower."""
+    """True to use only bitwise reproducible kernels, which are slower."""
 
     @field_validator("tokens")
     @classmethod
@@ -186,7 +186,7 @@ class TrainingSpec(SpecModel):
     def _multiple_of_micro_batch(cls, size: int | str, info: ValidationInfo) -> int | str:
         micro = info.data.get("micro_batch_size")
         if isinstance(size, int) and isinstance(micro, int) and size % micro:
-            # How many ranks share it is the planner's to say, so that no number is named here.
+            # The planner decides the data-parallel size, so the fix cannot name a number.
             raise broken(
                 f"{size} sequences cannot be split into micro batches of {micro}.",
                 f"Use a multiple of {micro} times the data-parallel size.",

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text -> a tree of values that know their line and column.
+"""Parse YAML text into a tree of values with line and column.
 
-It is built from ruamel.yaml's event stream, which comes lazily and without recursion: a
-megabyte of brackets stops at the depth limit instead of exhausting the stack.
+The tree is built from ruamel.yaml's event stream, which is lazy and not recursive: a megabyte of
+brackets stops at the depth limit instead of exhausting the stack.
 """
 
 import io
@@ -34,25 +34,25 @@ from seatrial.spec.secrets import shown_key
 from seatrial.spec.syntax import ODD_BLANK, Lines, finding_of, odd_blank
 
 MAX_DEPTH = 20
-"""A spec has at most 6 levels; nothing meant for us is deeper than this."""
+"""Maximum nesting depth. A spec has at most 6 levels; a deeper file is not a spec."""
 MAX_VALUES = 5000
-"""Keys and values of a spec together; a megabyte of them took half a minute to refuse."""
+"""Maximum number of keys and values. Rejecting a megabyte of them took half a minute."""
 MAX_INT_BITS = 1023
-"""A whole number above this has no float, and one far above it cannot even be printed."""
+"""Larger integers cannot be converted to float, and far larger ones cannot be printed."""
 
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters but tab and newline, and halves of characters.
+"""Control characters except tab and newline, and surrogates.
 
-No argument or variable of a process can hold NUL, and the others are read differently by terminals,
-logs, YAML and JSON."""
+Process arguments and environment variables cannot contain NUL. Terminals, logs, YAML and JSON
+interpret the others differently."""
 _YAML_TAG = "tag:yaml.org,2002:"
 
 Path = tuple[str | int, ...]
-"""The keys and list positions that lead to a value."""
+"""The keys and list indexes that lead to a value."""
 
 
 def dotted(path: Path) -> str:
-    """The path as a user would write it: `data.sources[0].weight`."""
+    """Format a path as in `data.sources[0].weight`."""
     text = ""
     for key in path:
         part = f"[{key}]" if isinstance(key, int) else shown_key(key)
@@ -62,12 +62,12 @@ def dotted(path: Path) -> str:
 
 @dataclass(slots=True)
 class Node:
-    """A value with its place; its children are nodes too."""
+    """A value with its location; its children are nodes too."""
 
     value: Any
     """A scalar, a dict of nodes, or a list of nodes."""
     file: str
-    """The file as the user named it."""
+    """The file name as the user gave it."""
     line: int = 0
     """Line of the value, from 1."""
     column: int = 0
@@ -77,12 +77,12 @@ class Node:
     key_column: int = 0
     """Column of that key, from 1."""
     faulty: bool = False
-    """Whether a finding speaks of it already, so that what is inside is not worth another."""
+    """True if a finding already covers the node, so that its content gets no further ones."""
     written: str = ""
-    """The text after the = of an override; empty for what stands in a file."""
+    """The text after the = of an override; empty for a value from a file."""
 
     def plain(self) -> Any:
-        """The value without places."""
+        """Return the value without locations."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
@@ -90,7 +90,7 @@ class Node:
         return self.value
 
     def walk(self, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-        """Every scalar below with its path."""
+        """Yield every scalar below the node with its path."""
         if isinstance(self.value, dict):
             for key, child in self.value.items():
                 yield from child.walk((*path, key))
@@ -101,7 +101,7 @@ class Node:
             yield path, self.value
 
     def child(self, key: str | int) -> "Node | None":
-        """The child of that name or index, if there is one."""
+        """Return the child with this key or index, or None."""
         if isinstance(self.value, dict):
             return self.value.get(str(key))
         if isinstance(self.value, list) and isinstance(key, int) and 0 <= key < len(self.value):
@@ -110,17 +110,17 @@ class Node:
         return None
 
     def spoken_for(self, path: Path) -> bool:
-        """Whether the node at the path is faulty, or one that it lies in."""
+        """Return True if the node at the path or one of its ancestors is faulty."""
         return any(self.at(path[:end])[0].faulty for end in range(len(path) + 1))
 
     def holds_faulty(self) -> bool:
-        """Whether this node is faulty, or one inside it."""
+        """Return True if this node or one of its descendants is faulty."""
         children = self.value.values() if isinstance(self.value, dict) else self.value
         inside = children if isinstance(self.value, dict | list) else ()
         return self.faulty or any(child.holds_faulty() for child in inside)
 
     def at(self, path: Path) -> tuple["Node", bool]:
-        """The node at the path, or the deepest one on the way to it, and whether it was reached."""
+        """Return the node at the path and True, or its deepest existing ancestor and False."""
         node = self
         for key in path:
             child = node.child(key)
@@ -132,18 +132,18 @@ class Node:
 
 @dataclass
 class _Open:
-    """A section or a list whose end has not come yet."""
+    """A section or list that is still open."""
 
     node: Node
     path: Path
-    # The key that waits for its value. One whose own value is None cannot be used; what
-    # belongs to it is read and left out.
+    # The key whose value comes next. If its own value is None, the key is invalid, and the value
+    # that follows is parsed and dropped.
     key: Node | None = None
 
 
 @dataclass
 class _Builder:
-    """Builds the tree from events, collecting what is wrong on the way."""
+    """Builds the tree from events and collects findings."""
 
     yaml: YAML
     file: str
@@ -154,19 +154,19 @@ class _Builder:
     anchors: set[str] = field(default_factory=set)
     aliases: set[str] = field(default_factory=set)
     values: int = 0
-    # The text in quotes that was read last, as indexes into the file.
+    # Start and end index of the last quoted text.
     quoted: tuple[int, int] = (0, 0)
 
     def problem(
         self, code: SpecCode, event: Event, rule: str, fix: str, key: str = "", offset: int = 0
     ) -> None:
-        """Report something at an event, or so far behind it; `key` when it is itself a key."""
+        """Add a finding at an event plus an offset; set `key` if the event is itself a key."""
         line, column = self.lines.place(event.start_mark.index + offset)
         place = Where(dotted((*self.path(), key) if key else self.path()), self.file, line, column)
         self.findings.append(Finding(code, Severity.ERROR, place, rule, "", fix))
 
     def path(self) -> Path:
-        """The path of the value that comes next; of the section when it is to be a key."""
+        """Return the path of the next value, or of the section if a key comes next."""
         if not self.stack:
             return ()
         around = self.stack[-1]
@@ -177,11 +177,11 @@ class _Builder:
         return (*around.path, around.key.value)
 
     def node(self, value: Any, event: Event) -> Node:
-        """A value at an event's place."""
+        """Return a node at the location of an event."""
         return Node(value, self.file, *self.lines.place(event.start_mark.index))
 
     def feed(self, event: Event) -> None:
-        """Take one event."""
+        """Process one event."""
         self.values += isinstance(event, NodeEvent)
         if self.values > MAX_VALUES:
             rule = f"the file holds more than {MAX_VALUES} keys and values; a spec is a page."
@@ -205,12 +205,12 @@ class _Builder:
             self.open(opened, event)
 
     def give_up(self, code: SpecCode, event: Event, rule: str, fix: str) -> NoReturn:
-        """Stop at an event; the path to it would be long, and says nothing."""
+        """Stop at an event with an error; its path is omitted, as it would be long and useless."""
         place = Where("", self.file, *self.lines.place(event.start_mark.index))
         raise UnreadableError(Finding(code, Severity.ERROR, place, rule, "", fix))
 
     def open(self, collection: Node, event: Event) -> None:
-        """Begin a section or a list."""
+        """Open a section or a list."""
         if len(self.stack) == MAX_DEPTH:
             rule = f"sections are nested more than {MAX_DEPTH} deep."
             fix = "Check the brackets and the indentation before this place."
@@ -220,7 +220,7 @@ class _Builder:
         self.stack.append(opened)
 
     def refuse_alias(self, event: Any) -> None:
-        """Report an alias, once for each anchor; the finding for a merge key covers its own."""
+        """Report an alias once per anchor, unless the finding for a merge key covers it."""
         waiting = self.stack[-1].key if self.stack else None
         merged = waiting is not None and waiting.value is None
         if not merged and event.anchor not in self.anchors:
@@ -244,7 +244,7 @@ class _Builder:
         self.place(node, event)
 
     def refuse_anchor_and_tag(self, event: Any) -> bool:
-        """Report an anchor or a tag on a value; whether the value is to be left alone."""
+        """Report an anchor or a tag on a value; return True if the value is to be ignored."""
         if event.anchor is not None:
             self.anchors.add(event.anchor)
             anchor = f"&{shown_key(event.anchor)}"
@@ -267,7 +267,7 @@ class _Builder:
         return True
 
     def place(self, node: Node, event: Event) -> None:
-        """Put a value, or a key, where it belongs in the innermost open collection."""
+        """Add a value or a key to the innermost open collection."""
         if not self.stack:
             self.root = node
             return
@@ -282,18 +282,18 @@ class _Builder:
             around.key = None
             node.key_line, node.key_column = key.line, key.column
             if node.value is None and event.start_mark.index == event.end_mark.index:
-                # The parser puts a value that is left out where the next one begins.
+                # The parser locates a missing value at the start of the next one.
                 node.line, node.column = key.line, key.column
             if key.value is not None:
-                # After a duplicate the first value stays, so that further errors make sense.
+                # Of duplicate keys the first value is kept, so that further errors make sense.
                 section.value.setdefault(key.value, node)
 
     def key(self, node: Node, event: Event) -> Node:
-        """The key as text, with a finding when it is no key or stands twice."""
+        """Return the key as a string; report it if it is invalid or a duplicate."""
         section = self.stack[-1].node
         if not isinstance(event, ScalarEvent) or event.value == "<<" or node.faulty:
             self.refuse_key(event)
-            # The section lacks what this key would have brought; nothing else can be said of it.
+            # The section is incomplete without this key, so other errors in it are not meaningful.
             section.faulty = True
             return Node(None, node.file, node.line, node.column)
         name = str(event.value)
@@ -309,7 +309,7 @@ class _Builder:
         return Node(name, node.file, node.line, node.column)
 
     def refuse_key(self, event: Event) -> None:
-        """Report a key that is no word, unless its alias or its characters were reported."""
+        """Report a key that is not a string, unless its alias or characters were reported."""
         if isinstance(event, ScalarEvent) and event.value == "<<":
             self.problem(
                 SpecCode.ANCHOR,
@@ -329,9 +329,9 @@ class _Builder:
             self.problem(SpecCode.SHAPE, event, rule, "Write a key: value line for each.")
 
     def scalar(self, event: Any) -> tuple[Any, bool]:
-        """The value of a scalar by the rules of YAML 1.2, and whether it cannot be used.
+        """Return the value of a scalar under YAML 1.2, and True if it is unusable.
 
-        Quoted text and dates stay text.
+        Quoted text and dates stay strings.
         """
         if event.style in ("'", '"'):
             self.quoted = (event.start_mark.index, event.end_mark.index)
@@ -369,7 +369,7 @@ class _Builder:
 
 
 def parse(text: str, file: str) -> tuple[Node, list[Finding]]:
-    """The tree of one YAML document, and what is wrong with it short of not being YAML."""
+    """Parse one YAML document; return the tree and findings. Raise if it is not valid YAML."""
     yaml = YAML(typ="safe", pure=True)
     builder = _Builder(yaml, file, Lines(text))
     documents = 0

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The apiVersion: checked before anything else, so that an older file can be converted first.
+"""Convert older spec formats; apiVersion is checked first, before anything else.
 
-A conversion says which fields have another name in the next format. It is done to what is read, so
-that an older file works as it is, and to the text itself by `seatrial spec upgrade`.
+A conversion lists the fields that are renamed in the next format. It is applied to the parsed tree
+on load, so that older files work as they are, and to the text by `seatrial spec upgrade`.
 """
 
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ from seatrial.spec.tree import Node
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What one format calls otherwise than the next."""
+    """The fields that are renamed from one format to the next."""
 
     to: str
-    """The next format's apiVersion."""
+    """The apiVersion of the next format."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Fields as the older format calls them, such as `training.batch`, and their new last part."""
+    """Field names in the older format, such as `training.batch`, and their new last part."""
 
 
 CONVERSIONS: dict[str, Conversion] = {}
-"""From an older apiVersion to the next; there is one format so far, so there are none."""
+"""Conversions by older apiVersion; empty, because there is only one format so far."""
 
 _ADD = f"Add apiVersion: {API_VERSION}."
 
 
 def to_current(root: Node) -> tuple[Node, list[Finding]]:
-    """The tree in the current format, or the finding that says why it cannot be read as one."""
+    """Convert a tree to the current format; return findings if that is not possible."""
     while True:
         version = root.child("apiVersion")
         if version is not None and version.value == API_VERSION:
@@ -55,7 +55,7 @@ def to_current(root: Node) -> tuple[Node, list[Finding]]:
 
 
 def upgraded(text: str, version: str) -> tuple[str, tuple[str, ...]]:
-    """The text of a spec in the current format, comments kept, and what was changed."""
+    """Convert a spec's text to the current format, with comments; return it and the changes."""
     changes: list[str] = []
 
     def upgrade(root: CommentedMap) -> bool:
@@ -73,7 +73,7 @@ def upgraded(text: str, version: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _rename(root: CommentedMap, field: str, name: str) -> bool:
-    """Call a field otherwise, at its place and with its comments; whether there is such a field."""
+    """Rename a field in place and keep its comments; return False if there is no such field."""
     *sections, old = field.split(".")
     section: Any = root
     for key in sections:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pydantic's errors -> findings that say where, which rule, which value and what to do."""
+"""Convert pydantic's errors to findings with location, rule, value and fix."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ _TRUTHS = {
     **dict.fromkeys(("true", "yes", "on"), "true"),
     **dict.fromkeys(("false", "no", "off"), "false"),
 }
-# Straight quotes, and the ones that word processors make of them.
+# Straight quotes, and the typographic quotes of word processors.
 _QUOTES = " \"'\u2018\u2019\u201c\u201d\u201e"
 
 Explanation = tuple[SpecCode, str, str]
@@ -35,9 +35,9 @@ Explanation = tuple[SpecCode, str, str]
 
 
 def where(root: Node, path: Path, *, of_key: bool = False) -> Where:
-    """The place of a path: of its value, of its key, or of the section in which it is missing."""
+    """Return the location of a path: its value, its key, or the section that lacks it."""
     node, reached = root.at(path)
-    # A section or a list begins below its key, where a reader would not look for it.
+    # A section or a list starts below its key, but readers look for it at the key.
     below = isinstance(node.value, dict | list) and node.line != node.key_line
     at_key = of_key or below or not reached
     line, column = (node.key_line, node.key_column) if at_key else (node.line, node.column)
@@ -45,7 +45,7 @@ def where(root: Node, path: Path, *, of_key: bool = False) -> Where:
 
 
 def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
-    """One finding per error, in the order of the file."""
+    """Return one finding per error, in file order."""
     errors = list(errors)
     unknown_keys = [error for error in errors if error["type"] == "extra_forbidden"]
     misspelt = {
@@ -55,7 +55,7 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
     for error in errors:
         path, of_key = _user_path(error)
         absent = _absent(error)
-        # A misspelt key is one mistake, though it leaves its field missing as well.
+        # A misspelt key is one mistake, although its field is then missing as well.
         if misspelt.intersection(absent) or any(root.spoken_for(p) for p in (path, *absent)):
             continue
         node, reached = root.at(path)
@@ -69,7 +69,7 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
         elif reached and not of_key and node.file == OVERRIDE:
             fix = _in_override(error, path) or fix
         place = where(root, path, of_key=of_key)
-        # The value of a key that nobody knows could be anything, a secret included.
+        # The value of an unknown key could be anything, including a secret.
         unknown = absent or code is SpecCode.UNKNOWN_KEY
         value = "" if unknown else shown(_input(error, node), path)
         found.append(Finding(code, Severity.ERROR, place, rule, value, fix))
@@ -77,21 +77,21 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
 
 
 def _absent(error: ErrorDetails) -> list[Path]:
-    """The fields of which one is missing, when that is the error."""
+    """Return the fields of which one is missing, if that is the error."""
     if error["type"] == "missing":
         return [error["loc"]]
     return [(*error["loc"][:-1], key) for key in error.get("ctx", {}).get("absent", ())]
 
 
 def _input(error: ErrorDetails, node: Node) -> Any:
-    """The value at fault: what was validated, a part of it, or one beside it."""
+    """Return the invalid value: the validated one, a part of it, or a sibling."""
     context = error.get("ctx", {})
     is_other = context.get("inside") or context.get("instead")
     return node.plain() if is_other else error["input"]
 
 
 def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
-    """The error's place in the file, and whether it speaks of the key rather than the value."""
+    """Return the path of the error in the file, and True if it is about the key."""
     path = error["loc"]
     if error["type"] == "extra_forbidden":
         return path, True
@@ -99,12 +99,12 @@ def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
     if context.get("instead"):
         return (*path[:-1], context["instead"]), False
     path = (*path, *context.get("inside", ()))
-    # Pydantic adds this where the key of a mapping is wrong.
+    # Pydantic appends this if the key of a mapping is invalid.
     return (path[:-1], True) if path[-1] == "[key]" else (path, False)
 
 
 def meant(path: Path) -> str | None:
-    """The key of the section that a misspelt one was most likely meant to be."""
+    """Return the key of the section that a misspelt key most likely means, or None."""
     key, known = str(path[-1]), siblings(path)
     if outside_spec(key):
         return None
@@ -113,9 +113,9 @@ def meant(path: Path) -> str | None:
 
 
 def is_misspelt(path: Path) -> bool:
-    """Return True if a section has no such key, and another one was probably meant.
+    """Return True if the section has no such key, and another one was probably meant.
 
-    `training.token` is no secret, but `training.tokens` without its last letter.
+    `training.token` is not a secret, but a misspelt `training.tokens`.
     """
     known = siblings(path)
     if not known or str(path[-1]) in known:
@@ -124,7 +124,7 @@ def is_misspelt(path: Path) -> bool:
 
 
 def _meant_paths(path: Path, value: object = None) -> list[Path]:
-    """The paths of the fields that an unknown key may have been meant to be."""
+    """Return the paths of the fields that an unknown key may mean."""
     near = meant(path)
     paths: list[Path] = [tuple(name.split(".")) for name in fields_meant(str(path[-1]))]
     paths += [tuple(name.split(".")) for name in weights_meant(path, value)]
@@ -166,13 +166,13 @@ def _missing(error: ErrorDetails, path: Path) -> Explanation:
 
 
 def _meaning(path: Path) -> str:
-    """What a field is for, in brackets."""
+    """Return the docstring of a field in parentheses; empty if there is no such field."""
     field = field_at(path)
     return f" ({field.doc[:1].lower()}{field.doc[1:].rstrip('.')})" if field else ""
 
 
 def _wrong_type(wanted: str, example: str) -> Callable[[ErrorDetails, Path], Explanation]:
-    """An explanation for a value that should have been something else."""
+    """Return a function that explains a value of the wrong type."""
 
     def explain(error: ErrorDetails, path: Path) -> Explanation:
         value = error["input"]
@@ -197,7 +197,7 @@ def _wrong_type(wanted: str, example: str) -> Callable[[ErrorDetails, Path], Exp
 
 
 def _no_value(wanted: str, path: Path) -> Explanation:
-    """A key with nothing after its colon."""
+    """Explain a key without a value."""
     name = shown_key(path[-1]) if isinstance(path[-1], str) else "the item"
     field = field_at(path)
     if wanted == _SECTION:
@@ -210,7 +210,7 @@ def _no_value(wanted: str, path: Path) -> Explanation:
 
 
 def _section_fix(value: object, path: Path) -> str:
-    """How a section is written, with its keys where they are known."""
+    """Return the fix for a value in place of a section, with the section's keys if known."""
     known = siblings((*path, ""))
     keys = f"; its keys are {', '.join(known)}" if known else ""
     if isinstance(value, list):
@@ -221,7 +221,7 @@ def _section_fix(value: object, path: Path) -> str:
 
 
 def _in_override(error: ErrorDetails, path: Path) -> str:
-    """What to write after the = sign, where a file has lines; empty where both are the same."""
+    """Return the fix for an override; empty if it is the same as for a file."""
     explanation = _EXPLANATIONS.get(error["type"])
     if error["input"] is None and explanation in (_section, _list, _text, _whole_number, _number):
         around = dotted(path[:-1]) if isinstance(path[-1], int) else ""
@@ -236,7 +236,7 @@ def _in_override(error: ErrorDetails, path: Path) -> str:
 
 
 def _unquoted(value: str, wanted: str) -> bool:
-    """Whether the text would be right if only it were not quoted."""
+    """Return True if the text would be valid without quotes."""
     if "number" not in wanted:
         return False
     try:
@@ -247,7 +247,7 @@ def _unquoted(value: str, wanted: str) -> bool:
 
 
 def _without_suffix(value: str, path: Path) -> str:
-    """The number that 8k or 4Ki means, or an example for a length in tokens."""
+    """Return the number that 8k or 4Ki means, or an example for a length in tokens."""
     number = without_suffix(value, str(path[-1]))
     if number is not None:
         return str(number)
@@ -294,7 +294,7 @@ def _empty(error: ErrorDetails, path: Path) -> Explanation:
 
 
 def _expected(path: Path) -> str:
-    """What the field takes, as its docstring says it."""
+    """Return a fix that quotes the field's docstring."""
     field = field_at(path)
     if field is None:
         return "See the reference of the spec."

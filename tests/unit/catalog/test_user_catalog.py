@@ -44,11 +44,11 @@ BAD = {
     "unknown-fact": ('[x]\nlike = "p4d.24xlarge"\ngpuss = 8\n', "x.gpuss: there is no such fact."),
     "missing-fact": (
         '[x]\ntitle = "X"\nsource = "somewhere"\n',
-        ":1 x.gpus: gpus is required and missing. Add gpus: GPUs in one node.",
+        ":1 x.gpus: gpus is required and missing. Add gpus: GPUs per node.",
     ),
     "missing-part": (
         '[x]\nlike = "p4d.24xlarge"\n\n[x.price]\nusd_per_hour = 1\n',
-        ":4 x.price.as_of: as_of is required and missing. Add as_of: The day on which",
+        ":4 x.price.as_of: as_of is required and missing. Add as_of: Date on which",
     ),
     "unknown-part": (
         '[x]\nlike = "p4d.24xlarge"\n\n[x.price]\nusd = 1\n',
@@ -61,11 +61,11 @@ BAD = {
     ),
     "out-of-range": (
         '[x]\nlike = "p4d.24xlarge"\ncpus = 0\n',
-        ":3 x.cpus: must be above 0, not 0. Expected: Virtual CPUs of the node.",
+        ":3 x.cpus: must be above 0, not 0. Expected: Virtual CPUs per node.",
     ),
     "wrong-type": (
         '[x]\nlike = "p4d.24xlarge"\ngpus = "eight"\n',
-        ":3 x.gpus: must be a whole number, not 'eight'. Expected: GPUs in one node.",
+        ":3 x.gpus: must be a whole number, not 'eight'. Expected: GPUs per node.",
     ),
     "wrong-choice": (
         '[x]\nlike = "p4d.24xlarge"\ncloud = "amazon"\n',
@@ -73,7 +73,7 @@ BAD = {
     ),
     "aliases-no-list": (
         '[x]\nlike = "p4d.24xlarge"\naliases = 5\n',
-        ":3 x.aliases: must be a list in brackets, not 5. Expected: Other names under which",
+        ":3 x.aliases: must be a list in brackets, not 5. Expected: Other names of the entry",
     ),
     "unknown-like": (
         '[x]\nlike = "p9"\n',

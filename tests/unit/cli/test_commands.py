@@ -265,7 +265,7 @@ def test_a_fabrics_variables_fit_80_columns(tmp_path: Path) -> None:
 
 def test_the_schema_is_json(tmp_path: Path) -> None:
     schema = json.loads(seatrial("schema", cwd=tmp_path).stdout)
-    assert schema["properties"]["training"]["description"] == "How it is trained."
+    assert schema["properties"]["training"]["description"] == "How the model is trained."
     seatrial("schema", "-o", "schema.json", cwd=tmp_path)
     assert json.loads((tmp_path / "schema.json").read_text()) == schema
     again = seatrial("schema", "-o", "schema.json", cwd=tmp_path, code=2)
