@@ -5,37 +5,36 @@
 ::
 
     load_spec(path, overrides)   the spec in a file
-    validate(path, overrides)    spec, plan and notes; raises FindingsError with all that is wrong
-    plan(path, overrides)        what a spec resolves to
-    check(path, overrides, ...)  every rule applied before a GPU is asked for, as a Verdict
-    rehearse(path, overrides)    the real engine on this host's CPU, with drills
+    validate(path, overrides)    spec, plan and notes; raises FindingsError with all errors
+    plan(path, overrides)        the plan of a spec
+    check(path, overrides, ...)  every rule applied to a run, as a Verdict
+    rehearse(path, overrides)    train a small twin on this host's CPU, with drills
     prepare_data(path, ...)      raw text to verified Megatron data, resumable
-    estimate_data(path, ...)     what that would take, from a sample
-    verify_data(where)           what is wrong with prepared data
+    estimate_data(path, ...)     tokens, disk, time and cost of that, from a sample
+    verify_data(where)           the problems of prepared data
     render(path, overrides)      the Kubernetes manifests of a run
-    launch(path, overrides)      make sure that a run is on its cluster, once
-    status(run, namespace)       how a run is, and why
-    logs(run, namespace, ...)    what its processes print
-    wait(run, namespace, ...)    until it is over
-    stop(run), delete(run)       end it; remove it
+    launch(path, overrides)      submit a run, unless it is already there
+    status(run, namespace)       the state of a run and the reasons for it
+    logs(run, namespace, ...)    the output of its processes
+    wait(run, namespace, ...)    wait for a run to finish
+    stop(run), delete(run)       stop a run; delete it
     list_runs(namespace)         all runs of a namespace, and of this directory
     diagnose(run)                why a run stopped, hangs or is slow
-    report(runs, output)         what a run was like, as one HTML file
+    report(runs, output)         an HTML report of runs
     calibrate(path, measured)    fit the planner to measured steps
-    list_checkpoints(where)      what was saved
-    verify_checkpoint(where)     what is wrong with a checkpoint
-    resume_verdict(path, ...)    whether a run can go on from one
+    list_checkpoints(where)      the checkpoints of a run
+    verify_checkpoint(where)     the problems of a checkpoint
+    resume_verdict(path, ...)    if a run can resume from a checkpoint
     export_weights(checkpoint)   a checkpoint's weights for Hugging Face's transformers
     import_weights(source)       Hugging Face weights as a checkpoint to start from
     export_mlflow(events, ...)   an event log as a run of MLflow
     starter(wishes, catalog)     a new spec as text, from Wishes
-    recipe(name), recipe_names() the specs that come with Seatrial
+    recipe(name), recipe_names() the specs that ship with Seatrial
     json_schema()                the JSON Schema of a spec
     Catalog(directories)         facts with their sources
 
-What a user can mend is raised as a SeatrialError. These names are the SDK, and the only ones that
-are stable. They are loaded when first used, so that `import seatrial` and the command line start
-at once.
+Errors that a user can fix are raised as SeatrialError. These names are the SDK; only they are
+stable. They are loaded on first use, so that `import seatrial` and the command line start fast.
 """
 
 from importlib import import_module
@@ -210,12 +209,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of the SDK from where it is defined."""
+    """Load a name of the SDK from its module."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seatrial' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    """The names of the SDK, for completion and help."""
+    """List the names of the SDK, for completion and help."""
     return sorted({*__all__, "__doc__", "__file__", "__name__", "__path__"})

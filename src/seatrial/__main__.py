@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial` is the command `seatrial`."""
+"""`python -m seatrial` runs the `seatrial` command."""
 
 import sys
 from typing import NoReturn
 
 STOPPED = 130
-"""What a shell reports of a program that Ctrl-C has ended (128 + SIGINT)."""
+"""The exit code after Ctrl-C (128 + SIGINT)."""
 
 
 def main() -> NoReturn:
-    """Load the command line and run it; Ctrl-C while it is loaded ends it in silence."""
+    """Load and run the command line. Ctrl-C while it loads exits silently."""
     try:
-        # Loaded here so that an interrupt meanwhile is caught.
+        # Imported here so that an interrupt is caught.
         from seatrial.cli.main import main as run  # noqa: PLC0415
     except KeyboardInterrupt:
         sys.exit(STOPPED)

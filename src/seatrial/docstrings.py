@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings below fields: the one place where a field is explained, read back from the source.
+"""Read the docstrings below fields from the source.
 
-Pydantic can read them while it builds a class, but that parses the source at every start;
-here it happens only when a person or a schema asks.
+Pydantic can read them when it builds a class, but that would parse the source at every start. Here
+it happens only when the docstrings are needed.
 """
 
 import ast
@@ -14,7 +14,7 @@ from functools import cache
 
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
-    """For every class of a module, the docstring below each of its fields."""
+    """Return the docstring below each field, for every class of a module."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     docs: dict[str, dict[str, str]] = {}
     for node in ast.walk(tree):
@@ -30,7 +30,7 @@ def _module_docs(module: str) -> dict[str, dict[str, str]]:
 
 
 def _assigned_name(statement: ast.stmt) -> str | None:
-    """The name that a class-level assignment defines."""
+    """Return the name that a class-level assignment defines."""
     target: ast.expr | None = None
     if isinstance(statement, ast.AnnAssign):
         target = statement.target
@@ -40,7 +40,7 @@ def _assigned_name(statement: ast.stmt) -> str | None:
 
 
 def _string(statement: ast.stmt) -> str | None:
-    """The text of a statement that is nothing but a string."""
+    """Return the text of a statement that is only a string."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         value = statement.value.value
         return value if isinstance(value, str) else None
@@ -48,7 +48,7 @@ def _string(statement: ast.stmt) -> str | None:
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring below each field of a class or member of an enum, inherited ones included."""
+    """Return the docstring below each field or enum member, including inherited ones."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("seatrial."):

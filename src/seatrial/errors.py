@@ -1,21 +1,21 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, and the exit code that each kind of failure ends the command with.
+"""The errors that users meet, and the exit code of each.
 
 ::
 
-    SeatrialError                  1  something the user can mend
+    SeatrialError                  1  an error that the user can fix
     ├── FindingsError              1  a spec, a plan or a check reported errors
-    │   └── ClusterError           4  a cluster does not answer, or refuses
-    ├── UsageError                 2  the command line asks for something impossible
-    │   └── NotInCatalogError      2  a name that no catalog entry or recipe has
-    ├── UnreadableError            2  a file is absent, is not text or is not YAML or TOML
-    ├── StoreError, InputError     1  a store does not answer, an input is not as it should be
-    ├── OtherDataError             1  where data should go are others already
-    ├── TaskFailedError, RayError  1  a task of data preparation, or Ray, does not come to an end
+    │   └── ClusterError           4  a cluster does not respond, or refuses a request
+    ├── UsageError                 2  the command line is invalid
+    │   └── NotInCatalogError      2  an unknown name of a catalog entry or recipe
+    ├── UnreadableError            2  a file is missing, or is not valid text, YAML or TOML
+    ├── StoreError, InputError     1  a store does not respond; an input is invalid
+    ├── OtherDataError             1  the target already has other data
+    ├── TaskFailedError, RayError  1  a task of data preparation, or Ray, fails
     └── MissingExtraError          3  a command needs an extra that is not installed
 
-Anything else that reaches the command line is a defect of Seatrial and exits with 70.
+Any other exception that reaches the command line is a bug in Seatrial and exits with 70.
 """
 
 from collections.abc import Sequence
@@ -26,70 +26,70 @@ from seatrial.secrets.redaction import redact
 
 
 class ExitCode(IntEnum):
-    """The meaning of every exit code; the documentation's table is made from it."""
+    """The exit codes. The reference page is generated from these docstrings."""
 
     OK = 0
-    """The command did what was asked; there may be warnings."""
+    """Success. There may be warnings."""
     FINDINGS = 1
     """At least one finding of severity `error` was reported."""
     USAGE = 2
-    """The command line is wrong, or a file cannot be read as what it should be."""
+    """The command line is invalid, or a file cannot be read or parsed."""
     MISSING_EXTRA = 3
-    """An optional part of Seatrial is needed and not installed; the message names the extra."""
+    """The command needs an extra that is not installed. The message names it."""
     CLUSTER = 4
-    """The cluster does not answer, or refuses what was asked."""
+    """The cluster does not respond, or refuses the request."""
     RUN_FAILED = 5
-    """The run that was waited for has failed, or was stopped."""
+    """The run failed or was stopped (`wait`)."""
     STILL_RUNNING = 6
-    """The run that was waited for had not ended when the time was up."""
+    """The run was still running at the timeout (`wait`)."""
     INTERNAL = 70
-    """A defect of Seatrial itself. Please report it with the file that the message names."""
+    """A bug in Seatrial. Please report it and attach the file that the message names."""
     INTERRUPTED = 130
     """Stopped by Ctrl-C."""
 
 
 class SeatrialError(Exception):
-    """The base of every error that a user can mend; its text says how."""
+    """The base class of errors that a user can fix. The message says how."""
 
     exit_code = ExitCode.FINDINGS
 
     def __init__(self, *given: object) -> None:
-        """Redact the text: whoever catches the error may print it."""
+        """Redact the message: callers may print it."""
         super().__init__(*(redact(each) if isinstance(each, str) else each for each in given))
 
 
 class FindingsError(SeatrialError):
-    """A spec or a plan broke rules; `findings` holds all of them, warnings included."""
+    """A spec or a plan has errors. `findings` has all of them, and the warnings."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        """Keep the findings and use the errors among them as the message."""
+        """Use the findings of severity `error` as the message."""
         self.findings = tuple(findings)
         errors = [finding for finding in self.findings if finding.severity is Severity.ERROR]
         super().__init__("\n".join(finding.one_line() for finding in errors))
 
 
 class UsageError(SeatrialError):
-    """The caller asked for something that cannot be, such as an unknown name."""
+    """The caller passed something invalid, such as an unknown name."""
 
     exit_code = ExitCode.USAGE
 
 
 class NotInCatalogError(UsageError):
-    """A name that neither the shipped catalog nor the user's own has."""
+    """A name that is in neither the shipped nor the user's catalog."""
 
 
 class UnreadableError(SeatrialError):
-    """A file is absent, is too large, or is not the text that it should be."""
+    """A file is missing, too large, or not valid text."""
 
     exit_code = ExitCode.USAGE
 
     def __init__(self, finding: Finding) -> None:
-        """Keep the one finding that says what is wrong with the file."""
+        """Use the finding about the file as the message."""
         self.finding = finding
         super().__init__(finding.one_line())
 
 
 class MissingExtraError(SeatrialError):
-    """A command needs an optional part that this installation does not have."""
+    """A command needs an extra that is not installed."""
 
     exit_code = ExitCode.MISSING_EXTRA

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The finding: the one shape in which specs, plans, checks and anomalies report."""
+"""The finding: how specs, plans, checks and anomalies report problems."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -10,31 +10,31 @@ from seatrial.secrets.redaction import redact, redact_tree
 
 
 class Severity(StrEnum):
-    """How much a finding matters to the run."""
+    """The importance of a finding for the run."""
 
     ERROR = "error"
-    """The run would fail or do something other than what was asked."""
+    """The run would fail, or would not do what the spec asks for."""
     WARNING = "warning"
-    """The run would work, with a cost or a risk that its owner should know."""
+    """The run would work, but at a cost or a risk."""
     NOTE = "note"
-    """Worth knowing; nothing needs doing."""
+    """For information; no action is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place a finding speaks of: a spot in a file, a field of the spec, or both."""
+    """The place of a finding: a position in a file, a spec field, or both."""
 
     field: str = ""
     """Dotted path of the spec field, such as `training.global_batch_size`."""
     file: str = ""
     """The file as the user named it."""
     line: int = 0
-    """Line in the file, counted from 1; 0 when there is none."""
+    """Line in the file, counted from 1; 0 if unknown."""
     column: int = 0
-    """Column in the line, counted from 1; 0 when there is none."""
+    """Column in the line, counted from 1; 0 if unknown."""
 
     def __str__(self) -> str:
-        """`run.yaml:14:3 training.global_batch_size`, leaving out what is not known."""
+        """Format as `run.yaml:14:3 training.global_batch_size`, without unknown parts."""
         spot = self.file
         if self.line:
             spot += f":{self.line}"
@@ -45,20 +45,18 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found wrong or worth knowing, with what to do about it."""
+    """A problem or a note, with its fix."""
 
     code: str
     """Stable identifier, such as `ST-BATCH-002`."""
     severity: Severity
-    """How much it matters."""
     where: Where
-    """The place it speaks of."""
     rule: str
-    """What is wrong, as a sentence with the rule in it."""
+    """What is wrong, as a sentence that states the rule."""
     value: str
-    """The offending value as the user wrote it; empty when something is absent."""
+    """The invalid value as the user wrote it; empty if a value is missing."""
     fix: str
-    """What to do, as an instruction."""
+    """The fix, as an instruction."""
 
     def __post_init__(self) -> None:
         """Redact the texts: findings are printed, written and sent."""
@@ -69,16 +67,16 @@ class Finding:
                 object.__setattr__(self, name, plain)
 
     def one_line(self) -> str:
-        """The finding as one line: where, rule, fix."""
+        """Format the finding in one line: where, rule, fix."""
         place = str(self.where)
         return f"{place}: {self.rule} {self.fix}" if place else f"{self.rule} {self.fix}"
 
     def to_dict(self) -> dict[str, object]:
-        """The finding as plain data, for `--json`."""
+        """Return the finding as plain data, for `--json`."""
         plain: dict[str, object] = redact_tree(asdict(self))
         return plain
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
-    """Whether any of the findings is of severity `error`."""
+    """True if any finding has severity `error`."""
     return any(finding.severity is Severity.ERROR for finding in findings)

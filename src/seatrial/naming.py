@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names: what Kubernetes accepts, and which known name a misspelt one was meant to be."""
+"""Names that Kubernetes accepts, and suggestions for misspelt names."""
 
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
 MAX_RUN_NAME = 40
-"""Longest run name: a pod's name adds the role, the attempt and the index, and ends at 63."""
+"""The longest run name: a pod name adds role, attempt and index, and has at most 63 characters."""
 
 PART_SEPARATOR = "--"
-"""Between the name of a run and of a part of it; no run name contains it, so that no run is called
-as a part of another one is. A dot would do for some kinds, but not for services, and the API server
-warns of it in names of pods, jobs and deployments: they become host names."""
+"""Separates the name of a run from the name of its part. Run names must not contain it, so that no
+run has the name of another run's part. Services do not allow a dot, and the API server warns about
+dots in names of pods, jobs and deployments, which become host names."""
 
 _DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _DNS_1123_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -20,49 +20,49 @@ _SEPARATORS = ("_", ".", "-")
 
 
 def is_dns_label(name: str, max_length: int = 63) -> bool:
-    """Whether Kubernetes takes the name for any object of ours and as a label's value."""
+    """True if the name is valid for any of our objects and as a label value."""
     return len(name) <= max_length and _DNS_LABEL.fullmatch(name) is not None
 
 
 def is_run_name(name: str) -> bool:
-    """True if a run can have the name: a DNS label that is no part of another run."""
+    """True if the name is valid for a run."""
     return is_dns_label(name, MAX_RUN_NAME) and PART_SEPARATOR not in name
 
 
 def part_name(run: str, part: str = "") -> str:
-    """Name an object of a run; the object that has no part bears the name of the run."""
+    """Return the name of a run's object. Without a part, that is the run's name."""
     return f"{run}{PART_SEPARATOR}{part}" if part else run
 
 
 def older_part_name(run: str, part: str) -> str:
-    """Name the object as Seatrial did before the separator was reserved."""
+    """Return the name that Seatrial used before it reserved the separator."""
     return f"{run}-{part}"
 
 
 def names_namespace(name: str) -> bool:
-    """Whether a namespace can have the name: a DNS-1123 label, which may begin with a digit."""
+    """True if the name is valid for a namespace: a DNS-1123 label, which may start with a digit."""
     return len(name) <= 63 and _DNS_1123_LABEL.fullmatch(name) is not None
 
 
 def names_object(name: str, max_length: int = 253) -> bool:
-    """Whether an object of somebody else's can have the name: DNS-1123 labels between dots."""
+    """True if the name is valid for any object: DNS-1123 labels between dots."""
     labels = name.split(".")
     return len(name) <= max_length and all(_DNS_1123_LABEL.fullmatch(label) for label in labels)
 
 
 def as_dns_label(text: str, max_length: int = MAX_RUN_NAME) -> str:
-    """The nearest name that Kubernetes accepts, or `run` when nothing of the text is left."""
+    """Turn a text into a valid name, or `run` if no valid character is left."""
     label = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     label = re.sub(r"^[0-9-]+", "", label)[:max_length].strip("-")
     return label or "run"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt one most likely means, or nothing when none is close."""
+    """Return the known name closest to a misspelt one, or `None` if none is close."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if not matches:
-        # Half a name is no near miss, but a clear one: tp for tp_size, p5 for p5.48xlarge.
+        # The start of a name is also a match: tp for tp_size, p5 for p5.48xlarge.
         beginnings = tuple(name.lower() + separator for separator in _SEPARATORS)
         matches = [word for word in by_lower if word.startswith(beginnings)]
     return by_lower[matches[0]] if len(matches) == 1 else None
@@ -71,11 +71,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)\s*([bm])(?![a-z0-9])")
 _SIZE_UNITS = {"b": 1e9, "m": 1e6}
 _NEAR_SIZE = 1.1
-"""Sizes of one class: a 7.5b is what somebody may call a 7b."""
+"""Sizes within this ratio are similar: people call a 7.5b model a 7b."""
 
 
 def of_size(name: str, known: Iterable[str]) -> list[str]:
-    """The three known names of the size that a name gives, the most alike first."""
+    """Return up to three known names with the size in a name, most similar first."""
     wanted, plain = _size(name), name.lower().rpartition("/")[2]
     if wanted is None:
         return []
@@ -90,7 +90,7 @@ def of_size(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _size(name: str) -> float | None:
-    """The number of parameters in the name of a model, such as 7b."""
+    """Return the number of parameters in a model's name, such as 7b."""
     match = _SIZE.search(name.lower())
     number = float(match[1]) * _SIZE_UNITS[match[2]] if match else 0.0
     return number or None

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of this process, for libraries that can be told something in no other way.
+"""Environment variables for libraries that have no other setting.
 
-A program sets its own where it begins, and those of a child where it starts the child. A function
-that others call sets one only here, and takes it back.
+A program sets its own variables at its start, and those of a child when it starts the child. Any
+other function sets a variable only here, temporarily.
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def default_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that are not set, for as long as a library reads them."""
+    """Set the variables that are not set yet, for the duration of the context."""
     added = [name for name in variables if name not in os.environ]
     os.environ.update({name: variables[name] for name in added})
     try:

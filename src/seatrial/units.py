@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counts and bytes as people write them, and back."""
+"""Read and format counts and sizes: `150B`, `16Ti`."""
 
 import re
 from decimal import Decimal
@@ -17,7 +17,7 @@ _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[KMGTP]i?)?)B?")
 
 
 def parse_count(text: str) -> int:
-    """The whole number that `150B`, `1.5T`, `2_000` or `100k` means."""
+    """Read a count such as `150B`, `1.5T`, `2_000` or `100k`."""
     match = _COUNT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a count such as 1500, 100k, 2.5M, 150B or 1.5T")
@@ -25,7 +25,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """The bytes that `16Ti`, `1.2TiB`, `500G` or `1024` means."""
+    """Read a size such as `16Ti`, `1.2TiB`, `500G` or `1024`."""
     match = _BYTES.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 500Gi, 16Ti or 2T")
@@ -33,7 +33,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _whole(number: str, factor: int, text: str) -> int:
-    """The product, refused when it is not whole; in integers, because floats would round."""
+    """Multiply exactly, in integers, and refuse a result that is not whole."""
     before, _, after = number.partition(".")
     unit: int = 10 ** len(after)
     product, rest = divmod(int(before + after) * factor, unit)
@@ -43,12 +43,12 @@ def _whole(number: str, factor: int, text: str) -> int:
 
 
 def decimal_quotient(number: float, by: float) -> float:
-    """A quotient as a person writes it: 0.003 by 10 is 0.0003, and not 0.00030000000000000003."""
+    """Divide as decimals: 0.003 / 10 is 0.0003, not 0.00030000000000000003."""
     return float(Decimal(repr(number)) / Decimal(repr(by)))
 
 
 def format_count(number: int) -> str:
-    """A count for a person: `7.47 B`, `51.2 k`, `950`."""
+    """Format a count: `7.47 B`, `51.2 k`, `950`."""
     for factor, suffix in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
         if number >= factor:
             return f"{number / factor:.3g} {suffix}" if number < 1000 * factor else f"{number:,}"
@@ -56,7 +56,7 @@ def format_count(number: int) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """A size for a person, in powers of 1024: `2.2 TiB`."""
+    """Format a size in powers of 1024: `2.2 TiB`."""
     value = float(size)
     for suffix in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

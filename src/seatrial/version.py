@@ -1,5 +1,5 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The version of Seatrial, said once: the build reads it from here."""
+"""The version of Seatrial. The build reads it from here."""
 
 VERSION = "0.1.0"

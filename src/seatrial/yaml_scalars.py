@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values as YAML scalars that every parser, of YAML 1.1 and 1.2, reads back unchanged.
+"""Format values as YAML scalars that YAML 1.1 and 1.2 parsers read back unchanged.
 
-Everybody who writes YAML quotes by these rules.
+All code that writes YAML uses these quoting rules.
 """
 
 import json
@@ -10,16 +10,16 @@ import re
 from typing import Any
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-"""Texts that need no quotes, unless they are among NOT_TEXT."""
+"""Strings that need no quotes, unless they are in NOT_TEXT."""
 NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-"""Words, in lower case, that some parser takes for something other than text."""
+"""Lower-case words that some parsers do not read as a string."""
 _HALVES = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 
 
 def scalar(value: Any, plain: re.Pattern[str] = PLAIN) -> str:
-    """Return a text, a number, a truth value or something empty in one line.
+    """Format a string, a number, a boolean or an empty collection on one line.
 
-    A text that matches `plain` stands without quotes, unless some parser takes it for another type.
+    A string that matches `plain` is not quoted, unless some parser would read another type.
     """
     if isinstance(value, str):
         is_plain = plain.fullmatch(value) is not None and value.lower() not in NOT_TEXT
@@ -30,17 +30,17 @@ def scalar(value: Any, plain: re.Pattern[str] = PLAIN) -> str:
 
 
 def _number(value: float) -> str:
-    """A number with a point: parsers of YAML 1.1 take 1e-08 for a text."""
+    """Format a number with a decimal point: YAML 1.1 reads 1e-08 as a string."""
     text = json.dumps(value)
     mantissa, exponent, power = text.partition("e")
     return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else text
 
 
 def quoted(text: str, *, ascii_only: bool = True) -> str:
-    """Return the text in double quotes; in ASCII, because YAML allows fewer characters than JSON.
+    """Quote a string; in ASCII by default, because YAML allows fewer characters than JSON.
 
-    JSON writes a character beyond 16 bits as two halves, which YAML does not put together. What is
-    not in ASCII may stay as it is in a file that a person reads and has written so.
+    JSON writes a character beyond 16 bits as two surrogates, which YAML does not combine. Files
+    that people edit may keep characters that are not ASCII.
     """
     return _HALVES.sub(_whole, json.dumps(text, ensure_ascii=ascii_only))
 

@@ -30,7 +30,7 @@ def shortened(text: str) -> str:
     assert found
     assert more
     asked = WHOLE_WAY.replace("\n", f" --until {SHORT}\n")
-    end = f"Stopped after {SHORT}, as asked.\nnext  seatrial run run.yaml\n```\n"
+    end = f"Stopped after step {SHORT} (--until).\nnext  seatrial run run.yaml\n```\n"
     return f"{begun}{asked}{steps}{end}"
 
 

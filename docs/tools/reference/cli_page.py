@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the command line: every command as it describes itself."""
+"""The reference page of the command line, from the commands' own help."""
 
 from importlib import import_module
 from typing import Any
@@ -8,18 +8,18 @@ from typing import Any
 import typer
 
 from docs.tools.reference.markdown import code, fenced, page, plain, table
-from seatrial.cli.main import COMMANDS
+from seatrial.cli.main import COMMANDS, GROUPS
 from seatrial.cli.main import app as root
 
 WIDTH = 100
-"""Columns of a usage line, whatever the terminal has."""
+"""The width of usage lines, whatever the terminal."""
 EVERYWHERE = {"install_completion", "show_completion", "help"}
-"""Options that a command may have beside its own; they are described once, at the top."""
+"""Options that every command has; the top of the page describes them once."""
 
 INTRODUCTION = """\
-A command answers on standard output; findings and messages go to standard error. Colour is used on
-a terminal only, and never when `NO_COLOR` is set. What a command ends with is one of the
-[exit codes](exit-codes.md). `--help`, or `-h`, explains any command."""
+Commands print their result on standard output, and findings and messages on standard error. Colour
+is used only on a terminal, and never if `NO_COLOR` is set. See [exit codes](exit-codes.md) for the
+meaning of each exit code. `--help` or `-h` explains any command."""
 
 
 def cli_page() -> str:
@@ -28,7 +28,7 @@ def cli_page() -> str:
     blocks = [
         "# Command line",
         INTRODUCTION,
-        table(("command", "what it does"), [(_toc(name), text) for name, text in COMMANDS.items()]),
+        *(_group(title, commands) for title, commands in GROUPS.items()),
         "## `seatrial`",
         fenced(command.get_usage(context)),
         _parameters(command, context, frozenset()),
@@ -37,6 +37,10 @@ def cli_page() -> str:
         app: typer.Typer = import_module(f"seatrial.cli.{name}").app
         blocks += _command(typer.main.get_command(app), name, context, "##")
     return page(*blocks)
+
+
+def _group(title: str, commands: dict[str, str]) -> str:
+    return table((title, "what it does"), [(_toc(name), text) for name, text in commands.items()])
 
 
 def _toc(name: str) -> str:
@@ -48,7 +52,7 @@ def _context(command: Any, name: str, parent: Any) -> Any:
 
 
 def _command(command: Any, name: str, parent: Any, heading: str) -> list[str]:
-    """A command with its usage and parameters, then its own commands."""
+    """Describe a command, then its subcommands."""
     context = _context(command, name, parent)
     if not command.help:
         raise SystemExit(f"the command {context.command_path} has no docstring.")
@@ -57,14 +61,21 @@ def _command(command: Any, name: str, parent: Any, heading: str) -> list[str]:
         plain(command.help.replace("\f", "")),
         fenced(command.get_usage(context)),
         _parameters(command, context, frozenset(EVERYWHERE)),
+        _examples(command),
     ]
     for below, inner in getattr(command, "commands", {}).items():
         blocks += _command(inner, below, context, heading + "#")
     return blocks
 
 
+def _examples(command: Any) -> str:
+    """The examples below the help, as commands to copy."""
+    lines = (command.epilog or "").splitlines()[2:]
+    return "```sh\n" + "\n".join(line.strip() for line in lines) + "\n```" if lines else ""
+
+
 def _parameters(command: Any, context: Any, hidden: frozenset[str]) -> str:
-    """The arguments and options, as `--help` has them."""
+    """List the arguments and options, as in `--help`."""
     rows = []
     for parameter in command.params:
         if parameter.name in hidden:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command `seatrial calibrate`: fit the planner to a few measured steps."""
+"""`seatrial calibrate`: fit the planner to measured steps."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Json, Overrides, SpecFile
+from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.errors import UsageError
 from seatrial.planning.calibration import NINE_OF_TEN
 from seatrial.reports.terminal import say_error, say_json, say_text
@@ -19,15 +19,20 @@ from seatrial.sdk.plan import load_spec
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EventsOption = Annotated[
-    Path | None, typer.Option("--events", help="The event log of the run that was measured.")
+    Path | None, typer.Option("--events", help="The event log of the measured run.")
 ]
 SecondsOption = Annotated[
     str | None,
-    typer.Option("--seconds", help="Times of steps instead, such as 12.1,12.3,12.2."),
+    typer.Option("--seconds", help="Step times in seconds, such as 12.1,12.3,12.2."),
 ]
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial calibrate run.yaml --events events.jsonl",
+        "seatrial calibrate run.yaml --seconds 12.1,12.3,12.2",
+    )
+)
 def command(
     file: SpecFile,
     overrides: Overrides = None,
@@ -35,13 +40,15 @@ def command(
     seconds: SecondsOption = None,
     as_json: Json = False,
 ) -> None:
-    """Calibrate the planner: measured steps of a run set one factor for its machines.
+    """Fit the planner to a few measured steps of a run.
 
-    Takes at least three steps from the run's event log, or their times. The plan of the spec then
-    uses the factor, as long as accelerator, node type, fabric, engine and precision stay the same.
+    Computes one factor from at least three step times. Later plans of this spec use the factor
+    while accelerator, node type, fabric, engine and precision stay the same.
     """
     if (events is None) == (seconds is None):
-        raise UsageError("give either --events with the run's event log, or --seconds with times.")
+        raise UsageError(
+            "pass either --events with the run's event log, or --seconds with step times."
+        )
     measured = events if events is not None else _times(seconds or "")
     result = calibrate(file, measured, overrides or ())
     if result.news:
@@ -54,7 +61,7 @@ def command(
 
 
 def _times(text: str) -> list[float]:
-    """Times as they were given."""
+    """Read the step times."""
     times = []
     for part in text.split(","):
         try:
@@ -63,7 +70,7 @@ def _times(text: str) -> list[float]:
             time = 0.0
         if not 0 < time < float("inf"):
             raise UsageError(
-                f"--seconds {text}: {part.strip() or 'nothing'} is not a time. "
+                f"--seconds {text}: {part.strip() or 'an empty value'} is not a time. "
                 "Use seconds separated by commas, such as 12.1,12.3,12.2."
             )
         times.append(time)
@@ -71,7 +78,7 @@ def _times(text: str) -> list[float]:
 
 
 def _lines(result: Calibrated, name: str, spec_file: Path) -> list[str]:
-    """What was measured, what it means, and what comes next."""
+    """Describe the measurement, the factor and the next step."""
     found = result.calibration
     left = [
         f"{count} {word}"
@@ -81,38 +88,38 @@ def _lines(result: Calibrated, name: str, spec_file: Path) -> list[str]:
         )
         if count
     ]
-    steps = f"{found.steps} steps count" + (f", not {' and '.join(left)}" if left else "")
+    steps = f"{found.steps} steps used" + (f", ignored: {', '.join(left)}" if left else "")
     on = ", ".join(value for value in found.measured_on.values() if value)
     return [
         f"{name}   {steps}",
-        f"measured   {found.measured:.4g} s a step, half of the steps within {found.spread:.1%}",
-        f"predicted  {found.predicted:.4g} s before, {found.error_before:+.1%}; with the factor "
-        f"{found.scale * found.predicted:.4g} s, {found.error_after:+.1%}",
+        f"measured   {found.measured:.4g} s per step, half of the steps within {found.spread:.1%}",
+        f"predicted  {found.predicted:.4g} s without the factor, {found.error_before:+.1%}; "
+        f"with it {found.scale * found.predicted:.4g} s, {found.error_after:+.1%}",
         f"factor     {found.scale:.3f} ± {NINE_OF_TEN * found.deviation:.1%}, for {on}",
-        f"this one   nine of ten steps of this layout within {found.own_error.nine_of_ten:.1%}",
-        f"others     {_of_others(result)}; of layouts far from this one expect more",
+        f"this one   nine of ten steps of this layout are within {found.own_error.nine_of_ten:.1%}",
+        f"others     {_of_others(result)}; expect more for very different layouts",
         f"kept       {result.file}",
         f"next       seatrial plan {spec_file}",
     ]
 
 
 def _of_others(result: Calibrated) -> str:
-    """The error of other layouts, and of which published runs it is."""
+    """Describe the expected error of other layouts, and its source."""
     before, after = result.before, result.after
-    said = f"{after.median:.0%} off in the median, nine of ten layouts within "
+    errors = f"median error {after.median:.0%}, nine of ten layouts within "
     if after.nine_of_ten < before.nine_of_ten:
         return (
-            f"{said}{after.nine_of_ten:.0%} (before: {before.nine_of_ten:.0%}), as of published "
-            "sources that were calibrated on five of their layouts"
+            f"{errors}{after.nine_of_ten:.0%} (uncalibrated: {before.nine_of_ten:.0%}), measured "
+            "on published sources calibrated with five of their layouts"
         )
     return (
-        f"{said}{after.nine_of_ten:.0%}, as of published runs that were not fitted; that a factor "
-        "narrows it is not shown"
+        f"{errors}{after.nine_of_ten:.0%}, measured on published runs without calibration; "
+        "no data shows that a factor reduces it"
     )
 
 
 def _data(result: Calibrated) -> dict[str, object]:
-    """The same for programs."""
+    """Return the result for `--json`."""
     return {
         **asdict(result.calibration),
         "measured_layout_error": asdict(result.calibration.own_error),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The columns by which each kind of the catalog is listed."""
+"""`seatrial catalog`: look up models, accelerators, node types and other facts."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import NodeType
 from seatrial.catalog.profiles import Profile
 from seatrial.catalog.storage import StorageTier
-from seatrial.cli.options import Json
+from seatrial.cli.options import Json, examples
 from seatrial.docstrings import field_docs
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import has_errors
@@ -41,7 +41,7 @@ Table = tuple[tuple[Column, ...], Callable[[str, Entry], Row]]
 
 
 def table_of(kind: Kind) -> Table:
-    """The columns of a kind's list, and the cells of an entry."""
+    """Return the columns of a kind's table, and the function that makes a row."""
     return _TABLES[kind]
 
 
@@ -126,7 +126,7 @@ def _profile(label: str, entry: Entry) -> Row:
 
 
 def _number(value: float | None) -> str:
-    """A number for a table; nothing where there is none."""
+    """Format a number for a table. Empty if it is unknown."""
     return f"{round(value, 2):,.10g}" if value else ""
 
 
@@ -209,17 +209,17 @@ _TABLES: dict[Kind, Table] = {
 
 
 AROUND = {"title", "source", "sources", "aliases", "note"}
-"""Facts about an entry that stand around its others."""
+"""Fields that are shown separately from an entry's facts."""
 STEP = "  "
 
 
 def plain(entry: Entry) -> dict[str, Any]:
-    """The facts of an entry, and what is computed from them."""
+    """Return an entry's facts and the values computed from them."""
     return entry.model_dump(mode="json") | dict(computed(entry))
 
 
 def computed(entry: Entry) -> list[tuple[str, Any]]:
-    """What follows from an entry's facts."""
+    """Return the values computed from an entry's facts."""
     if not isinstance(entry, ModelPreset):
         return []
     padded = padded_vocab_size(entry.architecture.vocab_size, entry.tp_size)
@@ -230,7 +230,7 @@ def computed(entry: Entry) -> list[tuple[str, Any]]:
 
 
 def say_entry(name: str, entry: Entry) -> None:
-    """Print an entry as YAML would have it, sources as comments."""
+    """Print an entry as YAML, with its sources as comments."""
     say_text(f"{name}   {entry.title}", rest=STEP)
     if entry.aliases:
         _say_fact("aliases", ", ".join(entry.aliases))
@@ -248,13 +248,13 @@ def say_entry(name: str, entry: Entry) -> None:
         _say_fact(key, f"{value:,}    # computed")
     _say_fact("source", entry.source)
     if isinstance(entry, ModelPreset):
-        say(f"{STEP}# The model in a spec, to change it: below model:, in place of preset")
+        say(f"{STEP}# To change the model, put this below model: in place of preset")
         shape = entry.architecture.model_dump(mode="json", exclude_defaults=True)
         _say_facts("dimensions", shape, {})
 
 
 def _say_facts(key: str, value: Any, sources: dict[str, str], indent: str = STEP) -> None:
-    """A fact, or a group of facts indented below its name; a source of its own goes below."""
+    """Print a fact, or a group of facts, with its own source if it has one."""
     deeper = indent + STEP
     is_list = isinstance(value, list)
     grouped = isinstance(value, dict) or (is_list and value and isinstance(value[0], dict))
@@ -274,23 +274,23 @@ def _say_facts(key: str, value: Any, sources: dict[str, str], indent: str = STEP
 
 
 def _say_fact(key: str, text: str, indent: str = STEP) -> None:
-    """One fact; what does not fit its line goes on below, further in."""
+    """Print one fact, wrapped and indented."""
     say_text(f"{key}: {text}", indent, indent + STEP * 2)
 
 
 def _word(value: Any) -> str:
-    """A value as YAML would have it."""
+    """Format a value as YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # 6e-05 is a number in YAML 1.2 only; 6.0e-05 is one for every reader.
+        # YAML 1.1 reads 6e-05 as a string, and 6.0e-05 as a number.
         text = f"{value:.10g}"
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
     return str(value)
 
 
 def _say_variables(key: str, variables: list[dict[str, Any]]) -> None:
-    """Environment variables, each with its reason, its source and where it holds."""
+    """Print environment variables with reason, source and node types."""
     say(f"{STEP}{key}:    # {'never set these' if key == 'avoid' else 'set these'}")
     for variable in variables:
         value = variable.get("value", "")
@@ -302,7 +302,7 @@ def _say_variables(key: str, variables: list[dict[str, Any]]) -> None:
 
 
 app = typer.Typer(
-    help="Look up models, accelerators, node types, fabrics, storage, images, profiles.",
+    help="Look up models, accelerators, node types, fabrics, storage, images and profiles.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -310,7 +310,7 @@ app = typer.Typer(
 
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Completion: the names of the kind that stands before."""
+    """Complete the names of the given kind."""
     kind = ctx.params.get("kind")
     names = default_catalog().names(_kind(kind)) if kind else []
     return [name for name in names if name.startswith(incomplete)]
@@ -326,7 +326,7 @@ def _kind(name: str) -> Kind:
     except ValueError:
         match = nearest(name, Kind)
         hint = f"Did you mean {match}?" if match else f"Use one of: {', '.join(Kind)}."
-        raise UsageError(f"There is no kind {name!r} in the catalog. {hint}") from None
+        raise UsageError(f"the catalog has no kind {name!r}. {hint}") from None
 
 
 _FLAGS = {Kind.MODELS: "--model", Kind.PROFILES: "--profile", Kind.NODE_TYPES: "--node-type"}
@@ -334,12 +334,12 @@ _FLAGS = {Kind.MODELS: "--model", Kind.PROFILES: "--profile", Kind.NODE_TYPES: "
 KIND = typer.Argument(metavar="KIND", autocompletion=_kinds, help=", ".join(Kind))
 
 
-@app.command("list")
+@app.command("list", epilog=examples("seatrial catalog list", "seatrial catalog list models"))
 def list_entries(
     kind: Annotated[str | None, KIND] = None,
     as_json: Json = False,
 ) -> None:
-    """List the kinds, or the entries of a kind."""
+    """List the kinds of the catalog, or the entries of a kind."""
     catalog = default_catalog()
     if kind is None:
         _list_kinds(catalog, as_json)
@@ -353,11 +353,10 @@ def list_entries(
     tables.say_table(columns, [row(name, entry) for name, entry in entries.items()])
     example = next(iter(entries))
     say()
-    say_text(f"One with all facts and sources: seatrial catalog show {kind} {example}", rest="  ")
+    say_text(f"next  seatrial catalog show {kind} {example}", rest="  ")
 
 
 def _list_kinds(catalog: Catalog, as_json: bool) -> None:
-    """What the catalog holds."""
     docs = field_docs(Kind)
     kinds = [(str(kind), len(catalog.names(kind)), docs[kind.name]) for kind in Kind]
     if as_json:
@@ -365,10 +364,14 @@ def _list_kinds(catalog: Catalog, as_json: bool) -> None:
         return
     columns = (tables.name("kind"), tables.number("entries"), tables.text("about"))
     tables.say_table(columns, [(k, str(n), about) for k, n, about in kinds])
-    say("\nThe entries of a kind: seatrial catalog list models")
+    say("\nnext  seatrial catalog list models")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial catalog show models llama3-8b", "seatrial catalog show node-types p5.48xlarge"
+    )
+)
 def show(
     kind: Annotated[str, KIND],
     name: Annotated[
@@ -376,7 +379,7 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show one entry with every fact and its source, or all entries of a kind."""
+    """Show an entry with every fact and its source, or all entries of a kind."""
     catalog, chosen = default_catalog(), _kind(kind)
     names = [name] if name else catalog.names(chosen)
     entries = {catalog.canonical(chosen, n): catalog.entry(chosen, n) for n in names}
@@ -390,13 +393,13 @@ def show(
         say_entry(canonical, entry)
     flag = _FLAGS.get(chosen)
     wanted = f"init {flag} {next(iter(entries))}" if flag else f"catalog list {kind}"
-    # What is printed is YAML that goes into a spec, or into a catalog of one's own.
+    # The output is YAML for a spec or a catalog, so the next step goes to standard error.
     say_next(f"seatrial {wanted}")
 
 
-@app.command()
+@app.command(epilog=examples("seatrial catalog check", "seatrial catalog check --json"))
 def check(as_json: Json = False) -> None:
-    """Check every entry of the catalog, those of your own directory included."""
+    """Check every entry of the catalog, including those of your own directory."""
     catalog = default_catalog()
     findings = catalog.check()
     if has_errors(findings):

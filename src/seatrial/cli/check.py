@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial check`: every contract of a run, before a GPU is asked for."""
+"""`seatrial check`: find a run's errors before it uses a GPU."""
 
 import shlex
 import sys
@@ -14,7 +14,7 @@ import typer
 from seatrial.checks.check import NO_ANSWER
 from seatrial.checks.repairs.fix import MOST_ROUNDS, Fix
 from seatrial.checks.rule import RepairKind
-from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.cluster.errors import ClusterError
 from seatrial.dataprep.drivers.driver import limit_threads
 from seatrial.errors import ExitCode, UsageError
@@ -39,27 +39,29 @@ from seatrial.spec.loader import byte_order_mark
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 INDENT = " " * 16
-"""Before what a change does, which stands below the change."""
+"""The indent of a change's effects, which follow the change."""
 
 WriteFix = Annotated[
     bool,
-    typer.Option("--fix", help="Write respellings that leave the run the same, after their diff."),
+    typer.Option("--fix", help="Apply fixes that do not change the run, and show the diff."),
 ]
 Data = Annotated[
     bool,
-    typer.Option("--data", help="Also look at tokenizers, prepared data and corpora from here."),
+    typer.Option("--data", help="Also check tokenizers, prepared data and corpora."),
 ]
 Engine = Annotated[
     bool,
-    typer.Option("--engine", help="Also ask the engine about the production arguments."),
+    typer.Option("--engine", help="Also have the engine parse the production arguments."),
 ]
 Cluster = Annotated[
     bool,
-    typer.Option("--cluster", help="Also look at the cluster; nothing is changed there."),
+    typer.Option("--cluster", help="Also check the cluster (read-only)."),
 ]
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial check run.yaml", "seatrial check run.yaml --data --engine --cluster")
+)
 def command(
     file: SpecFile,
     overrides: Overrides = None,
@@ -71,18 +73,20 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Check every contract of a run before a GPU is asked for; each finding says what to do.
+    """Check a run for errors before it uses a GPU. Each finding says how to fix it.
 
-    Exit code 0 when nothing is wrong or there are only warnings, 1 with errors.
+    Exit code 0 if there are no errors (warnings are allowed), 1 if there are.
     """
     began = time.monotonic()
     if fix and overrides:
-        raise UsageError("--fix changes the file, and overrides are for this call. Give one kind.")
+        raise UsageError(
+            "--fix changes the file, and overrides apply to this call only. Use one or the other."
+        )
     if data:
         limit_threads()
     asked = cluster or bool(kubeconfig or context)
     if data and not missing_data_packages() and sys.stderr.isatty():
-        say_error("Looking at the data; where a network does not answer, that takes a minute.")
+        say_error("Checking the data. This can take a minute if a server does not respond.")
     outcome = check_and_repair(
         file,
         tuple(overrides or ()),
@@ -95,16 +99,16 @@ def command(
     else:
         _say(outcome, time.monotonic() - began, file, overrides or ())
     if outcome.trouble is not None:
-        raise typer.Exit(_told(outcome.trouble, as_json=as_json))
+        raise typer.Exit(_report_trouble(outcome.trouble, as_json=as_json))
     for missing in outcome.missing:
-        # Data for a program have the words among them.
+        # With --json, the message is part of the output.
         raise typer.Exit(missing.exit_code) if as_json else missing
     if has_errors(outcome.verdict.findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _told(trouble: ClusterError, *, as_json: bool) -> int:
-    """The exit code of a cluster that could not be asked, which is told after the rest."""
+def _report_trouble(trouble: ClusterError, *, as_json: bool) -> int:
+    """Print why the cluster could not be checked, after all other findings."""
     if not as_json:
         say_error("")
         say_findings(trouble.findings)
@@ -112,26 +116,26 @@ def _told(trouble: ClusterError, *, as_json: bool) -> int:
 
 
 def _write(file: Path, plan: Fix, *, is_shown: bool) -> None:
-    """Show the diff of a fix, then write exactly that."""
+    """Show the diff of the fixes, then write the file."""
     tell = say if is_shown else lambda _="": None
     if not plan.changes:
-        tell(f"Nothing changed in {file}: no finding is about the spelling alone.")
+        tell(f"{file} is unchanged: no finding has a fix that keeps the run the same.")
     else:
         tell(plan.diff(str(file)))
         if text_of(file) != plan.before:
-            raise UsageError(f"{file} has changed since it was read. Run the command again.")
+            raise UsageError(f"{file} changed while it was being checked. Rerun the command.")
         write_new(file, byte_order_mark(file) + plan.broken.text, force=True)
         for change in plan.changes:
             words = " ".join(map(shlex.quote, change.repair.overrides))
             tell(f"fixed   {change.found.finding.code:<16} {words}")
-        tell(f"Wrote {file}: {counted(len(plan.changes), 'change')}, and the run is the same.")
+        tell(f"Wrote {file}: {counted(len(plan.changes), 'change')}; the run stays the same.")
         if len(plan.changes) == MOST_ROUNDS:
-            tell("There may be more: run it again.")
+            tell("There may be more fixes: rerun the command.")
     tell()
 
 
 def _say(outcome: Outcome, seconds: float, file: Path, overrides: Sequence[str]) -> None:
-    """The verdict for a person."""
+    """Print the findings and the summary."""
     verdict, offers = outcome.verdict, outcome.offers
     for found, offer in zip(verdict.checked, offers, strict=True):
         say_findings([found.finding], sys.stdout)
@@ -147,35 +151,35 @@ def _say(outcome: Outcome, seconds: float, file: Path, overrides: Sequence[str])
     if verdict.checked:
         say()
     unasked = any(why == NO_ANSWER or why.endswith(ABSENT) for why in verdict.not_run)
-    nothing = "Nothing found so far" if unasked else "Nothing speaks against this run"
-    said = count_line(verdict.findings) or nothing
-    # How long it took is for who waited, not for a file or a page of the documentation.
+    nothing = "No problems found so far" if unasked else "No problems found"
+    summary = count_line(verdict.findings) or nothing
+    # The duration is for the person who waited, not for a file or a page of the documentation.
     took = f" in {seconds:.1f} s" if sys.stdout.isatty() else ""
     left = sum(verdict.not_run.values())
     reasons = ", ".join(verdict.not_run)
     rest = f", {left} not run ({reasons})" if left else ""
-    say_text(f"{said}{took}: {counted(verdict.rules_run, 'rule')}{rest}.", rest="  ")
+    say_text(f"{summary}{took}: {counted(verdict.rules_run, 'rule')}{rest}.", rest="  ")
     _say_next(outcome, file, overrides, unasked=unasked)
 
 
 def _say_next(outcome: Outcome, file: Path, overrides: Sequence[str], *, unasked: bool) -> None:
-    """What to do now."""
+    """Print the next step."""
     changes = sum(offer.kind == RepairKind.OTHER_RUN for offer in outcome.offers)
     if changes:
         what = "The change" if changes == 1 else f"The {changes} changes"
         makes = "makes" if changes == 1 else "make"
-        say(f"{what} above {makes} this another run: you decide, --fix does not write it.")
+        say(f"{what} above {makes} this a different run, so --fix does not apply it.")
     if outcome.fix.changes and not outcome.is_fixed:
         say(outcome.fix.diff(str(file)))
-        say(f"next  seatrial check {file} --fix   writes this diff; the run stays the same")
+        say(f"next  seatrial check {file} --fix   applies this diff; the run stays the same")
     elif has_errors(outcome.verdict.findings):
-        say("next  fix the errors above, then run the same command again")
+        say("next  fix the errors above and rerun this command")
     elif not unasked:
         say_following(seatrial_words("rehearse", file, *overrides))
 
 
 def _data(outcome: Outcome) -> dict[str, Any]:
-    """The verdict for a program."""
+    """Return the result for `--json`."""
     verdict, fix = outcome.verdict, outcome.fix
     unasked = outcome.trouble.findings if outcome.trouble is not None else ()
     data = {

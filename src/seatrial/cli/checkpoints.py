@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial checkpoints`: what was saved, whether it is whole, and what can go on from it."""
+"""`seatrial checkpoints`: list, verify, prune, pin, copy, export and import checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,7 +25,16 @@ from seatrial.cli.checkpoints_text import (
     shown,
     verified_line,
 )
-from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, Step, Where
+from seatrial.cli.options import (
+    Context,
+    Json,
+    Kubeconfig,
+    Overrides,
+    SpecFile,
+    Step,
+    Where,
+    examples,
+)
 from seatrial.cli.remote import On, RemotePlace, Volume
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Finding, has_errors
@@ -48,14 +57,19 @@ from seatrial.storage.location import place_at
 from seatrial.units import format_bytes
 
 app = typer.Typer(
-    help="List, verify, prune, pin, copy, export and import checkpoints; ask what one can resume.",
+    help="List, verify, prune, pin, copy, export and import checkpoints.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
 )
 
 
-@app.command("list")
+@app.command(
+    "list",
+    epilog=examples(
+        "seatrial checkpoints list run.yaml", "seatrial checkpoints list s3://bucket/my-run"
+    ),
+)
 def list_checkpoints(
     where: Where,
     overrides: Overrides = None,
@@ -64,9 +78,9 @@ def list_checkpoints(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """List checkpoints, the newest first: step, size, age, verified, layout, what can load it.
+    """List checkpoints, newest first: step, size, age, verified, layout, loss.
 
-    Only records are read, so that it takes a moment however many files there are.
+    Reads only the records, so it is fast for any number of files.
     """
     if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
@@ -86,7 +100,12 @@ def list_checkpoints(
     say_list(where, there, aside)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial checkpoints verify run.yaml",
+        "seatrial checkpoints verify run.yaml --step 4200 --on kubernetes",
+    )
+)
 def verify(
     where: Where,
     overrides: Overrides = None,
@@ -94,44 +113,44 @@ def verify(
         int | None, typer.Option(min=0, help="Only the checkpoint of this step.")
     ] = None,
     threads: Annotated[
-        int, typer.Option(min=0, help="Files read at a time; as many as cores, up to 8, for 0.")
+        int, typer.Option(min=0, help="Files to read in parallel; 0 means one per core, at most 8.")
     ] = 0,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Read everything, also what was verified before.")
+    again: Annotated[
+        bool, typer.Option("--again", help="Also read checkpoints that are already verified.")
     ] = False,
     on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Read checkpoints again and compare every file with its record.
+    """Read checkpoints and compare every file with its record.
 
-    Nothing is unpickled. One that was cut short goes on where it was; one that was verified is
-    passed by, unless --anew or its --step is given. Exit code 1 when a checkpoint is damaged, and
-    when none of those that were asked for was ever committed.
+    Never unpickles anything. An interrupted verification continues where it stopped. Checkpoints
+    that are already verified are skipped, unless you pass --again or their --step. Exit code 1 if a
+    checkpoint is damaged, or if none of the selected ones was committed.
     """
     if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
             lambda plan: ["checkpoints", "verify", plan.checkpoint_location],
-            {"--step": step, "--threads": threads, "--anew": anew, "--json": as_json},
+            {"--step": step, "--threads": threads, "--again": again, "--json": as_json},
             VolumeReading.NOTES,
             following=f"seatrial checkpoints export {where} --to DIR --on kubernetes",
         )
     place = place_of(where, overrides or ())
     wanted = [checkpoint_at(place, step)] if step is not None else list(checkpoints(place))
     if not wanted:
-        raise UsageError(f"{place.address} has no checkpoint to verify. {ELSEWHERE}")
+        raise UsageError(f"no checkpoints in {place.address}. {ELSEWHERE}")
     answers = {}
     for one in wanted:
-        whole = anew or step is not None
+        whole = again or step is not None
         passed_by = one.verified and not whole
         if one.record is None:
             answers[one.step] = list(one.findings)
         else:
             size = one.record.shards.size
-            again = anew or (whole and one.verified)
+            afresh = again or (whole and one.verified)
             with shown(f"step {one.step:,}", size, quiet=as_json or passed_by) as tell:
-                found = verify_noting(place, one, threads=threads, anew=again, tell=tell)
+                found = verify_noting(place, one, threads=threads, anew=afresh, tell=tell)
             answers[one.step] = found
         if not as_json:
             say(verified_line(one, answers[one.step], passed_by=passed_by))
@@ -142,35 +161,42 @@ def verify(
         say_following(f"seatrial checkpoints export {where} --to DIR")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial checkpoints prune run.yaml",
+        "seatrial checkpoints prune run.yaml --keep-last 3 --yes",
+    )
+)
 def prune(
     where: Where,
     overrides: Overrides = None,
     keep_last: Annotated[
-        int | None, typer.Option(min=1, help="Keep so many; checkpoints.keep_last when absent.")
+        int | None, typer.Option(min=1, help="Keep this many. Default: checkpoints.keep_last.")
     ] = None,
     keep_every_steps: Annotated[
-        int | None, typer.Option(min=1, help="Keep those at multiples of this.")
+        int | None, typer.Option(min=1, help="Also keep the steps divisible by this.")
     ] = None,
     keep_best: Annotated[
-        int, typer.Option(min=0, help="Keep so many of the lowest validation loss.")
+        int, typer.Option(min=0, help="Also keep this many with the lowest validation loss.")
     ] = 0,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Remove; without it, only say what would go.")
+        bool,
+        typer.Option("--yes", help="Delete. Without it, prune only lists what it would delete."),
     ] = False,
     on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Remove old checkpoints, torn ones, and those whose step was saved again.
+    """Delete old, incomplete and superseded checkpoints.
 
-    The last two verified ones always stay, and pinned ones. Removes nothing without --yes.
+    Always keeps the last two verified checkpoints and the pinned ones. Deletes nothing without
+    --yes.
     """
     policy = Policy()
     if is_spec(where):
-        told = plan(Path(where), overrides or ()).spec.checkpoints
-        policy = Policy(told.keep_last, told.keep_every_steps)
+        given = plan(Path(where), overrides or ()).spec.checkpoints
+        policy = Policy(given.keep_last, given.keep_every_steps)
     policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
     if on is RemotePlace.KUBERNETES:
         asked = {
@@ -195,26 +221,34 @@ def prune(
         say_json({"done": yes, "decisions": [asdict(one) for one in decisions]})
         return
     if not decisions:
-        say_text(f"No checkpoints in {place.address}: nothing to prune. {ELSEWHERE}")
+        say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
         say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
         return
     say_pruned(decisions, done=yes)
 
 
-@app.command("resume-verdict")
+@app.command(
+    "resume-verdict",
+    epilog=examples(
+        "seatrial checkpoints resume-verdict run.yaml",
+        "seatrial checkpoints resume-verdict run.yaml cluster.nodes=4",
+    ),
+)
 def say_resume_verdict(
     file: SpecFile,
     overrides: Overrides = None,
     at: Annotated[
         str | None,
-        typer.Option("--from", metavar="DIR", help="Where the checkpoints are; the run's own."),
+        typer.Option(
+            "--from", metavar="DIR", help="The location of the checkpoints. Default: the run's own."
+        ),
     ] = None,
     step: Step = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether a run can go on from a checkpoint: safe, resharded, with other data, or not.
+    """Report if a run can resume from a checkpoint, and what would change.
 
-    Exit code 1 when it cannot, or when the data order would change.
+    Exit code 1 if it cannot, or if the data order or the model would change.
     """
     one, answer = resume_verdict(file, overrides or (), at=at, step=step)
     if answer is None:
@@ -230,19 +264,24 @@ def say_resume_verdict(
         say(f"next  {seatrial_words('launch', file, *overrides or ())}")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial checkpoints pin run.yaml --step 4200 --why 'before the data change'",
+        "seatrial checkpoints pin run.yaml --step 4200 --off",
+    )
+)
 def pin(
     where: Where,
     overrides: Overrides = None,
     step: Step = None,
-    why: Annotated[str, typer.Option(help="The reason, for whoever sees the list.")] = "",
-    off: Annotated[bool, typer.Option("--off", help="Let it be pruned again.")] = False,
+    why: Annotated[str, typer.Option(help="The reason, shown in the list.")] = "",
+    off: Annotated[bool, typer.Option("--off", help="Remove the pin.")] = False,
 ) -> None:
-    """Keep a checkpoint from being pruned, or let it go again."""
+    """Pin a checkpoint, so that it is never pruned, or remove the pin."""
     place = place_of(where, overrides or ())
     one = checkpoint_at(place, step)
     if one.record is None:
-        raise UsageError(f"step {one.step:,} was never committed. Pin another one.")
+        raise UsageError(f"step {one.step:,} was never committed. Pin another checkpoint.")
     if off:
         unpin(place, one.directory)
     else:
@@ -251,18 +290,23 @@ def pin(
     say(f"next  seatrial checkpoints list {where}")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial checkpoints copy run.yaml s3://bucket/my-run",
+        "seatrial checkpoints copy s3://bucket/my-run ./checkpoints --step 4200",
+    )
+)
 def copy(
     where: Where,
-    to: Annotated[str, typer.Argument(metavar="DIR", help="Where the copy goes.")],
+    to: Annotated[str, typer.Argument(metavar="DIR", help="The target directory.")],
     overrides: Overrides = None,
     step: Step = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a checkpoint to or from an object store, or to another disk, and read the copy back.
+    """Copy a checkpoint to or from an object store or another disk, and verify the copy.
 
-    Every file is compared with the record on its way. Start it again after any end, and what is
-    there and right is not sent again.
+    Compares every file with its record. If it is interrupted, rerun it: files that are already
+    copied are skipped.
     """
     refuse_secret(to)
     source, target = place_of(where, overrides or ()), place_at(to)
@@ -274,16 +318,28 @@ def copy(
         say_json({"step": record.step, "bytes": record.shards.size, "to": to})
         return
     files = counted(record.shards.files, "file")
-    say(f"step {record.step:,} is in {to}: {files}, {format_bytes(record.shards.size)}, read back.")
+    say(f"step {record.step:,} is in {to}: {files}, {format_bytes(record.shards.size)}, verified.")
     say(f"next  seatrial checkpoints list {to}")
 
 
-app.command("export")(export)
-app.command("import")(import_weights)
+app.command(
+    "export",
+    epilog=examples(
+        "seatrial checkpoints export run.yaml --to weights",
+        "seatrial checkpoints export run.yaml --to weights --compare",
+    ),
+)(export)
+app.command(
+    "import",
+    epilog=examples(
+        "seatrial checkpoints import ./Llama-3.2-1B --to initial",
+        "seatrial checkpoints import ./gpt2 --to initial --json",
+    ),
+)(import_weights)
 
 
 def _end(findings: Sequence[Finding], as_json: bool, data: object, *, failed: bool = False) -> None:
-    """Print findings, and end with 1 where there are errors."""
+    """Print findings, and exit with 1 if there are errors."""
     if as_json:
         say_json(data)
     elif findings:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial checkpoints export` and `import`: weights to Hugging Face's format, and from it."""
+"""`seatrial checkpoints export` and `import`: convert weights to and from Hugging Face."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +36,8 @@ Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Compare logits with the engine's own model, on one CPU; "
-        "takes 8 bytes of memory for each parameter.",
+        help="Compare logits with the engine's own model on one CPU; "
+        "needs 8 bytes of memory per parameter.",
     ),
 ]
 
@@ -46,7 +46,7 @@ def export(
     where: Where,
     to: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Where the weights go: a directory that is not there."),
+        typer.Option(metavar="DIR", help="The output directory, which must not exist."),
     ],
     overrides: Overrides = None,
     step: Step = None,
@@ -56,12 +56,12 @@ def export(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Write the weights of a checkpoint for Hugging Face's transformers: safetensors, config.json.
+    """Export a checkpoint's weights for Hugging Face transformers (safetensors, config.json).
 
-    Everything is verified before anything is read, and one layer is in memory at a time. Models of
-    the llama, gpt and mpt families and Mixtral's experts; others are refused with the reason. Needs
-    the engine that saved it: the worker extra, or LLM Foundry's environment; with --on kubernetes
-    the run's image has it, and DIR is a path on the run's volume.
+    Verifies the checkpoint first, and holds one layer in memory at a time. Supports the llama, gpt
+    and mpt families and Mixtral; refuses other models with the reason. Needs the engine that saved
+    the checkpoint: the worker extra, or LLM Foundry's environment. With --on kubernetes, the run's
+    image has the engine, and DIR is a path on the run's volume.
     """
     if on is RemotePlace.KUBERNETES:
         Volume(where, overrides, kubeconfig, context).run(
@@ -71,7 +71,7 @@ def export(
             following=f"seatrial report {where}",
         )
     planned = _compared_plan(where, overrides or ()) if compare else None
-    # A plan may take a search, which is not done twice.
+    # A plan may need a search, so it is made once.
     at = place_at(planned.checkpoint_location) if planned else place_of(where, overrides or ())
     one = checkpoint_at(at, step)
     if one.record is None:
@@ -79,24 +79,24 @@ def export(
     if planned is not None:
         _refuse_other_model(planned, one.record, where)
     before = exported_before(to, one.record.identity)
-    told = before or _exported(at, one, one.record, to, quiet=as_json)
-    if planned is not None and "logits" not in told:
+    exported = before or _exported(at, one, one.record, to, quiet=as_json)
+    if planned is not None and "logits" not in exported:
         if not as_json:
-            say_error("  comparing with the engine's own model")
-        told = prove_export(Path(at.address, one.directory), to, planned)
-    refuse_other_logits(told, to)
+            say_error("  comparing logits with the engine's own model")
+        exported = prove_export(Path(at.address, one.directory), to, planned)
+    refuse_other_logits(exported, to)
     if as_json:
-        say_json(told)
+        say_json(exported)
     else:
-        _say_export(told, to, is_old=before is not None)
+        _say_export(exported, to, is_old=before is not None)
 
 
 def _compared_plan(where: str, overrides: Sequence[str]) -> Plan:
-    """The plan by which the engine builds the model of a checkpoint."""
+    """Return the plan from which the engine builds the model of a checkpoint."""
     if not is_spec(where):
         raise UsageError(
-            "--compare needs the spec of the run, by which the engine builds its model. "
-            f"Give the run.yaml in the place of {where}."
+            "--compare needs the run's spec to build the engine's model. "
+            f"Pass the run.yaml instead of {where}."
         )
     planned = plan(Path(where), overrides)
     _refuse_without_model(planned)
@@ -104,32 +104,34 @@ def _compared_plan(where: str, overrides: Sequence[str]) -> Plan:
 
 
 def _refuse_without_model(planned: Plan) -> None:
-    """Refuse a comparison where the engine's own model cannot be had on a CPU."""
+    """Refuse a comparison if the engine cannot build the model on a CPU."""
     reason = ENGINES[planned.spec.engine.name].no_rehearsal(planned)
     if reason:
         raise UsageError(f"--compare builds the engine's model on a CPU. {reason}")
     if "://" in planned.checkpoint_location:
         raise UsageError(
             f"--compare reads a checkpoint from a file system, and {planned.checkpoint_location} "
-            "is in an object store. Copy it, and give checkpoints.location=DIR."
+            "is in an object store. Copy it first and pass checkpoints.location=DIR."
         )
 
 
 def _refuse_other_model(planned: Plan, record: Record, where: str) -> None:
-    """A spec of another model than the checkpoint's would make good weights look wrong."""
+    """Refuse a spec of another model: correct weights would look wrong."""
     others = other_model(record.setup, setup_of(planned))
     if others:
-        said = "; ".join(f"{one.what} {one.wanted}, saved with {one.saved}" for one in others)
+        differences = "; ".join(
+            f"{one.what} {one.wanted}, saved with {one.saved}" for one in others
+        )
         raise UsageError(
-            f"{where} describes another model than the checkpoint of step {record.step:,}: {said}. "
-            "Give the spec that it was trained by, or leave out --compare."
+            f"{where} describes a different model than the checkpoint of step {record.step:,}: "
+            f"{differences}. Pass the spec that it was trained with, or omit --compare."
         )
 
 
 def _exported(
     place: Location, one: Checkpoint, record: Record, to: Path, *, quiet: bool
 ) -> dict[str, Any]:
-    """Have the worker write the weights of a checkpoint; the record of the export."""
+    """Let the worker write the weights, and return the record of the export."""
     engine = ENGINES[engine_of(record.setup)]
     worker_python(engine)
     exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
@@ -137,7 +139,7 @@ def _exported(
     with shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell:
 
         def follow(doing: str, done: int, total: int) -> None:
-            # First all files are verified, then the weights are written.
+            # The worker verifies all files first, then writes the weights.
             share = done / max(1, total)
             tell(0, round((share if doing == "verifying" else 1 + share) * size))
 
@@ -145,30 +147,30 @@ def _exported(
 
 
 def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
-    """What a pod exports, and where to: onto the volume, for all else of a pod goes with it."""
+    """Return the arguments of the export in a pod. The target must be on the volume."""
     if compare:
         _refuse_without_model(plan)
     mount = Path(plan.spec.cluster.storage.mount)
     if not to.is_relative_to(mount):
         raise UsageError(
-            f"--to {to} is not on the run's volume, where alone a pod can leave it. "
+            f"--to {to} is not on the run's volume, and other files are lost with the pod. "
             f"Use --to {mount / plan.spec.name / 'weights'}."
         )
-    # A comparison needs the spec; all else stands in the checkpoint.
+    # A comparison needs the spec; an export only needs the checkpoint.
     return [f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location, f"--to={to}"]
 
 
-def _say_export(told: dict[str, Any], to: Path, *, is_old: bool) -> None:
-    """What was written, now or before, and how to load it."""
+def _say_export(exported: dict[str, Any], to: Path, *, is_old: bool) -> None:
+    """Print what was exported, now or earlier, and how to load it."""
     if is_old:
-        say(f"step {told['step']:,} is in {to} already, exported from this very checkpoint.")
+        say(f"step {exported['step']:,} is already in {to}, exported from this checkpoint.")
     else:
-        _say_weights(told, to)
-    if "logits" in told:
-        gate = told["logits"]
+        _say_weights(exported, to)
+    if "logits" in exported:
+        gate = exported["logits"]
         say(
-            f"logits      of {gate['tokens']:,} tokens in transformers: "
-            f"{gate['largest_difference']:.0e} from the engine's"
+            f"logits      {gate['tokens']:,} tokens in transformers: largest difference from the "
+            f"engine {gate['largest_difference']:.0e}"
         )
     say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
 
@@ -177,40 +179,40 @@ def _say_weights(told: dict[str, Any], to: Path) -> None:
     cut = told["padding_left_out"]
     say(
         f"step {told['step']:,} is in {to}: {told['class']}, {told['dtype']}, "
-        f"{counted(told['tensors'], 'tensor')}, {format_bytes(told['bytes'])}, verified before."
+        f"{counted(told['tensors'], 'tensor')}, {format_bytes(told['bytes'])}, verified."
     )
     if cut:
-        rows = f"{told['vocabulary']:,} rows, {cut:,} of padding left out"
+        rows = f"{told['vocabulary']:,} rows, {cut:,} padding rows removed"
         say(f"vocabulary  {rows}")
-    name = told["tokenizer"].partition(" ")[2] or "none: the run had no real one"
-    said = "saved beside the weights" if told["tokenizer_saved"] else name
-    say(f"tokenizer   {said}")
+    name = told["tokenizer"].partition(" ")[2] or "none: the run used mock data"
+    shown_name = "saved with the weights" if told["tokenizer_saved"] else name
+    say(f"tokenizer   {shown_name}")
 
 
 def import_weights(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="HF_DIR", help="A directory with config.json and weights as safetensors."
+            metavar="HF_DIR", help="A directory with config.json and safetensors weights."
         ),
     ],
     to: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Where the checkpoint goes: a directory not there yet."),
+        typer.Option(metavar="DIR", help="The output directory, which must not exist."),
     ],
     as_json: Json = False,
 ) -> None:
-    """Write Hugging Face weights as a checkpoint that a run can start from.
+    """Convert Hugging Face weights to a checkpoint that a run can start from.
 
-    It has weights and no optimizer state: a run takes it up at step 0, as initial_weights in its
-    spec. Prints the part of the spec that does so. Needs the worker extra.
+    The checkpoint has no optimizer state: a run starts from it at step 0, as initial_weights of its
+    spec. Prints the spec fields to set. Needs the worker extra.
     """
     refuse_secret(source)
     worker_python()
     if "://" in source:
         raise UsageError(
-            f"{source} is no directory, and weights are imported from one. "
-            "Fetch them first: hf download OWNER/NAME --local-dir DIR."
+            f"{source} is not a local directory. "
+            "Download the weights first: hf download OWNER/NAME --local-dir DIR."
         )
     there = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))
     with shown(source, there, quiet=as_json) as tell:
@@ -220,14 +222,14 @@ def import_weights(
         return
     count, size = counted(told["tensors"], "tensor"), format_bytes(told["bytes"])
     say(f"{told['class']} is in {to}: {told['dtype']}, {count}, {size}, committed as step 0.")
-    say("A spec starts from it with")
+    say("To start a run from it, add to its spec:")
     for line in _yaml(told["spec"]):
         say(f"  {line}")
-    say("next  seatrial validate RUN.YAML, with that in it")
+    say("next  seatrial validate RUN.YAML")
 
 
 def _yaml(values: dict[str, Any], ahead: str = "") -> list[str]:
-    """Nested keys as lines of YAML."""
+    """Format nested keys as YAML lines."""
     lines: list[str] = []
     for key, value in values.items():
         if isinstance(value, dict):

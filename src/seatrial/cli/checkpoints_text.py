@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `seatrial checkpoints` prints."""
+"""The output of `seatrial checkpoints`."""
 
 import sys
 import time
@@ -33,48 +33,48 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def since(moment: str) -> str:
-    """How long ago a moment was: `12 min ago`."""
+    """Format a time as an age: `12 min ago`."""
     then = datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     return f"{format_seconds(max(0.0, (datetime.now(UTC) - then).total_seconds()))} ago"
 
 
 def resumes_to(setup: Setup) -> str:
-    """Which layouts can load a checkpoint."""
+    """Describe the layouts that can load a checkpoint."""
     if setup.reshardable:
-        # The optimizer of experts is one of its own, or not, by ep and tp.
+        # ep and tp decide if the experts have a separate optimizer.
         return "any pp, dp" if setup.model.experts else "any layout"
     return f"tp {setup.layout.tp_size}, pp {setup.layout.pp_size}, any dp"
 
 
 def verified(one: Checkpoint) -> str:
-    """What is known of a checkpoint's content."""
+    """Describe the state of a checkpoint's verification."""
     seen = one.verification
     if one.record is None or seen is None:
         return "no"
     if seen.wrong:
         return f"damaged: {counted(seen.wrong, 'finding')}"
     if seen.files < one.record.shards.files:
-        return f"{seen.files / one.record.shards.files:.0%}, cut short"
+        return f"{seen.files / one.record.shards.files:.0%}, interrupted"
     return since(seen.at)
 
 
 def verified_line(one: Checkpoint, findings: Sequence[Finding], *, passed_by: bool) -> str:
-    """What came of verifying a checkpoint, in one line."""
+    """Describe the result of a verification in one line."""
     if one.record is None:
-        came = "torn" if one.state is State.TORN else "damaged"
-        return f"step {one.step:,}  {came}"
-    came = "damaged" if has_errors(findings) else "good"
+        result = "incomplete" if one.state is State.TORN else "damaged"
+        return f"step {one.step:,}  {result}"
+    result = "damaged" if has_errors(findings) else "ok"
     if passed_by and not findings:
-        came = f"verified {verified(one)}, passed by; --anew reads it again"
-    return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {came}"
+        result = f"verified {verified(one)}, skipped; --again reads it"
+    return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {result}"
 
 
 def rows(there: Iterable[Checkpoint]) -> Iterator[tuple[str, ...]]:
-    """A row for each checkpoint."""
+    """Yield one row per checkpoint."""
     for one in there:
         record = one.record
         if record is None:
-            note = "torn: no record" if one.state is State.TORN else "the record is damaged"
+            note = "incomplete: no record" if one.state is State.TORN else "the record is damaged"
             yield (f"{one.step:,}", "", "", "", "no", "", "nothing", "", note)
             continue
         loss = record.validation_loss
@@ -95,15 +95,15 @@ def say_list(address: str, there: Sequence[Checkpoint], aside: Sequence[str]) ->
     """Print the checkpoints of a run."""
     say_table(COLUMNS, rows(there))
     for directory in aside:
-        say_text(f"{directory}: its step was saved again; prune removes it.", rest="  ")
+        say_text(f"{directory}: its step was saved again; prune deletes it.", rest="  ")
     unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
-    following = "verify" if unverified else "prune"
+    following = f"verify {address}" if unverified else f"export {address} --to DIR"
     say()
-    say_following(f"seatrial checkpoints {following} {address}")
+    say_following(f"seatrial checkpoints {following}")
 
 
 def as_data(one: Checkpoint) -> dict[str, Any]:
-    """A checkpoint for `--json`."""
+    """Return a checkpoint for `--json`."""
     record = one.record
     return {
         "step": one.step,
@@ -126,9 +126,9 @@ def as_data(one: Checkpoint) -> dict[str, Any]:
 
 
 def say_decisions(decisions: Sequence[RetentionDecision], *, certain: bool) -> None:
-    """Print what prune is about to do, or would do."""
-    words = ("goes" if certain else "would go", "stays")
-    columns = (number("step"), text("what"), text("why"), number("size"))
+    """Print what prune deletes, or would delete."""
+    words = ("delete" if certain else "would delete", "keep")
+    columns = (number("step"), text("action"), text("reason"), number("size"))
     table = [
         (
             f"{one.step:,}" if one.step >= 0 else one.directory,
@@ -142,38 +142,38 @@ def say_decisions(decisions: Sequence[RetentionDecision], *, certain: bool) -> N
 
 
 def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool) -> None:
-    """Print how much went, or would go, and what comes next."""
+    """Print how much was or would be deleted, and the next step."""
     gone = [one for one in decisions if not one.kept]
     size = format_bytes(sum(one.size for one in gone))
-    say(f"\n{counted(len(gone), 'checkpoint')} {'removed' if done else 'would go'}, {size}.")
+    say(f"\n{counted(len(gone), 'checkpoint')} {'deleted' if done else 'to delete'}, {size}.")
     if gone and not done:
         say_following("the same command with --yes")
 
 
 _MEANINGS = {
-    Resume.SAFE: "The run goes on as if nothing had happened.",
-    Resume.RESHARDED: "The state is cut anew for the layout; losses agree up to rounding.",
-    Resume.DATA_CHANGES: "It can be loaded, and other samples come than would have come.",
-    Resume.MODEL_CHANGES: "It can be loaded, and the model computes something else from there on.",
-    Resume.IMPOSSIBLE: "The engine cannot load it into this run.",
+    Resume.SAFE: "The run continues exactly as if it had not been interrupted.",
+    Resume.RESHARDED: "The state is resharded for the new layout; losses agree up to rounding.",
+    Resume.DATA_CHANGES: "The checkpoint loads, but the run reads other samples afterwards.",
+    Resume.MODEL_CHANGES: "The checkpoint loads, but the model computes other results afterwards.",
+    Resume.IMPOSSIBLE: "The engine cannot load this checkpoint into the run.",
 }
 
 
 def say_verdict(step: int, answer: ResumeVerdict) -> None:
-    """Print whether a run can go on, the answer first."""
+    """Print if a run can resume, the answer first."""
     say(f"step {step:,}: {answer.outcome}. {_MEANINGS[answer.outcome]}")
     for reason in answer.reasons:
         change = f"{reason.saved} → {reason.wanted}"
         say_text(f"{reason.what}: {change}: {reason.meaning}", f"  {reason.outcome:<20}  ")
 
 
-Tell = Callable[[int, int], None]
-"""Told how many files and bytes are done."""
+ReportBytes = Callable[[int, int], None]
+"""A progress callback: takes the number of files and bytes done."""
 
 
 @contextmanager
-def shown(what: str, total: int, *, quiet: bool) -> Iterator[Tell]:
-    """What to tell of the progress of so many bytes; nothing is shown when quiet."""
+def shown(what: str, total: int, *, quiet: bool) -> Iterator[ReportBytes]:
+    """Show progress of a number of bytes, unless quiet. Yields the progress callback."""
     if quiet:
         yield lambda files, size: None
     elif sys.stderr.isatty():
@@ -184,7 +184,7 @@ def shown(what: str, total: int, *, quiet: bool) -> Iterator[Tell]:
 
 
 def _rest(files: int, size: int, total: int, seconds: float) -> str:
-    """Files, rate and time left."""
+    """Describe files, rate and time left."""
     rate = size / max(seconds, 1e-6)
     words = [f"{files:,} files"] if files else []
     words.append(format_rate(rate))
@@ -193,14 +193,14 @@ def _rest(files: int, size: int, total: int, seconds: float) -> str:
     return ", ".join(words)
 
 
-def _lines(what: str, total: int) -> Tell:
-    began = said = time.monotonic()
+def _lines(what: str, total: int) -> ReportBytes:
+    began = printed = time.monotonic()
 
     def tell(files: int, size: int) -> None:
-        nonlocal said
+        nonlocal printed
         now = time.monotonic()
-        if now - said >= QUIET_SECONDS:
-            said = now
+        if now - printed >= QUIET_SECONDS:
+            printed = now
             share = size / total if total else 1.0
             say_error(f"  {what} {share:.0%}, {_rest(files, size, total, now - began)}")
 
@@ -208,8 +208,8 @@ def _lines(what: str, total: int) -> Tell:
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Tell]:
-    # Loaded by the commands that draw bars; it takes 80 ms.
+def _bar(what: str, total: int) -> Iterator[ReportBytes]:
+    # Imported here because it takes 80 ms.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial data`: from raw text to verified Megatron data."""
+"""`seatrial data`: prepare, estimate, verify and inspect training data."""
 
 import sys
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from seatrial.cli.data_summary import (
     say_pieces,
     say_record,
 )
-from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
 from seatrial.dataprep.drivers.driver import limit_threads
 from seatrial.errors import ExitCode, UsageError
@@ -46,7 +46,7 @@ from seatrial.sdk.data import (
 from seatrial.sdk.plan import load_spec
 
 app = typer.Typer(
-    help="Prepare, estimate, verify and inspect the data of a run.",
+    help="Prepare, estimate, verify and inspect training data.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -54,7 +54,7 @@ app = typer.Typer(
 
 
 class DriverChoice(StrEnum):
-    """Where tasks can run."""
+    """The programs that can run tasks."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -63,52 +63,56 @@ class DriverChoice(StrEnum):
 Where = Annotated[
     str,
     typer.Argument(
-        metavar="RUN.YAML|DIR", help="The spec of a run, or where a prepared data set is."
+        metavar="RUN.YAML|DIR", help="A run's spec, or the location of a prepared dataset."
     ),
 ]
 
 
 @app.callback()
 def begin() -> None:
-    """Begin a command on data: what it tokenizes, it does in one thread of each process."""
+    """Limit tokenizers to one thread per process."""
     limit_threads()
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial data prepare run.yaml", "seatrial data prepare run.yaml --on kubernetes"
+    )
+)
 def prepare(
     file: SpecFile,
     overrides: Overrides = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Where the data go; data.location when absent."),
+        typer.Option(metavar="DIR", help="The output directory. Default: data.location."),
     ] = None,
-    driver: Annotated[DriverChoice, typer.Option(help="Where tasks run.")] = DriverChoice.LOCAL,
+    driver: Annotated[
+        DriverChoice, typer.Option(help="The program that runs the tasks.")
+    ] = DriverChoice.LOCAL,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes at a time; one for each core when absent.")
+        int | None, typer.Option(min=1, help="Parallel processes. Default: one per core.")
     ] = None,
     on: Annotated[
-        RemotePlace, typer.Option(help="Here, or in pods of the run's cluster, one for each task.")
+        RemotePlace, typer.Option(help="Run here, or in the cluster with one pod per task.")
     ] = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     list_only: Annotated[
         bool,
-        typer.Option(
-            "--list-only", help="Freeze the task list, do no task, and say how to do one."
-        ),
+        typer.Option("--list-only", help="Write the task list only, and print how to run a task."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Prepare the data of a run: raw text becomes verified .bin and .idx files, and a blend.
+    """Prepare a run's data: turn raw text into verified .bin and .idx files, and a blend.
 
-    Start it again after any end, and it goes on where it was. Needs the data extra.
+    If it is interrupted, rerun it to continue. Needs the data extra.
     """
     refuse_secret(to)
     if on is RemotePlace.KUBERNETES:
         if to or list_only or driver is not DriverChoice.LOCAL or workers:
             raise UsageError(
-                "--on kubernetes goes by the spec: data.location and cluster.preparation. "
-                "Leave out --to, --driver, --workers and --list-only."
+                "--on kubernetes uses data.location and cluster.preparation of the spec. "
+                "Omit --to, --driver, --workers and --list-only."
             )
         prepare_in_pods(file, overrides or (), kubeconfig, context, as_json=as_json)
         return
@@ -122,7 +126,7 @@ def prepare(
                 file, overrides or (), to=to, driver=driver, workers=workers, tell=tell
             )
     except KeyboardInterrupt:
-        say_error("\nStopped. Tasks that are done are kept: the same command goes on from there.")
+        say_error("\nStopped. Finished tasks are kept: rerun the same command to continue.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     cache = build_index_cache(file, overrides or (), found_at=outcome.address)
     if as_json:
@@ -137,7 +141,7 @@ def prepare(
 
 
 def _freeze(file: Path, overrides: Sequence[str], to: str | None, *, as_json: bool) -> None:
-    """Write down the tasks, and say how to do one."""
+    """Write the task list, and print how to run a task."""
     frozen = freeze_data(file, overrides, to=to)
     if as_json:
         say_json(asdict(frozen))
@@ -145,18 +149,20 @@ def _freeze(file: Path, overrides: Sequence[str], to: str | None, *, as_json: bo
         say_frozen(frozen, str(file), overrides, to)
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial data estimate run.yaml", "seatrial data estimate run.yaml --cores 96")
+)
 def estimate(
     file: SpecFile,
     overrides: Overrides = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="Cores to prepare with; this machine's when absent.")
+        int | None, typer.Option(min=1, help="Cores to assume. Default: the cores of this host.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what preparing would take: tokens, disk, core-hours and time, from a sample.
+    """Estimate tokens, disk space, core-hours and time of the preparation from a sample.
 
-    Reads a little of some files of every source. Needs the data extra.
+    Reads small parts of some files of every source. Needs the data extra.
     """
     found = estimate_data(file, overrides or (), cores=cores)
     if as_json:
@@ -165,7 +171,11 @@ def estimate(
         say_estimate(found, str(file))
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial data verify run.yaml", "seatrial data verify s3://bucket/prepared --json"
+    )
+)
 def verify(
     where: Where,
     overrides: Overrides = None,
@@ -174,10 +184,10 @@ def verify(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Read all of a prepared data set again and compare it with its record.
+    """Read a prepared dataset completely and compare it with its record.
 
-    Exit code 1 when anything is not as it should be. Needs the data extra, or with --on
-    kubernetes the cluster extra.
+    Exit code 1 if anything differs. Needs the data extra, or the cluster extra with --on
+    kubernetes.
     """
     refuse_secret(where)
     if on is RemotePlace.KUBERNETES:
@@ -197,24 +207,28 @@ def verify(
             say_error(f"\n{count_line(findings)}")
         if not has_errors(findings):
             say_record(address, record, address)
-            say("verified  sizes, digests, pointers, ids, ends of documents and counts are right")
+            say("verified  sizes, digests, pointers, ids, document ends and counts are correct")
             if not findings:
-                say("          and sampled documents, decoded, encode to the same tokens")
+                say("          sampled documents decode and encode to the same tokens")
             say_following(f"seatrial data inspect {where}", "next      ")
     if has_errors(findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial data inspect run.yaml --document 0", "seatrial data inspect run.yaml --bytes 0:34"
+    )
+)
 def inspect(
     where: Where,
     overrides: Overrides = None,
     file: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A file of the data set; the first when absent."),
+        typer.Option(metavar="NAME", help="A file of the dataset. Default: the first."),
     ] = None,
     document: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Show this document, decoded.")
+        int | None, typer.Option(metavar="N", min=0, help="Show this document as text.")
     ] = None,
     byte_range: Annotated[
         str | None,
@@ -225,10 +239,10 @@ def inspect(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Show what is in a prepared data set: documents decoded back, or any bytes explained.
+    """Show the content of a prepared dataset: documents as text, or the meaning of any bytes.
 
-    --file takes a name with .bin or .idx; without an ending, the tokens. Needs the data extra, or
-    with --on kubernetes the cluster extra.
+    --file takes a name that ends in .bin or .idx; without a suffix, it means the .bin file. Needs
+    the data extra, or the cluster extra with --on kubernetes.
     """
     refuse_secret(where)
     if on is RemotePlace.KUBERNETES:
@@ -240,7 +254,7 @@ def inspect(
         )
     inspection = inspect_data(where, overrides or (), file=file)
     if document is not None and byte_range is not None:
-        raise UsageError("--document and --bytes exclude each other. Give one of them.")
+        raise UsageError("--document and --bytes exclude each other. Use one of them.")
     if byte_range is not None:
         explained = inspection.explain(*_range(byte_range))
         if as_json:
@@ -271,8 +285,8 @@ def _inspect_next(where: str) -> str:
 
 
 def _range(text: str) -> tuple[int, int]:
-    """The two ends of a range of bytes."""
+    """Read the start and the end of a byte range."""
     start, colon, end = text.partition(":")
     if not (colon and start.isdigit() and end.isdigit() and int(start) < int(end)):
-        raise UsageError(f"--bytes {text} is not a range. Write for example --bytes 0:34.")
+        raise UsageError(f"--bytes {text} is not a range. Example: --bytes 0:34.")
     return int(start), int(end)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial delete`: remove a run from its cluster; volumes stay unless told."""
+"""`seatrial delete`: delete a run; its volume is kept by default."""
 
 import sys
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, Yes
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, Yes, examples
 from seatrial.errors import UsageError
 from seatrial.reports.terminal import counted, say, say_error, say_json, say_text
 from seatrial.runs.stop import Removal
@@ -17,12 +17,12 @@ from seatrial.sdk.runs import find_run
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(epilog=examples("seatrial delete my-run", "seatrial delete my-run --volumes --yes"))
 def command(
     run: Run,
     volumes: Annotated[
         bool,
-        typer.Option("--volumes", help="Delete its volume claim too, with all checkpoints."),
+        typer.Option("--volumes", help="Also delete its volume claim, with all checkpoints."),
     ] = False,
     yes: Yes = False,
     namespace: Namespace = "",
@@ -30,9 +30,10 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Delete a run: its job, all that was made for it, and its ledger. Its volume stays.
+    """Delete a run: its job, all objects created for it, and its ledger. Its volume is kept.
 
-    Asks first. A volume whose class says Retain outlives even --volumes.
+    Asks for confirmation. With --volumes, a volume whose storage class has the reclaim policy
+    Retain is still kept.
     """
     chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     planned = chosen.removal(volumes=volumes)
@@ -46,15 +47,17 @@ def command(
     for kept in done.kept:
         say(f"  kept: {kept}")
     if done.unseen:
-        say_text(f"not looked at, for lack of rights: {', '.join(done.unseen)}", "  ", "    ")
+        say_text(
+            f"not checked, because of missing permissions: {', '.join(done.unseen)}", "  ", "    "
+        )
     if chosen.here is None:
         say("next  seatrial list")
 
 
 def _ask(run: str, planned: Removal, *, as_json: bool) -> None:
-    """Show what would go, and ask; without a terminal nobody can answer."""
+    """Show what would be deleted, and ask for confirmation."""
     if as_json or not sys.stdin.isatty():
-        raise UsageError(f"deleting {run} has to be confirmed. Add --yes.")
+        raise UsageError(f"deleting {run} needs confirmation. Add --yes.")
     say(f"This deletes {counted(len(planned.removed), 'object')} of {run}:")
     for name in planned.removed:
         say(f"  {name}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, examples
 from seatrial.monitoring.diagnosis.diagnosis import Diagnosis, FoundCause, Proof
 from seatrial.monitoring.diagnosis.knowledge import UNKNOWN
 from seatrial.reports.terminal import columns, counted, say, say_error, say_json, say_text
@@ -16,39 +16,39 @@ from seatrial.sdk.history import HistoryPlace, diagnose
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 MOST_CAUSES = 3
-"""Causes that are shown; more is no answer."""
+"""The number of causes to show."""
 _WIDTH = 100
 _SHOWN_RANKS = 4
-_UNEXPLAINED = "No known cause explains what was said at the end."
-_SILENT = "Nothing here tells of a failure."
+_UNEXPLAINED = "No known cause matches the last messages."
+_SILENT = "No failure found."
 _UNKNOWN_DO = (
-    "Look at the kernel's log of the nodes and at the pods (seatrial status). If ranks hang, start "
-    "again with TORCH_FR_BUFFER_SIZE=20000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and NCCL_DEBUG=INFO, "
-    "and give the directory of the dumps to this command."
+    "Check the kernel logs of the nodes and the pods (seatrial status). If ranks hang, restart "
+    "with TORCH_FR_BUFFER_SIZE=20000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and NCCL_DEBUG=INFO, and pass "
+    "the directory of the dumps to this command."
 )
 
 
-@app.command()
+@app.command(epilog=examples("seatrial diagnose my-run", "seatrial diagnose logs/"))
 def command(
     run: Annotated[
         str,
         typer.Argument(
             metavar="RUN|FILE|DIRECTORY|-",
-            help="The name of a run, its spec, a log, a directory of logs, or standard input.",
+            help="A run's name or spec, a log, a directory of logs, or - for standard input.",
         ),
     ],
     attempt: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="This attempt; the newest else.")
+        int | None, typer.Option(min=1, metavar="N", help="The attempt. Default: the newest.")
     ] = None,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Say why a run stopped, hangs or is slow: causes with the lines that prove them.
+    """Find out why a run stopped, hangs or is slow, with the log lines that prove it.
 
-    Reads logs, events, exit codes, the pods' status and dumps of torch's flight recorder. What
-    only followed from a cause is kept apart from it, and what nothing explains is called unknown.
+    Reads logs, events, exit codes, pod status and dumps of PyTorch's flight recorder. Separates
+    causes from their consequences, and reports a failure without a known cause as unknown.
     """
     place = HistoryPlace(namespace, kubeconfig, context, tell=say_error)
     found = diagnose(run, attempt=attempt, place=place)
@@ -59,7 +59,7 @@ def command(
 
 
 def _say(found: Diagnosis) -> None:
-    """Print a diagnosis: causes first, then what followed."""
+    """Print a diagnosis: causes first, then consequences."""
     for number, cause in enumerate(found.causes[:MOST_CAUSES], 1):
         _say_cause(number, cause)
     trouble = found.consequences or found.last_words
@@ -71,12 +71,12 @@ def _say(found: Diagnosis) -> None:
         ranks = f" ({_ranks(one.ranks)})" if one.ranks else ""
         lines = f", {counted(one.lines, 'line')}" if one.lines > 1 else ""
         say_text(
-            f"followed: {one.says}{ranks}: {one.first.file}:{one.first.line}{lines}", "   ", "   "
+            f"consequence: {one.says}{ranks}: {one.first.file}:{one.first.line}{lines}",
+            "   ",
+            "   ",
         )
     for one in found.got_over:
-        say_text(
-            f"earlier, and got over: {one.says}: {one.first.file}:{one.first.line}", "   ", "   "
-        )
+        say_text(f"earlier, recovered: {one.says}: {one.first.file}:{one.first.line}", "   ", "   ")
     if not found.causes and trouble:
         say_text(_UNKNOWN_DO, "   Do: ", "   ")
 
@@ -104,7 +104,7 @@ def _say_cause(number: int, cause: FoundCause) -> None:
 
 
 def _say_proof(proof: Proof) -> None:
-    """A line with where it stands, cut to the width."""
+    """Print a log line with its place, cut to the width."""
     place = f"{proof.file}:{proof.line}" if proof.line else proof.file
     width = columns() or 2 * _WIDTH
     text = f"   {place}  {' '.join(proof.text.split())}"
@@ -112,7 +112,7 @@ def _say_proof(proof: Proof) -> None:
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    """`ranks 3, 5 and 7`, or how many there are."""
+    """Format ranks: `ranks 3, 5 and 7`, or their number."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) > _SHOWN_RANKS:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of Seatrial is installed here, by extra, and what each extra is for."""
+"""`seatrial doctor`: which extras are installed, and which commands need them."""
 
 import json
 import operator
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import typer
 
-from seatrial.cli.options import Json
+from seatrial.cli.options import Json, examples
 from seatrial.engine_process.process import WORKER_PYTHON, worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
@@ -29,21 +29,21 @@ from seatrial.version import VERSION
 NEEDED_FOR = {
     "data": "data prepare, estimate, verify and inspect; check --data",
     "ray": "data prepare on Ray",
-    "cluster": "launch, status, logs and the others that ask a cluster; check --cluster",
+    "cluster": "launch, status, logs and other cluster commands; check --cluster",
     "worker": "rehearse, launch on this host, check --engine, checkpoints export",
-    "watch": "the live view of watch; without it, lines",
+    "watch": "the live view of watch (without it, watch prints lines)",
     "report": "report",
-    "mlflow": "sending a run's numbers to MLflow",
-    "wandb": "sending a run's numbers to Weights & Biases",
+    "mlflow": "sending metrics to MLflow",
+    "wandb": "sending metrics to Weights & Biases",
 }
-"""The extras, and the commands that need them."""
+"""The commands that need each extra."""
 SECOND = next(engine for name, engine in ENGINES.items() if name != DEFAULT_ENGINE)
-FOR_SECOND_ENGINE = "the same for specs of LLM Foundry"
-"""What its environment is needed for; its row stands below the worker's."""
+FOR_SECOND_ENGINE = "the same, for specs that use LLM Foundry"
+"""The purpose of its environment, in the row below the worker's."""
 IN_WORKER = ("worker", "wandb")
-"""The extras that belong into the worker's environment, which may be another."""
+"""The extras of the worker's environment, which may be a separate one."""
 SOURCES = Path(__file__).parents[3] / "pyproject.toml"
-"""What the package is made from, where it runs from its sources."""
+"""The package metadata of a source checkout."""
 _PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
 _BOUND = re.compile(r"(==|>=|<=|!=|<|>)\s*([\w.]+)")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
@@ -55,8 +55,8 @@ _COMPARED = {
     ">": operator.gt,
     "<": operator.lt,
 }
-"""What the bounds of our own requirements are written with; `packaging`, which reads all that
-there are, would be a dependency of the core for this alone."""
+"""The operators that our requirements use. `packaging` reads all operators, but would be a core
+dependency for this alone."""
 _EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 _LIST_VERSIONS = (
     "import json; from importlib.metadata import distributions as d;"
@@ -67,45 +67,44 @@ _LONGEST_ANSWER = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A package that an extra needs."""
+    """A package that an extra requires."""
 
     package: str
     bounds: tuple[str, ...] = ()
-    """Which versions will do, such as `>=37` and `<38`, all of them; none where each does."""
+    """The version bounds, such as `>=37` and `<38`. Empty if any version works."""
 
     def takes(self, version: str) -> bool:
-        """Whether a version will do."""
+        """True if the version is within the bounds."""
         return all(_is_within(version, bound) for bound in self.bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPart:
-    """An extra, and what of it is here."""
+    """An extra and the state of its packages."""
 
     extra: str
     needed_for: str
     """The commands that need it."""
     missing: tuple[str, ...]
-    """Packages that are not installed."""
     other_versions: tuple[str, ...]
-    """Packages of a version that will not do, with both versions."""
+    """Packages with an unsupported version, with both versions."""
     where: str = ""
-    """Where it was looked for, where that is not this environment."""
+    """The Python of its environment, if that is not this one."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the commands that need it can run."""
+        """True if the commands that need this extra can run."""
         return not self.missing and not self.other_versions
 
 
 def needs() -> dict[str, tuple[Need, ...]]:
-    """What each extra needs, as the package itself says."""
+    """Return the requirements of each extra from the package metadata."""
     declared = _declared()
     return {extra: tuple(map(_need, declared.get(extra, ()))) for extra in NEEDED_FOR}
 
 
 def _declared() -> dict[str, list[str]]:
-    """The requirements of each extra: of the installed package, or of the sources."""
+    """Return the requirements of each extra, from the checkout or the installed package."""
     if SOURCES.is_file():
         return dict(tomllib.loads(SOURCES.read_text("utf-8"))["project"]["optional-dependencies"])
     found: dict[str, list[str]] = {}
@@ -119,26 +118,26 @@ def _declared() -> dict[str, list[str]]:
 
 def _need(requirement: str) -> Need:
     package = _PACKAGE.match(requirement)
-    # The lower first, in whichever order they are declared: an installed package sorts them.
+    # Lower bound first, because an installed package sorts its bounds.
     bounds = sorted(("".join(one) for one in _BOUND.findall(requirement)), reverse=True)
     return Need(package[0] if package else requirement, tuple(bounds))
 
 
 def _is_within(version: str, bound: str) -> bool:
-    """Whether a version keeps to a bound; one that is no row of numbers is not judged."""
+    """True if a version is within a bound, or is not numeric."""
     limit = bound.lstrip("=!<>")
     found = _release(version)
     return not found or bool(_COMPARED[bound.removesuffix(limit)](found, _release(limit)))
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers of a version, without zeros at the end: 37.0 is 37, and 2.13.0+cpu is 2.13."""
+    """Return the numbers of a version without trailing zeros: 2.13.0+cpu is 2.13."""
     numbers = _RELEASE.match(version)
     return tuple(map(int, re.sub(r"(\.0+)+$", "", numbers[0]).split("."))) if numbers else ()
 
 
 def parts(needed: Mapping[str, Iterable[Need]]) -> tuple[InstalledPart, ...]:
-    """All extras, and what of each is here."""
+    """Look up the packages of every extra."""
     here = {_plain(one.name): one.version for one in distributions() if one.name}
     there, where = _worker_packages(here)
     return tuple(
@@ -148,7 +147,7 @@ def parts(needed: Mapping[str, Iterable[Need]]) -> tuple[InstalledPart, ...]:
 
 
 def second_engine() -> InstalledPart:
-    """The engine that has an environment of its own and is no extra."""
+    """Look up the engine that has its own environment instead of an extra."""
     name = str(SECOND.name)
     try:
         return InstalledPart(name, FOR_SECOND_ENGINE, (), (), worker_python(SECOND))
@@ -157,9 +156,9 @@ def second_engine() -> InstalledPart:
 
 
 def kubeconfig() -> Path | None:
-    """The file that says how to reach a cluster, where there is one."""
-    told = os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    files = [Path(one) for one in told if one] or [Path("~/.kube/config").expanduser()]
+    """Return the kubeconfig, or `None` if there is none."""
+    given = os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    files = [Path(one) for one in given if one] or [Path("~/.kube/config").expanduser()]
     return next((file for file in files if file.is_file()), None)
 
 
@@ -173,16 +172,16 @@ def _part(
         if version is None:
             missing.append(need.package)
         elif not need.takes(version):
-            other.append(f"{need.package} is {version}, needed is {','.join(need.bounds)}")
+            other.append(f"{need.package} is {version}, but {','.join(need.bounds)} is required")
     return InstalledPart(extra, NEEDED_FOR[extra], tuple(missing), tuple(other), where)
 
 
 def _worker_packages(here: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
-    """The packages of the worker's environment, and its Python where that is not this one."""
+    """Return the packages of the worker's environment, and its Python if it is a separate one."""
     if not os.environ.get(WORKER_PYTHON):
         return here, ""
     python = worker_python()
-    answer = subprocess.run(  # noqa: S603  (our own words, no shell)
+    answer = subprocess.run(  # noqa: S603  (our own argv, no shell)
         [python, "-c", _LIST_VERSIONS],
         capture_output=True,
         text=True,
@@ -190,17 +189,17 @@ def _worker_packages(here: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
         check=False,
     )
     try:
-        told = json.loads(answer.stdout)
+        packages = json.loads(answer.stdout)
     except ValueError:
         raise MissingExtraError(
-            f"{WORKER_PYTHON} is {python}, which does not answer as a Python does. Set it to the "
+            f"{WORKER_PYTHON} is {python}, which is not a working Python. Set it to the "
             "Python of an environment with seatrial[worker]."
         ) from None
-    return {_plain(name): version for name, version in told.items() if name}, python
+    return {_plain(name): version for name, version in packages.items() if name}, python
 
 
 def _plain(package: str) -> str:
-    """A package's name as all of its spellings compare."""
+    """Normalise a package's name, so that all spellings compare equal."""
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
@@ -208,19 +207,19 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 COLUMNS = (name("part"), text("state"), text("needed for"))
 ON_THIS_HOST = ("data", "watch", "report", "worker")
-"""The extras with which a run goes all the way on this host."""
+"""The extras that a complete run on this host needs."""
 WIDTH = 80
-"""The width where no terminal has one: this page is read, not searched."""
+"""The width without a terminal."""
 
 
-@app.command()
+@app.command(epilog=examples("seatrial doctor", "seatrial doctor --json"))
 def command(as_json: Json = False) -> None:
-    """Show what of Seatrial is installed, which command needs what is missing, how to get it.
+    """Show what is installed, what is missing, and how to install it.
 
-    Asks no network. Whether a cluster answers is for `seatrial check --cluster` to say.
+    Works offline. To test the connection to a cluster, use `seatrial check --cluster`.
     """
     extras, other, cluster = parts(needs()), second_engine(), kubeconfig()
-    # Below the worker, which is the other engine's.
+    # Below the worker, which is the other engine.
     below = [part.extra for part in extras].index("worker") + 1
     found = (*extras[:below], other, *extras[below:])
     if as_json:
@@ -243,21 +242,20 @@ def command(as_json: Json = False) -> None:
     for part in found:
         _say_missing(part)
     for where in dict.fromkeys(part.where for part in extras if part.where):
-        _say(f"The worker's environment is that of {where}.")
+        _say(f"The worker uses {where}.")
     if other.where:
-        _say(f"{SECOND.title}'s environment is that of {other.where}.")
+        _say(f"{SECOND.title} uses {other.where}.")
     _say_cluster(str(cluster) if cluster else "")
     _say_remedy(extras, other)
 
 
 def _state(part: InstalledPart) -> str:
-    """How it is, in words."""
-    counts = {"missing": len(part.missing), "of another version": len(part.other_versions)}
+    counts = {"missing": len(part.missing), "unsupported": len(part.other_versions)}
     return ", ".join(f"{counted(n, 'package')} {how}" for how, n in counts.items() if n) or "ready"
 
 
 def _say_missing(part: InstalledPart) -> None:
-    """What an extra lacks, below the table: it can be a dozen packages."""
+    """List what an extra lacks, below the table: it can be a dozen packages."""
     if part.missing:
         _say(f"Missing for {part.extra}: {', '.join(part.missing)}.", rest="  ")
     for words in part.other_versions:
@@ -270,36 +268,36 @@ def _say(words: str, rest: str = "") -> None:
 
 def _say_cluster(file: str) -> None:
     if file:
-        _say(f"Clusters are reached by {file}.")
+        _say(f"Kubeconfig: {file}.")
     else:
         _say(
-            "There is no file that says how to reach a cluster (KUBECONFIG, ~/.kube/config): "
-            "commands that ask one will say so. Plan, check, render and rehearse need none."
+            "No kubeconfig found (KUBECONFIG, ~/.kube/config). Only cluster commands need one; "
+            "plan, check, render and rehearse do not."
         )
 
 
 def _say_remedy(found: tuple[InstalledPart, ...], other: InstalledPart) -> None:
-    """The command that installs what is missing; the engine may have an environment of its own."""
+    """Print the commands that install the missing extras."""
     lacking = [part for part in found if not part.is_ready]
     names = {part.extra for part in lacking}
     if names.intersection(ON_THIS_HOST):
         wanted = ",".join(extra for extra in ON_THIS_HOST if extra in names)
-        _say("For runs on this host alone, without a cluster, in a checkout of Seatrial:")
+        _say("To run everything on this host, without a cluster (in a checkout of Seatrial):")
         say(f"  pip install '.[{wanted}]'")
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
     if here:
-        _say("To have all commands here, in a checkout of Seatrial:")
+        _say("To install every command (in a checkout of Seatrial):")
         say(f"  pip install '.[{','.join(here)}]'")
     there = [part.extra for part in lacking if part.extra in IN_WORKER]
     if there:
         _say(
-            "What trains brings torch. Install it into this environment, or into one of its own "
-            f"whose Python {WORKER_PYTHON} names:"
+            "The worker needs torch. Install it here, or in a separate environment and set "
+            f"{WORKER_PYTHON} to its Python:"
         )
         say(f"  pip install '.[{','.join(there)}]'")
     if not other.is_ready:
-        _say(f"For specs of {SECOND.title}, which needs an environment of its own:")
+        _say(f"To use {SECOND.title}, which needs its own environment:")
         say(f"  {SECOND.installation.command}")
     if not lacking and other.is_ready:
-        say("Nothing is missing.")
+        say("Everything is installed.")
     say("next  seatrial init")

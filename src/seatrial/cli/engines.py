@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial engines`: the training engines, their environments, and what they are told."""
+"""`seatrial engines`: the training engines, their environments and settings."""
 
 from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Json, Overrides, SpecFile
+from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engine_process.environments import environment
 from seatrial.engine_process.environments import install as install_engine
 from seatrial.engine_process.process import worker_python
@@ -19,16 +19,16 @@ from seatrial.sdk.plan import plan
 from seatrial.spec.engine import DEFAULT_ENGINE
 
 app = typer.Typer(
-    help="Install training engines beside this Seatrial, and show what a run tells its engine.",
+    help="Install training engines, and show the settings of a run's engine.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
 )
 
 
-@app.command("list")
+@app.command("list", epilog=examples("seatrial engines list", "seatrial engines list --json"))
 def list_engines(as_json: Json = False) -> None:
-    """List the engines that a spec can name, and the Python that has each."""
+    """List the supported engines and the Python that each uses."""
     rows = []
     for name, engine in ENGINES.items():
         try:
@@ -47,26 +47,31 @@ def list_engines(as_json: Json = False) -> None:
         )
         for row, engine in zip(rows, ENGINES.values(), strict=True)
     ]
-    say_table((tables.name("engine"), tables.name("version"), tables.text("its Python")), table)
-    say("\nnext  seatrial doctor   says what else is missing, and how to get it")
+    say_table((tables.name("engine"), tables.name("version"), tables.text("python")), table)
+    say("\nnext  seatrial doctor   lists what else is missing")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial engines install llm-foundry", "seatrial engines install llm-foundry --json"
+    )
+)
 def install(
-    name: Annotated[str, typer.Argument(metavar="ENGINE", help="Such as llm-foundry.")],
+    name: Annotated[str, typer.Argument(metavar="ENGINE", help="The engine, such as llm-foundry.")],
     as_json: Json = False,
 ) -> None:
-    """Make an environment for an engine from its lock file, with hashes, and load the engine in it.
+    """Create an environment for an engine from its lock file, and test it.
 
-    Rehearsals find it by themselves. Twice does nothing; what was cut short is made anew.
+    Rehearsals find the environment automatically. If it already exists, nothing happens; an
+    incomplete one is replaced.
     """
     if name not in ENGINES:
         raise UsageError(f"{name!r} is not one of {', '.join(ENGINES)}.")
     engine = ENGINES[name]
     if name == DEFAULT_ENGINE:
         raise UsageError(
-            f"{engine.title} comes with the worker extra: {engine.installation.command}. In an "
-            f"environment of its own, {engine.installation.variable} names that one's Python."
+            f"{engine.title} is part of the worker extra: {engine.installation.command}. To use a "
+            f"separate environment, set {engine.installation.variable} to its Python."
         )
     found = install_engine(engine, say_error)
     place = environment(engine)
@@ -77,11 +82,15 @@ def install(
     say("next  seatrial rehearse RUN.YAML")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial engines settings run.yaml", "seatrial engines settings run.yaml --json"
+    )
+)
 def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Print what a run tells its engine, in the engine's own form.
+    """Print the settings that a run passes to its engine, in the engine's own format.
 
-    Flags for Megatron; for LLM Foundry a YAML file that `composer -c llmfoundry train` takes.
+    Megatron takes flags; LLM Foundry takes a YAML file for `composer -c llmfoundry train`.
     """
     planned = plan(file, overrides or ())
     engine = ENGINES[planned.spec.engine.name]

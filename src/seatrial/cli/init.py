@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of `seatrial init --interactive`; each answer is checked before the next."""
+"""`seatrial init`: write a new spec, from flags or from answers to questions."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
-from seatrial.cli.options import Force
+from seatrial.cli.options import Force, examples
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding, Where
 from seatrial.naming import as_dns_label
@@ -31,23 +31,23 @@ FLAGS = {
     "cluster.nodes": "--nodes",
     "cluster.processes_per_node": "--processes-per-node",
 }
-"""The flag that each field of a new spec comes from."""
+"""The flag that sets each field of a new spec."""
 
 LARGEST = 1_000_000
-"""More machines than anybody has; beyond it a number is a slip of the keyboard."""
+"""A larger number is a typing error: nobody has more machines."""
 
 
 def whole_number(text: str) -> int:
-    """A count of machines or processes."""
+    """Read a count of machines or processes."""
     if not text.strip().isdecimal() or not 1 <= int(text) <= LARGEST:
         raise ValueError(f"{text!r} is not a whole number from 1 to {LARGEST:,}.")
     return int(text)
 
 
 def interview(wishes: Wishes, catalog: Catalog) -> Wishes:
-    """Ask for each value, offering the one that flags or defaults give."""
+    """Ask for each value. The flags and defaults are the suggested answers."""
     if not sys.stdin.isatty():
-        raise UsageError("--interactive needs a terminal. Give the values as flags instead.")
+        raise UsageError("--interactive needs a terminal. Pass the values as flags instead.")
     asking = _Interview(wishes, catalog)
     asking.model()
     asking.machines()
@@ -58,13 +58,13 @@ def interview(wishes: Wishes, catalog: Catalog) -> Wishes:
 
 @dataclass
 class _Interview:
-    """The wishes as they grow, answer by answer."""
+    """The values so far; each answer adds one."""
 
     wishes: Wishes
     catalog: Catalog
 
     def model(self) -> None:
-        """The preset, after which the run is named unless a name was given."""
+        """Ask for the model. The run is named after it unless a name was given."""
         before = self.wishes.model
         names = self.catalog.names(Kind.MODELS)
         answer = self.ask_name("Model", before, Kind.MODELS, names)
@@ -73,7 +73,7 @@ class _Interview:
         self.wishes = replace(self.wishes, model=answer, name=name)
 
     def machines(self) -> None:
-        """The profile, and of its machines which and how many."""
+        """Ask for the profile, the node type and the number of nodes."""
         profiles = self.catalog.names(Kind.PROFILES)
         answer = self.ask_name("Kind of cluster", self.wishes.profile, Kind.PROFILES, profiles)
         profile = self.catalog.profile(answer)
@@ -85,19 +85,19 @@ class _Interview:
         self.wishes = replace(self.wishes, nodes=nodes)
         if not self.catalog.node_type(node_type).gpus:
             default = str(self.wishes.processes_per_node or PROCESSES_WITHOUT_GPUS)
-            processes = _ask("Processes on each node", default, whole_number)
+            processes = _ask("Processes per node", default, whole_number)
             self.wishes = replace(self.wishes, processes_per_node=processes)
 
     def data(self) -> None:
-        """The raw text and the tokenizer."""
-        question = "Raw text (address, or empty for mock data)"
+        """Ask for the raw text and the tokenizer."""
+        question = "Raw text (URL or path; empty for mock data)"
         self.ask_field(question, "data", "data.sources[0].from", self.wishes.data or "")
         own = self.catalog.model(self.wishes.model).tokenizer
         default = self.wishes.tokenizer or own
         self.ask_field("Tokenizer", "tokenizer", "data.tokenizer", default)
 
     def run(self) -> None:
-        """The length and the name."""
+        """Ask for the length and the name."""
         profile = self.catalog.profile(self.wishes.profile)
         tokens = usual(profile).tokens if self.wishes.tokens is None else self.wishes.tokens
         self.ask_field("Tokens to train on", "tokens", "training.tokens", tokens)
@@ -114,12 +114,14 @@ class _Interview:
                     return answer
             except NotInCatalogError as error:
                 raise ValueError(str(error)) from None
-            raise ValueError(f"This kind of cluster has no {answer}. Use {', '.join(names)}.")
+            raise ValueError(
+                f"This kind of cluster has no {answer}. Use one of {', '.join(names)}."
+            )
 
         return _ask(f"{question} (? lists them)", default, known)
 
     def ask_field(self, question: str, wish: str, field: str, default: str) -> None:
-        """Ask until the spec takes the answer for the field."""
+        """Ask until the answer is valid for the field."""
 
         def accepted(answer: str) -> Wishes:
             changes: dict[str, Any] = {wish: answer or None}
@@ -133,7 +135,7 @@ class _Interview:
 
 
 def _ask[T](question: str, default: str, read: Callable[[str], T]) -> T:
-    """Ask until the answer can be read; what is wrong with it is said at once."""
+    """Ask until the answer is valid; report what is wrong with each invalid one."""
     while True:
         answer: str = typer.prompt(question, default)
         try:
@@ -143,7 +145,7 @@ def _ask[T](question: str, default: str, read: Callable[[str], T]) -> T:
 
 
 def _problem(wishes: Wishes, field: str, catalog: Catalog) -> str:
-    """What the spec says of a field of the wishes; nothing when it takes it."""
+    """Return the problem with a field of the new spec. Empty if it is valid."""
     try:
         starter(wishes, catalog)
     except FindingsError as error:
@@ -156,7 +158,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 def _complete(kind: Kind) -> object:
-    """Completion: the names of a kind."""
+    """Complete the names of a kind."""
 
     def names(incomplete: str) -> list[str]:
         return [n for n in default_catalog().names(kind) if n.startswith(incomplete)]
@@ -165,7 +167,7 @@ def _complete(kind: Kind) -> object:
 
 
 def _number(given: str | int) -> int:
-    """The number that a flag gives; its default comes through here too."""
+    """Read the number of a flag or its default."""
     try:
         return whole_number(str(given))
     except ValueError as error:
@@ -177,44 +179,48 @@ Model = Annotated[
     str | None,
     typer.Option(
         autocompletion=_complete(Kind.MODELS),
-        help="Preset of the catalog; stories-260k on this host by default, else gpt3-125m.",
+        help="Model preset. Default: stories-260k on this host, gpt3-125m elsewhere.",
     ),
 ]
 Profile = Annotated[
-    str, typer.Option(autocompletion=_complete(Kind.PROFILES), help="Kind of cluster.")
+    str,
+    typer.Option(
+        autocompletion=_complete(Kind.PROFILES), help="Kind of cluster: local, eks, aks, gke, ..."
+    ),
 ]
 NodeType = Annotated[
     str | None,
     typer.Option(
-        autocompletion=_complete(Kind.NODE_TYPES), help="Machine; the profile's by default."
+        autocompletion=_complete(Kind.NODE_TYPES), help="Node type. Default: the profile's."
     ),
 ]
-Nodes = Annotated[int, typer.Option(parser=_number, metavar="N", help="Number of machines.")]
+Nodes = Annotated[int, typer.Option(parser=_number, metavar="N", help="Number of nodes.")]
 Processes = Annotated[
     int | None,
     typer.Option(
         "--processes-per-node",
         parser=_number,
         metavar="N",
-        help="Processes; one per GPU by default, 2 without GPUs.",
+        help="Processes per node. Default: one per GPU, or 2 without GPUs.",
     ),
 ]
 Data = Annotated[
     str | None, typer.Option(help="Raw text: hf://datasets/..., s3://, abfs://, gs:// or a path.")
 ]
-Tokenizer = Annotated[
-    str | None, typer.Option(help="hf://NAME or a file; the preset's by default.")
-]
+Tokenizer = Annotated[str | None, typer.Option(help="hf://NAME or a file. Default: the preset's.")]
 Tokens = Annotated[
-    str | None, typer.Option(help="Length of the run; 300k on this host by default, else 10B.")
+    str | None, typer.Option(help="Tokens to train on. Default: 300k on this host, 10B elsewhere.")
 ]
-Name = Annotated[str | None, typer.Option(help="Name of the run; made from the model by default.")]
-Interactive = Annotated[
-    bool, typer.Option("--interactive", "-i", help="Ask for each value on the terminal.")
-]
+Name = Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")]
+Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask for each value.")]
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial init",
+        "seatrial init --profile eks --model llama3-8b --nodes 4 run.yaml",
+    )
+)
 def command(
     output: Output = Path("run.yaml"),
     model: Model = None,
@@ -229,7 +235,7 @@ def command(
     interactive: Interactive = False,
     force: Force = False,
 ) -> None:
-    """Write a short run.yaml; layout, batch and saves are left to the planner."""
+    """Write a short, commented run.yaml. The planner chooses layout, batch size and saves."""
     refuse_existing(output, force=force)
     catalog = default_catalog()
     model = usual(catalog.profile(profile)).model if model is None else model
@@ -254,30 +260,30 @@ def command(
     say_text(f"Wrote {output}: {wishes.model} on {machines}.", rest="  ")
     if is_taken:
         say_text(
-            f"There is a run {wishes.name} in this directory already, and a name means one run: "
-            f"plan, attempts and checkpoints would be shared. Change name: in {output}.",
+            f"This directory already has a run named {wishes.name}. Runs with the same name share "
+            f"plan, attempts and checkpoints. To keep them apart, change name: in {output}.",
             rest="  ",
         )
     if wishes.profile == "local":
         for path in _not_there(wishes.data, wishes.tokenizer):
-            say_text(f"There is nothing at {path} yet; the run will read it here.", rest="  ")
+            say_text(f"{path} does not exist yet. The run will read it from there.", rest="  ")
     say(f"next  seatrial plan {output}")
 
 
 def _not_there(*places: str | None) -> list[str]:
-    """Those that are paths of this host, and not there."""
+    """Return the local paths that do not exist."""
     paths = [place for place in places if place and "://" not in place]
     return [path for path in paths if not Path(path).exists()]
 
 
 def _volume(output: Path) -> str | None:
-    """A directory beside the file; nothing where no spec could name it."""
+    """Return a directory next to the file, or `None` if a spec cannot contain its path."""
     directory = str(output.absolute().parent / "volume")
     return directory if re.fullmatch(r"[\w./+@%~-]+", directory) else None
 
 
 def _made(wishes: Wishes, catalog: Catalog) -> Starter:
-    """The new spec; findings speak of flags, since there is no file yet whose lines they mean."""
+    """Make the spec. Findings name flags, because there is no file yet."""
     try:
         return starter(wishes, catalog)
     except FindingsError as error:
@@ -287,6 +293,6 @@ def _made(wishes: Wishes, catalog: Catalog) -> Starter:
 
 
 def _about_flag(finding: Finding) -> Finding:
-    """The finding with the flag in place of a line in a file that was not written."""
+    """Replace the finding's place in the file by the flag."""
     flag = FLAGS.get(finding.where.field, finding.where.field)
     return replace(finding, where=Where(field=flag))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial launch`: submit a run to its cluster, once."""
+"""`seatrial launch`: submit a run to its cluster, or start it on this host."""
 
 import shlex
 import sys
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, Yes
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, Yes, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.rehearsal.rehearse import was_rehearsed
 from seatrial.reports.terminal import (
@@ -33,7 +33,9 @@ from seatrial.sdk.runs import flags_to, launch
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial launch run.yaml", "seatrial launch run.yaml --readmit node-7 --yes")
+)
 def command(
     file: SpecFile,
     overrides: Overrides = None,
@@ -41,7 +43,7 @@ def command(
     readmit: Annotated[
         list[str] | None,
         typer.Option(
-            help="A node that an earlier attempt left out and that is mended; repeatable.",
+            help="Use a repaired node again that an earlier attempt excluded. Repeatable.",
             metavar="NODE",
         ),
     ] = None,
@@ -49,11 +51,12 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Submit a run to its cluster: what `seatrial render` shows is what is submitted.
+    """Submit a run to its cluster, or start it on this host if its profile is local.
 
-    Launching twice does nothing. A changed spec is shown field by field, and asked about; with
-    --yes it takes the place of the one before and goes on from the last checkpoint. A run that
-    has failed or was stopped gets a new attempt. Needs the cluster extra.
+    Submits exactly what `seatrial render` prints. If the run is already there with the same spec,
+    nothing happens. If the spec changed, launch shows the differences and asks; after your
+    confirmation (or with --yes) the new spec continues from the last checkpoint. A failed or
+    stopped run gets a new attempt. Needs the cluster extra.
     """
 
     def agreed(changes: list[FieldDifference]) -> bool:
@@ -77,7 +80,7 @@ def command(
     if done.is_new and done.attempt == 1:
         _say_not_rehearsed(done.run, file, overrides or ())
     if done.kind == KIND:
-        # A run on this host is found from the directory of its spec.
+        # A run on this host is looked up in the directory of its spec.
         name = done.run if file.parent == Path() else shlex.quote(str(file))
         say_following(f"seatrial status {name}")
     else:
@@ -86,42 +89,41 @@ def command(
 
 
 def _ask(changes: list[FieldDifference]) -> bool:
-    """Show what would change, and ask."""
-    say("The run is there with another spec. This would change:")
+    """Show the differences and ask for confirmation."""
+    say("This run was launched with a different spec. Changes:")
     for change in changes:
         say_text(str(change), "  ", "      ")
     if not changes:
         say("  no field that the launched spec shows")
-    return typer.confirm("Stop it, and go on with the new spec from the last checkpoint?")
+    return typer.confirm("Stop it and continue with the new spec from the last checkpoint?")
 
 
 def _say_not_rehearsed(run: str, file: Path, overrides: Sequence[str]) -> None:
-    """Say that a run was not rehearsed which could have been."""
+    """Point out that the run was not rehearsed, if it can be."""
     if was_rehearsed(file.parent / ".seatrial" / run):
         return
     planned = plan(file, overrides)
     if not ENGINES[planned.spec.engine.name].no_rehearsal(planned):
         words = seatrial_words("rehearse", file, *overrides)
-        # In one line, to be copied.
-        say(f"  Not rehearsed: {words} tries it on a CPU first.")
+        # On one line, so that it can be copied.
+        say(f"  Not rehearsed. To try it on a CPU first: {words}")
 
 
 def _conclude(done: Launched) -> None:
     if done.is_new:
         text = (
-            f"Launched {done.run}, attempt {done.attempt}: {counted(done.objects, 'object')}, the "
-            f"last a {done.kind}."
+            f"Launched {done.run}, attempt {done.attempt}: {counted(done.objects, 'object')}, "
+            f"including the {done.kind}."
             if done.kind != KIND
             else f"Launched {done.run}, attempt {done.attempt}: torchrun on this host."
         )
         if done.attempt > 1:
-            text += f" Before it, {done.why}."
+            text += f" Reason: {done.why}."
         say_text(text, rest="  ")
         if done.excluded_nodes:
-            say_text(f"It stays away from {', '.join(done.excluded_nodes)}.", "  ")
+            say_text(f"Excluded nodes: {', '.join(done.excluded_nodes)}.", "  ")
     else:
         say_text(
-            f"Nothing to do: {done.run} is there with this spec, attempt {done.attempt}; "
-            f"{done.why}.",
+            f"{done.run} is already launched with this spec, attempt {done.attempt}: {done.why}.",
             rest="  ",
         )

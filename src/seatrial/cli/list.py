@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial list`: the runs of a namespace, and those of this directory on this host."""
+"""`seatrial list`: the runs of a namespace and of this directory."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, examples
 from seatrial.reports.tables import name, number, say_table, text
 from seatrial.reports.terminal import say, say_error, say_findings, say_json
 from seatrial.runs.status.listing import RunLine
@@ -26,17 +26,17 @@ COLUMNS = (
 )
 
 
-@app.command()
+@app.command(epilog=examples("seatrial list", "seatrial list -n research --json"))
 def command(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """List runs, the newest first; those that have ended too.
+    """List runs, including finished ones, newest first.
 
-    Those of a namespace, which needs the cluster extra, and unless a cluster is named those that
-    were launched on this host from this directory.
+    Lists the runs of a namespace (needs the cluster extra) and, unless you name a cluster, the
+    runs that were launched on this host from this directory.
     """
     found = list_runs(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     lines = found.lines
@@ -46,7 +46,7 @@ def command(
         say_json([asdict(line) for line in lines])
         return
     if not found.namespace:
-        say_error("Of this host alone: no cluster can be asked from here.")
+        say_error("No cluster is configured: listing the runs on this host only.")
     if not lines:
         say(f"No runs in {found.namespace}.\nnext  seatrial launch RUN.YAML")
         return

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command `seatrial`: which commands there are, and how failures end."""
+"""The `seatrial` command: its subcommands, and how it reports failures."""
 
 import _thread
 import errno
@@ -20,6 +20,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
+from seatrial.cli.options import examples
 from seatrial.errors import (
     ExitCode,
     FindingsError,
@@ -44,25 +45,24 @@ from seatrial.secrets.redaction import redact
 from seatrial.version import VERSION
 
 _REMEDIES = {
-    errno.ENOSPC: "Make room there, and start the command again.",
-    errno.EDQUOT: "Make room within the quota, and start the command again.",
-    errno.EFBIG: "Files may not grow that large here: see ulimit -f, or use another disk.",
-    errno.EROFS: "Work in a directory that can be written to.",
-    errno.EACCES: "Check its permissions, or work in a directory of your own.",
-    errno.EPERM: "Check its permissions, or work in a directory of your own.",
-    errno.ENAMETOOLONG: "Check the path: a name on a disk has at most 255 bytes.",
-    errno.ELOOP: "Check its symbolic links: they lead to each other.",
-    errno.EMFILE: "Too many files are open: see ulimit -n.",
+    errno.ENOSPC: "Free disk space, then rerun the command.",
+    errno.EDQUOT: "Free space within the quota, then rerun the command.",
+    errno.EFBIG: "The file exceeds the size limit. Raise it (ulimit -f) or use another disk.",
+    errno.EROFS: "Use a writable directory.",
+    errno.EACCES: "Check the permissions, or use a directory that you own.",
+    errno.EPERM: "Check the permissions, or use a directory that you own.",
+    errno.ENAMETOOLONG: "Shorten the path: a file name has at most 255 bytes.",
+    errno.ELOOP: "Check its symbolic links: they form a loop.",
+    errno.EMFILE: "Too many files are open. Raise the limit: ulimit -n.",
     errno.ENFILE: "Too many files are open on this host.",
-    errno.ENOMEM: "End other programs, or use a host with more memory.",
-    errno.EIO: "The disk, or the network to it, fails: look at the kernel's log (dmesg).",
-    errno.ESTALE: "The network file system has lost it: mount it again.",
-    errno.ENETUNREACH: "Check the network of this host.",
-    errno.EHOSTUNREACH: "Check the network of this host.",
+    errno.ENOMEM: "Stop other programs, or use a host with more memory.",
+    errno.EIO: "The disk or its network connection fails. See the kernel log (dmesg).",
+    errno.ESTALE: "The network file system lost this file. Remount it.",
+    errno.ENETUNREACH: "Check this host's network.",
+    errno.EHOSTUNREACH: "Check this host's network.",
 }
-"""What to do about each."""
 _NO_TEMPORARY = "No usable temporary directory"
-"""What Python's `tempfile` says when it could write nowhere."""
+"""The message of Python's `tempfile` if no directory is writable."""
 
 
 _LONGEST = 200
@@ -72,12 +72,12 @@ def _shortened(path: str) -> str:
     return path if len(path) <= _LONGEST else f"{redact(path)[:_LONGEST]}..."
 
 
-def trouble_of(error: BaseException) -> str:
-    """What is wrong with the host and what to do, in a line; empty where it is not the host."""
+def host_problem(error: BaseException) -> str:
+    """Describe a problem of this host and its fix. Empty if the host is not the cause."""
     if isinstance(error, MemoryError):
-        return f"there is not enough memory. {_REMEDIES[errno.ENOMEM]}"
+        return f"out of memory. {_REMEDIES[errno.ENOMEM]}"
     if isinstance(error, FileNotFoundError) and _NO_TEMPORARY in str(error.strerror):
-        return "no directory for temporary files can be written to. Make room, or set TMPDIR."
+        return "no temporary directory is writable. Free disk space, or set TMPDIR."
     if not isinstance(error, OSError) or error.errno not in _REMEDIES:
         return ""
     named = str(error.filename or "")
@@ -85,49 +85,82 @@ def trouble_of(error: BaseException) -> str:
     return f"{where}{error.strerror}. {_REMEDIES[error.errno]}"
 
 
-COMMANDS = {
-    "doctor": "Show what is installed, what is missing for which command, and how to get it.",
-    "init": "Write a commented run.yaml from a preset model and a cluster profile.",
-    "run": "Walk a run through all of its steps; it goes on where it stopped.",
-    "validate": "Check specs and show what they resolve to.",
-    "plan": "Find the fastest layout that fits; show its memory, time, cost, and why.",
-    "check": "Check every contract of a run before a GPU is asked for.",
-    "data": "Prepare, estimate, verify and inspect the data of a run.",
-    "rehearse": "Train a shrunk twin of a run with the real engine on this host's CPU.",
-    "render": "Write the Kubernetes manifests of a run, or compare them with a cluster.",
-    "launch": "Submit a run to its cluster or start it here; twice does nothing.",
-    "status": "Show how a run is, and why.",
-    "logs": "Print what the processes of a run print, all ranks or one.",
-    "watch": "Show a run while it goes on: curves, ranks, goodput, when it will be done.",
-    "report": "Write what a run was like into one HTML file, with plots.",
-    "diagnose": "Say why a run stopped, hangs or is slow, with the lines that prove it.",
-    "wait": "Wait until a run is over; the exit code says how it ended.",
-    "list": "List the runs of a namespace, and of this directory.",
-    "stop": "End the processes of a run; they save first.",
-    "delete": "Remove a run from its cluster or this host; its volume stays.",
-    "forward": "Show TensorBoard of a run on a port of this host.",
-    "checkpoints": "List, verify, prune, pin, copy, export checkpoints; ask what can resume.",
-    "calibrate": "Fit the planner to a few measured steps of a run.",
-    "spec": "Bring specs of an older format to the newest one.",
-    "engines": "Install training engines, and show what a run tells its engine.",
-    "schema": "Print the JSON Schema of a spec, for editors.",
-    "catalog": "Look up models, accelerators, node types, fabrics, storage, images, profiles.",
-    "explain": "Tell the background of a finding, with its source.",
-    "recipes": "List, show and copy the specs that come with Seatrial.",
+GROUPS = {
+    "Start": {
+        "doctor": "Show what is installed, what is missing, and how to install it.",
+        "init": "Write a commented run.yaml for a model and a kind of cluster.",
+        "recipes": "List, show and copy the specs that ship with Seatrial.",
+        "run": "Take a run through every step; rerun it to continue.",
+    },
+    "Plan": {
+        "validate": "Check specs and show the values they resolve to.",
+        "plan": "Find the fastest layout that fits; show memory, time and cost.",
+        "check": "Check a run for errors before it uses a GPU.",
+        "rehearse": "Train a small twin of a run on a CPU with the real engine.",
+        "calibrate": "Fit the planner to a few measured steps of a run.",
+    },
+    "Data": {
+        "data": "Prepare, estimate, verify and inspect training data.",
+    },
+    "Run": {
+        "render": "Print or write the Kubernetes manifests of a run.",
+        "launch": "Submit a run to its cluster, or start it on this host.",
+        "wait": "Wait for a run to finish; the exit code is its result.",
+        "stop": "Stop a run; it saves a checkpoint first.",
+        "delete": "Delete a run from its cluster or this host; its volume is kept.",
+    },
+    "Observe": {
+        "list": "List the runs of a namespace and of this directory.",
+        "status": "Show the state of a run and the reasons for it.",
+        "logs": "Print the output of a run's processes, for all ranks or one.",
+        "watch": "Watch a run live: curves, ranks, goodput, estimated end.",
+        "report": "Write an HTML report of a run.",
+        "diagnose": "Find out why a run stopped, hangs or is slow.",
+        "forward": "Forward a run's TensorBoard to a port of this host.",
+    },
+    "Checkpoints": {
+        "checkpoints": "List, verify, prune, pin, copy, export and import checkpoints.",
+    },
+    "Reference": {
+        "catalog": "Look up models, accelerators, node types, fabrics and images.",
+        "explain": "Explain a finding and name its sources.",
+        "engines": "Install training engines, and show an engine's settings.",
+        "spec": "Upgrade specs to the current format.",
+        "schema": "Print the JSON Schema of a spec, for editors.",
+    },
 }
-"""The commands and their summaries; a command's module is loaded when it is called."""
+"""The groups of `--help`: each command and its summary."""
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
+"""Every command and its summary. A command's module is loaded when it is called."""
+OTHER_NAMES = {
+    **dict.fromkeys(("train", "submit", "apply", "start", "up", "create"), "launch"),
+    **dict.fromkeys(("ls", "ps"), "list"),
+    **dict.fromkeys(("rm", "destroy", "down"), "delete"),
+    **dict.fromkeys(("cancel", "kill"), "stop"),
+    **dict.fromkeys(("describe", "show"), "status"),
+    **dict.fromkeys(("prepare", "tokenize", "preprocess", "estimate"), "data"),
+    **dict.fromkeys(("export", "import", "verify", "prune", "resume"), "checkpoints"),
+    **dict.fromkeys(("models", "gpus"), "catalog"),
+    **dict.fromkeys(("lint", "preflight"), "check"),
+    **dict.fromkeys(("dryrun", "dry-run", "simulate", "test"), "rehearse"),
+    **dict.fromkeys(("tail", "log"), "logs"),
+    "new": "init",
+    "tensorboard": "forward",
+    "install": "engines",
+}
+"""Commands of other tools, and ours that does the same."""
 
 TERMINATED = 143
-"""What a shell reports of a program that was asked to end (128 + SIGTERM)."""
+"""The exit code after SIGTERM (128 + 15)."""
 CLOSED_PIPE = 141
-"""What a shell reports of a program whose reader has gone (128 + SIGPIPE)."""
+"""The exit code after SIGPIPE (128 + 13)."""
 _NO_CHOICE = re.compile(r"(?:Value error, )?'(?P<given>[^']*)' is not one of (?P<known>'.+')\.?")
-"""How typer refuses a word that is none of those an option or argument takes."""
+"""Typer's message for a value that is not one of an option's choices."""
 
 
 @contextmanager
-def _told_when_stopped() -> Iterator[None]:
-    """Say that a command was stopped; typer alone would end it without a word."""
+def _report_interrupt() -> Iterator[None]:
+    """Print that the command was interrupted; typer alone exits silently."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
@@ -136,14 +169,12 @@ def _told_when_stopped() -> Iterator[None]:
 
 
 class LazyGroup(TyperGroup):
-    """The root command: knows its commands by name, and loads one when it is needed."""
+    """The root command. It loads a subcommand's module only when that subcommand is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All commands, in the order of a run's journey."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, loaded now."""
         if cmd_name not in COMMANDS:
             return None
         app: typer.Typer = import_module(f"seatrial.cli.{cmd_name}").app
@@ -152,23 +183,24 @@ class LazyGroup(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is called; a misspelt one is answered with the nearest."""
+        """Find the command, or suggest the nearest one for a misspelt name."""
         called = args[0]
         if called not in COMMANDS:
-            match = nearest(called, COMMANDS)
+            match = OTHER_NAMES.get(called.lower()) or nearest(called, COMMANDS)
             hint = f"Did you mean {match}?" if match else "All commands: seatrial --help."
             ctx.fail(f"No such command {called!r}. {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The list in `--help`, without loading any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands by group, without loading any of them."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<11}", text) for name, text in commands.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options; the shell may stand behind those about completion.
+        """Read the options. The completion options take the name of a shell.
 
-        Typer takes the shell that it runs in, and ignores the one that is named.
+        Typer ignores that name and always uses the current shell.
         """
         callbacks = {
             "--show-completion": show_callback,
@@ -179,21 +211,21 @@ class LazyGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
-        """The call as typer sees it; `--help` and `--version` print here."""
-        with _told_when_stopped(), guarded_output():
+        """Parse the command line; `--help` and `--version` print here."""
+        with _report_interrupt(), guarded_output():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; Ctrl-C, and Ctrl-D at a question, end it."""
-        with _told_when_stopped(), guarded_output():
+        """Run the command; Ctrl-C, or Ctrl-D at a prompt, stops it."""
+        with _report_interrupt(), guarded_output():
             return super().invoke(ctx)
 
 
 app = typer.Typer(
     name="seatrial",
     cls=LazyGroup,
-    help="Carry a language-model pretraining run from a raw corpus to a verified checkpoint.",
-    epilog="Start with: seatrial doctor, seatrial init, seatrial run RUN.YAML",
+    help="Take a language-model pretraining run from a raw corpus to a verified checkpoint.",
+    epilog=examples("seatrial init", "seatrial plan run.yaml", "seatrial run run.yaml"),
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -202,7 +234,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
-    """Print the version and stop."""
+    """Print the version and exit."""
     if wanted:
         say(VERSION)
         raise typer.Exit
@@ -214,31 +246,31 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Carry a language-model pretraining run from a raw corpus to a verified checkpoint."""
+    """Take a language-model pretraining run from a raw corpus to a verified checkpoint."""
 
 
 def main() -> NoReturn:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line and exit with its exit code."""
     try:
         sys.exit(_started())
     except KeyboardInterrupt:
-        # Pressed before the command had begun, or while its end was told.
+        # Ctrl-C before the command started, or while its result was printed.
         say_error("\nStopped.")
         sys.exit(ExitCode.INTERRUPTED)
 
 
 def _started() -> int:
-    """The exit code of the whole process."""
-    # What a start makes is kept, so looking for garbage in it is in vain: 7 % of `validate`.
+    """Set up the process, run the command, and return its exit code."""
+    # Objects made at start-up live until the end: collecting garbage costs 7 % of `validate`.
     gc.set_threshold(100_000)
-    # Pydantic would look for plugins in every installed package.
+    # Pydantic searches every installed package for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # With its standard output closed, a process has none.
+    # A process started with a closed standard output has none.
     if sys.stdout is None:
-        say_error("seatrial: the output cannot be written: it is closed.")
+        say_error("seatrial: cannot write to standard output: it is closed.")
         return ExitCode.USAGE
     prepare_streams()
-    # Asked to end, a command ends what it has started, as it does after Ctrl-C.
+    # On SIGTERM, stop child processes, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.unraisablehook = _pass_interrupt_on
     try:
@@ -248,7 +280,7 @@ def _started() -> int:
 
 
 def _count_interrupts() -> list[int]:
-    """A list that every Ctrl-C adds to; a process that ignores them goes on to do so."""
+    """Return a list that grows with every Ctrl-C. An ignored SIGINT stays ignored."""
     interrupts: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
 
@@ -264,13 +296,13 @@ def _count_interrupts() -> list[int]:
 
 
 def _pass_interrupt_on(lost: Any) -> None:
-    """Press Ctrl-C once more where it came in a moment in which Python can raise nothing.
+    """Raise Ctrl-C again if it arrived where Python cannot raise an exception.
 
-    Such are the callbacks of weak references, of which an import has many: Python would print a
-    traceback and go on.
+    Examples are callbacks of weak references, which every import has: Python would print a
+    traceback and continue.
     """
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        # A moment later: here, too, nothing can be raised.
+        # Later, because an exception cannot be raised here either.
         _thread.start_new_thread(_interrupt_soon, ())
     else:
         sys.__unraisablehook__(lost)
@@ -282,30 +314,30 @@ def _interrupt_soon() -> None:
 
 
 def _run(interrupts: list[int]) -> int:
-    """The exit code of the command; what a user can mend ends in a message."""
+    """Run the command and return its exit code. Turn user errors into messages."""
     with guarded_output():
         try:
             code: int | None = app(prog_name="seatrial", standalone_mode=False)
         except SeatrialError as error:
             return _refuse(error)
         except typer.TyperException as error:
-            return _refuse_words(error)
+            return _refuse_arguments(error)
         except OutputLostError:
             raise
         except Exception as error:
-            # Pydantic makes an error of its own of a Ctrl-C while it builds a model.
+            # Pydantic replaces a Ctrl-C by its own error while it builds a model.
             if interrupts:
                 say_error("\nStopped.")
                 return ExitCode.INTERRUPTED
-            trouble = trouble_of(error)
-            return _refuse(UsageError(trouble)) if trouble else _report_defect(error)
+            problem = host_problem(error)
+            return _refuse(UsageError(problem)) if problem else _report_defect(error)
         return code or ExitCode.OK
 
 
-def _refuse_words(error: typer.TyperException) -> int:
-    """Say what is wrong with the words of a command line."""
+def _refuse_arguments(error: typer.TyperException) -> int:
+    """Report invalid arguments of the command line."""
     error.message = redact(_with_nearest(error.message))
-    # Errors of the command line also print the usage; typer names their class nowhere in public.
+    # Usage errors also print the usage; their class is not part of typer's public API.
     show = getattr(error, "show", None)
     if wants_json():
         say_json({"error": error.format_message(), "findings": []})
@@ -317,7 +349,7 @@ def _refuse_words(error: typer.TyperException) -> int:
 
 
 def _with_nearest(message: str) -> str:
-    """What typer says of a wrong choice, with the one that was most likely meant."""
+    """Add the nearest choice to typer's message about an invalid one."""
     refused = _NO_CHOICE.fullmatch(message)
     if refused is None:
         return message
@@ -328,7 +360,7 @@ def _with_nearest(message: str) -> str:
 
 
 def _refuse(error: SeatrialError) -> int:
-    """Say what the user can mend."""
+    """Report an error that the user can fix."""
     findings: tuple[Finding, ...] = ()
     if isinstance(error, FindingsError):
         findings = error.findings
@@ -345,35 +377,37 @@ def _refuse(error: SeatrialError) -> int:
 
 
 def _give_up_output(error: BaseException | None) -> int:
-    """End without an output: quietly where its reader has gone, as `head` does, else in words."""
+    """Exit after standard output was lost: silently if its reader exited, else with a message."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return CLOSED_PIPE
     reason = error.strerror if isinstance(error, OSError) else error
-    say_error(f"seatrial: the output cannot be written: {reason}.")
+    say_error(f"seatrial: cannot write to standard output: {reason}.")
     return ExitCode.USAGE
 
 
 def _report_defect(error: Exception) -> int:
-    """Keep the traceback of a defect of ours in a file and say where it is."""
-    # Loaded here because every start would pay for them.
+    """Write the traceback of a bug in Seatrial to a file and print its path."""
+    # Imported here to keep start-up fast.
     from tempfile import NamedTemporaryFile  # noqa: PLC0415
     from traceback import format_exception  # noqa: PLC0415
 
-    told = redact("".join(format_exception(error)))
+    trace = redact("".join(format_exception(error)))
     try:
         with NamedTemporaryFile("w", prefix="seatrial-", suffix=".txt", delete=False) as file:
-            file.write(told)
+            file.write(trace)
         kept = file.name
     except OSError:
         kept = ""
-    said = f"this is a defect of Seatrial, not of your spec: {error}"
+    message = f"this is a bug in Seatrial, not an error in your spec: {error}"
     if wants_json():
-        say_json({"error": said, "findings": [], "report": kept})
-    say_error(f"seatrial: {said}")
+        say_json({"error": message, "findings": [], "report": kept})
+    say_error(f"seatrial: {message}")
     if kept:
-        say_error(f"Please report it with {kept}, which says where it happened.")
+        say_error(f"Please report it and attach {kept}, which has the traceback.")
     else:
-        say_error(f"Please report it with this, for which there was no room on a disk:\n{told}")
+        say_error(
+            f"Please report it with this traceback, which could not be written to disk:\n{trace}"
+        )
     return ExitCode.INTERNAL

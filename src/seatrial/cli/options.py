@@ -7,77 +7,75 @@ from typing import Annotated
 
 import typer
 
-SpecFile = Annotated[Path, typer.Argument(metavar="RUN.YAML", help="The spec of the run.")]
-"""The spec of the run."""
+
+def examples(*commands: str) -> str:
+    """Format the examples below a command's help, one per line."""
+    # A line with only a backspace keeps typer from filling the paragraph.
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+
+
+SpecFile = Annotated[Path, typer.Argument(metavar="RUN.YAML", help="The run's spec.")]
 
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="Fields to set differently for this call, such as training.tokens=10B.",
+        help="Override spec fields for this call, such as training.tokens=10B.",
     ),
 ]
-"""Fields to set differently for this call."""
 
 SpecFiles = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN.YAML... [KEY=VALUE]...",
-        help="Specs, - for standard input; then fields to set differently for this call, such as "
+        help="Specs (- for standard input), then overrides for this call, such as "
         "training.tokens=10B.",
     ),
 ]
-"""Specs, and fields to set differently for this call."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-"""Print JSON instead of text."""
-
 
 Kubeconfig = Annotated[
-    str, typer.Option(metavar="FILE", help="The kubeconfig; KUBECONFIG or ~/.kube/config else.")
+    str, typer.Option(metavar="FILE", help="The kubeconfig. Default: KUBECONFIG or ~/.kube/config.")
 ]
 
 Context = Annotated[
-    str, typer.Option(metavar="NAME", help="The context in it; the current one when absent.")
+    str, typer.Option(metavar="NAME", help="The kubeconfig context. Default: the current one.")
 ]
-"""The context in the kubeconfig."""
 
 Namespace = Annotated[
     str,
     typer.Option(
-        "--namespace", "-n", metavar="NAME", help="The namespace; the spec's or context's else."
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="The run's namespace. Default: the one in the spec or the context.",
     ),
 ]
-"""The namespace of the run."""
 
-Run = Annotated[str, typer.Argument(metavar="RUN|RUN.YAML", help="The name of a run, or its spec.")]
-"""The name of a run, or its spec."""
+Run = Annotated[str, typer.Argument(metavar="RUN|RUN.YAML", help="A run's name or spec.")]
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-"""Do not ask."""
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
-"""Replace the file if it exists."""
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 History = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="A run's name or spec, a directory, a file (event log, or what Megatron-LM or "
-        "Composer printed), or - for standard input.",
+        help="A run's name or spec, a directory, a file (an event log, or the output of "
+        "Megatron-LM or Composer), or - for standard input.",
     ),
 ]
-"""A run's name or spec, a directory, a file, or - for standard input."""
 
 Where = Annotated[
     str,
     typer.Argument(
         metavar="RUN.YAML|DIR",
-        help="The spec of a run, or where its checkpoints are: a path, or s3://, abfs://, gs://.",
+        help="A run's spec, or the location of its checkpoints: a path, s3://, abfs:// or gs://.",
     ),
 ]
-"""The spec of a run, or where its checkpoints are."""
+
 Step = Annotated[
-    int | None, typer.Option(min=0, help="The checkpoint of this step; the newest when absent.")
+    int | None, typer.Option(min=0, help="The step of the checkpoint. Default: the newest.")
 ]
-"""The checkpoint of a step."""

@@ -12,7 +12,7 @@ import typer
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.checks.check import RULES
 from seatrial.checks.rule import Scope, Situation
-from seatrial.cli.options import Json, Overrides, SpecFile
+from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.cli.plan_sweep import say_sweep
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, UsageError
@@ -43,30 +43,34 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 Compare = Annotated[
     list[Path] | None,
-    typer.Option("--compare", metavar="OTHER.YAML", help="Plan another spec beside it."),
+    typer.Option("--compare", metavar="OTHER.YAML", help="Compare with the plan of another spec."),
 ]
 WhatIf = Annotated[
     list[str] | None,
     typer.Option(
         "--what-if",
         metavar="KEY=V1,V2,...",
-        help="Plan once for each value, as a table; several of these are combined.",
+        help="Compare plans for several values of a field. Repeatable: combines them.",
     ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write the plan with pictures as one HTML file."),
+    typer.Option("--html", metavar="FILE", help="Write the plan with pictures to an HTML file."),
 ]
 Limits = Annotated[
     bool,
-    typer.Option("--limits", help="Also find the fewest nodes, and the largest model, that fit."),
+    typer.Option("--limits", help="Also find the fewest nodes and the largest model that fit."),
 ]
 Again = Annotated[
-    bool, typer.Option("--again", help="Search anew, though the kept plan still holds.")
+    bool, typer.Option("--again", help="Search again, even if the kept plan is still valid.")
 ]
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "seatrial plan run.yaml", "seatrial plan run.yaml --what-if cluster.nodes=2,4,8"
+    )
+)
 def command(
     file: SpecFile,
     overrides: Overrides = None,
@@ -77,9 +81,9 @@ def command(
     again: Again = False,
     as_json: Json = False,
 ) -> None:
-    """Find the fastest layout that fits; show its memory, time and cost, and why it won.
+    """Find the fastest layout that fits, and show its memory, time, cost and the reasons.
 
-    The plan is kept beside the spec, and later commands use it until the spec changes.
+    Keeps the plan next to the spec. Later commands use it until the spec changes.
     """
     given = overrides or []
     if what_if or compare:

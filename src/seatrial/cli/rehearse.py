@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial rehearse`: the real engine on this host's CPU, with a shrunk twin of the run."""
+"""`seatrial rehearse`: train a small twin of a run on this host's CPU with the real engine."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Json, Overrides, SpecFile
+from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.plan import Plan
@@ -35,27 +35,29 @@ from seatrial.sdk.rehearse import RehearsalWatch, rehearse
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial rehearse run.yaml", "seatrial rehearse run.yaml --drill kill")
+)
 def command(
     file: SpecFile,
     overrides: Overrides = None,
-    drill: Annotated[DrillName | None, typer.Option(help="Run one drill instead of all.")] = None,
+    drill: Annotated[DrillName | None, typer.Option(help="Run only this drill.")] = None,
     arguments_only: Annotated[
         bool,
         typer.Option(
             "--arguments-only",
-            help="Only ask the engine about the production arguments at the real world size.",
+            help="Only have the engine parse the production arguments at the real world size.",
         ),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Repeat the kill of an earlier rehearsal.")
+        int | None, typer.Option(help="Repeat the kill drill of an earlier rehearsal.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Rehearse a run: the real engine on this host's CPU, with a shrunk twin of the plan.
+    """Rehearse a run: train a small twin of it on this host's CPU with the real engine.
 
-    Trains, kills a process and resumes, reshards the checkpoint, evaluates, exports the weights.
-    Needs the worker extra.
+    The drills train, kill a process and resume, reshard the checkpoint, evaluate, and export the
+    weights. Needs the worker extra.
     """
     chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
     twins: list[Twin] = []
@@ -90,7 +92,7 @@ def command(
 
 
 def _headline(twin: Twin, name: str) -> str:
-    """What the twin is, in a line."""
+    """Describe the twin in one line."""
     model, count = twin.plan.model, len(twin.data.files)
     data = f"your data ({count} file{'s' * (count > 1)})" if count else "mock data"
     shape = f"{model.architecture.layers} layers × {model.architecture.hidden_size}"
@@ -103,23 +105,23 @@ def _headline(twin: Twin, name: str) -> str:
 
 
 def _say_result(result: Result, *, many: bool) -> None:
-    """A drill's result: in a line, where there is room for one."""
+    """Print a drill's result, in one line if it fits."""
     verdict = ("ok" if result.judged else "?") if result.ok else "FAILED"
-    said = result.said + (f" [{result.twin}]" if many and result.twin else "")
+    text = result.said + (f" [{result.twin}]" if many and result.twin else "")
     width = columns()
     if width is None or width >= WIDE:
-        *above, last = wrap(said, SAID) or [""]
+        *above, last = wrap(text, RESULT_WIDTH) or [""]
         drill = result.drill.value
         for line in above:
             say(f"  {drill:<10} {line}")
             drill = ""
-        say(f"  {drill:<10} {last:<{SAID}} {verdict:<6} {result.seconds:4.0f} s")
+        say(f"  {drill:<10} {last:<{RESULT_WIDTH}} {verdict:<6} {result.seconds:4.0f} s")
     else:
-        say_text(f"{said}   {verdict} {result.seconds:.0f} s", f"  {result.drill:<10} ")
+        say_text(f"{text}   {verdict} {result.seconds:.0f} s", f"  {result.drill:<10} ")
 
 
 def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
-    """What was kept, what differs, what a CPU cannot show, and where the report is."""
+    """Print what the twin kept and changed, what a CPU cannot prove, and the report's path."""
     if found:
         say_text(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.", rest="  ")
         replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
@@ -132,7 +134,7 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
 
 
 def _shrunk(plan: Plan, found: list[Twin]) -> str:
-    """What is smaller in the twins, with the numbers of both."""
+    """List the sizes that the twins reduce, with both values."""
     whole, small = plan.model, found[0].plan.model
     sizes = [
         (name, getattr(plan.layout, f"{name}_size"), _largest(found, name))
@@ -151,29 +153,29 @@ def _shrunk(plan: Plan, found: list[Twin]) -> str:
 
 
 def _peaks(plan: Plan) -> str:
-    """The peak learning rate of the run, and that of every twin."""
+    """Describe the peak learning rates of the run and of the twins."""
     return f"peak learning rate {plan.schedule.peak:g} → {PEAK_LEARNING_RATE:g}"
 
 
 def _largest(found: list[Twin], name: str) -> int:
-    """The largest degree of a kind that a twin has."""
+    """Return the largest parallel size of a kind among the twins."""
     return max(degrees_of(twin.plan.layout)[name] for twin in found)
 
 
 WIDE = 96
-"""Columns that a drill's result takes in one line."""
-SAID = 72
-"""Columns of it that are for what the drill says."""
+"""The columns of a drill's result in one line."""
+RESULT_WIDTH = 72
+"""The columns for the text of the result."""
 QUIET_SECONDS = 30.0
-"""Off a terminal, how often a line says that work goes on."""
+"""How often progress is printed without a terminal."""
 
 
 def _announcer(*, quiet: bool) -> Announce:
-    """Shows what is going on while a drill runs: a bar on a terminal, now and then a line else."""
-    said = time.monotonic()
+    """Return a callback that shows a drill's progress: a bar on a terminal, else lines."""
+    printed = time.monotonic()
 
     def announce(drill: DrillName, doing: str, step: int) -> None:
-        nonlocal said
+        nonlocal printed
         if quiet:
             return
         if sys.stderr.isatty():
@@ -181,14 +183,13 @@ def _announcer(*, quiet: bool) -> Announce:
             bar = "█" * done + "░" * (20 - done)
             sys.stderr.write(f"\r  {drill:<10} {bar} {doing}, step {step} of {STEPS}   ")
             sys.stderr.flush()
-        elif time.monotonic() - said >= QUIET_SECONDS:
-            said = time.monotonic()
+        elif time.monotonic() - printed >= QUIET_SECONDS:
+            printed = time.monotonic()
             say_error(f"  {drill}: {doing}, step {step} of {STEPS}")
 
     return announce
 
 
 def _clear() -> None:
-    """Remove the bar."""
     if sys.stderr.isatty():
         sys.stderr.write("\r" + " " * 78 + "\r")

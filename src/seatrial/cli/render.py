@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial render`: the Kubernetes manifests of a run, on the screen or in a directory."""
+"""`seatrial render`: print a run's Kubernetes manifests, or write them to a directory."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile
+from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
@@ -53,7 +53,7 @@ def say_comparison_of(
     *,
     as_json: bool,
 ) -> None:
-    """Ask the cluster, and print what it says."""
+    """Compare the manifests with the cluster and print the differences."""
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
     namespace = plan.spec.cluster.namespace
@@ -67,7 +67,7 @@ def say_comparison_of(
 def say_comparison(
     found: list[Comparison], findings: tuple[Finding, ...], *, as_json: bool
 ) -> None:
-    """Print what would change; exit code 1 when the cluster refuses something."""
+    """Print what would change. Exit code 1 if the cluster would refuse an object."""
     refused = [each.finding for each in found if each.finding is not None]
     if as_json:
         say_json(
@@ -80,7 +80,7 @@ def say_comparison(
         say_findings(findings)
         for each in found:
             say(f"{each.verdict:<8} {each.name}")
-            for change in _telling(each):
+            for change in _shown_changes(each):
                 say_text(str(change), " " * 9, " " * 13)
         say_findings(refused)
         numbers = {verdict: sum(e.verdict is verdict for e in found) for verdict in DiffVerdict}
@@ -90,8 +90,8 @@ def say_comparison(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _telling(comparison: Comparison) -> list[FieldDifference]:
-    """The changes that say something: digests only follow from others, unless they are alone."""
+def _shown_changes(comparison: Comparison) -> list[FieldDifference]:
+    """Return the changes without digests, which only follow from others, unless they are alone."""
     if comparison.verdict is not DiffVerdict.CHANGED:
         return []
     others = [each for each in comparison.changes if not each.path.endswith(_DIGESTS)]
@@ -99,16 +99,15 @@ def _telling(comparison: Comparison) -> list[FieldDifference]:
 
 
 RECORD = ".seatrial-render"
-"""The record of the last render: a line for each file, as sha256sum has it. Without an ending, for
-`kubectl apply -f DIR` reads every file whose name ends in .yaml or .json."""
+"""The record of the last render, in the format of sha256sum. It has no suffix, because
+`kubectl apply -f DIR` reads every .yaml and .json file."""
 _NAMED = 5
 
 
 def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files below a directory; what the last render left there goes, nothing else.
+    """Write files to a directory, replacing only unchanged files of the last render.
 
-    A name does not tell whose a file is, and a file that was edited since is its editor's: only
-    one that the record lists and whose content is still that of the record is replaced.
+    A file is replaced only if the record lists it and its content still matches the record.
     """
     there = _existing(directory)
     recorded = _recorded(directory)
@@ -116,12 +115,12 @@ def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -
     if kept:
         more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
         raise UsageError(
-            f"{directory} holds what no render has written, or what was changed since: "
-            f"{', '.join(kept[:_NAMED])}{more}. Nothing was touched. "
-            "Move it away, or choose a directory of its own."
+            f"{directory} contains files that render did not write or that were edited since: "
+            f"{', '.join(kept[:_NAMED])}{more}. No file was changed. "
+            "Move them away, or choose another directory."
         )
     if there and not force:
-        raise UsageError(f"{directory} has files already. Replace them by --force.")
+        raise UsageError(f"{directory} already has files. Use --force to replace them.")
     for path in there.values():
         path.unlink()
     parents = sorted({directory, *((directory / name).parent for name in files)})
@@ -129,7 +128,7 @@ def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -
     try:
         for parent in parents:
             _make_directory(parent)
-        # Before the files: a render that was interrupted knows what it has written.
+        # The record comes first, so that an interrupted render knows its files.
         digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
         lines = sorted(f"{digest}  {name}\n" for name, digest in digests.items())
         write_new(directory / RECORD, "".join(lines), force=True)
@@ -137,7 +136,7 @@ def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -
             write_new(directory / name, text, force=False)
     except UsageError:
         for parent in reversed(new):
-            # What has a file in it stays, with its record.
+            # A directory that has files stays, with its record.
             with suppress(OSError):
                 parent.rmdir()
         raise
@@ -147,13 +146,13 @@ def _make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{path} cannot be made: {error.strerror}.") from None
+        raise UsageError(f"cannot create {path}: {error.strerror}.") from None
 
 
 def _existing(directory: Path) -> dict[str, Path]:
-    """The files below a directory by their names there, without the record; links are files."""
+    """Return the files below a directory by relative name, without the record. Links count."""
     if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is a file. Give a directory.")
+        raise UsageError(f"{directory} is a file. Pass a directory.")
     found = {
         path.relative_to(directory).as_posix(): path
         for path in sorted(directory.rglob("*"))
@@ -164,7 +163,7 @@ def _existing(directory: Path) -> dict[str, Path]:
 
 
 def _recorded(directory: Path) -> dict[str, str]:
-    """The digests of what the last render wrote; nothing without a record that can be read."""
+    """Return the digests of the last render's files. Empty without a readable record."""
     try:
         text = read_state(directory / RECORD).decode()
     except (OSError, ValueError):
@@ -174,7 +173,7 @@ def _recorded(directory: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    """The digest of a file; nothing for what is no file of ours, such as a link."""
+    """Return a file's digest. Empty for a link or an unreadable file."""
     if os.path.islink(path):
         return ""
     try:
@@ -186,17 +185,17 @@ def _digest(path: Path) -> str:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _KEPT = (Part.RUN, Part.ADMIN)
-"""What a directory gets unasked. Data are prepared by `seatrial data prepare --on kubernetes`; who
-wants the RayJob, on a cluster with KubeRay, asks for it."""
+"""The parts that a directory always gets. The data part (a RayJob, which needs KubeRay) is only
+written on request: `seatrial data prepare --on kubernetes` does without it."""
 
 
-@app.command()
+@app.command(epilog=examples("seatrial render run.yaml", "seatrial render run.yaml -o manifests/"))
 def command(
     file: SpecFile,
     overrides: Overrides = None,
     part: Annotated[
         Part,
-        typer.Option(help="What to print; a directory gets run and admin, and data by its name."),
+        typer.Option(help="The part to print. A directory always gets run and admin."),
     ] = Part.RUN,
     output: Annotated[
         Path | None,
@@ -205,23 +204,23 @@ def command(
         ),
     ] = None,
     helm: Annotated[
-        bool, typer.Option("--helm", help="Write a Helm chart of the run; needs --output.")
+        bool, typer.Option("--helm", help="Write a Helm chart of the run (needs --output).")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace what an earlier render wrote there.")
+        bool, typer.Option("--force", help="Replace the files of an earlier render.")
     ] = False,
     diff: Annotated[
         bool,
-        typer.Option("--diff", help="Ask the cluster what would change, field by field."),
+        typer.Option("--diff", help="Show what would change in the cluster, field by field."),
     ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Write the Kubernetes manifests of a run: what is shown is what a launch submits.
+    """Write a run's Kubernetes manifests, exactly as `seatrial launch` submits them.
 
-    No cluster is asked, but for --diff, which changes nothing there and needs the cluster extra.
-    Pipe the manifests to kubectl, or keep them in version control with --output.
+    Works offline, except --diff, which reads the cluster and needs the cluster extra. Pipe the
+    manifests to kubectl, or use --output to keep them in version control.
     """
     _refuse_together(part, output, helm=helm, diff=diff)
     if diff:
@@ -249,20 +248,20 @@ def command(
 
 
 def _refuse_together(part: Part, output: Path | None, *, helm: bool, diff: bool) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     if helm and output is None:
         raise UsageError("--helm writes a chart of several files. Add --output DIR.")
     if helm and part is Part.ADMIN:
         raise UsageError(
-            "--helm writes a chart of what runs, and --part admin has nothing that does. Leave out "
-            "one of them; the chart for administrators is charts/seatrial."
+            "--helm writes a chart of the run, and --part admin is not part of it. Omit one of "
+            "them. The chart for administrators is charts/seatrial."
         )
     if diff and output is not None:
-        raise UsageError("--diff compares with a cluster and writes no files. Leave out --output.")
+        raise UsageError("--diff compares with a cluster and writes no files. Omit --output.")
 
 
 def _all_files(made: dict[Part, Rendering]) -> dict[str, str]:
-    """A directory for each part."""
+    """Return the files of every part, in one directory each."""
     return {
         f"{part}/{name}": text
         for part, rendering in made.items()
@@ -271,7 +270,7 @@ def _all_files(made: dict[Part, Rendering]) -> dict[str, str]:
 
 
 def _findings(made: dict[Part, Rendering], of_spec: tuple[Finding, ...]) -> list[Finding]:
-    """What was found of the spec and of all parts; each once."""
+    """Return the findings of the spec and of all parts, without duplicates."""
     of_parts = (finding for rendering in made.values() for finding in rendering.findings)
     return list(dict.fromkeys((*of_spec, *of_parts)))
 
@@ -286,7 +285,7 @@ def _say_as_json(made: dict[Part, Rendering], findings: list[Finding]) -> None:
 
 
 def _conclude(output: Path, made: dict[Part, Rendering], plan: Plan, *, helm: bool) -> None:
-    """What was written, and what comes next."""
+    """Print what was written, and the next step."""
     namespace = plan.spec.cluster.namespace
     if helm:
         say_text(f"Wrote the chart of {plan.spec.name} to {output}.", rest="  ")

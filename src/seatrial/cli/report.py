@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial report`: what a run was like, in one HTML file."""
+"""`seatrial report`: an HTML report of a run."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, examples
 from seatrial.errors import UsageError
 from seatrial.reports.run_page.chapter import Chapter
 from seatrial.reports.run_phrases import goodput_words, loss_words, percent, span
@@ -17,37 +17,39 @@ from seatrial.sdk.history import HistoryPlace, report
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial report my-run", "seatrial report --compare run-1 run-2 -o both.html")
+)
 def command(
     runs: Annotated[
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="A run's name or spec, a directory, a file (event log, or what Megatron-LM or "
-            "Composer printed), or - for standard input. Several with --compare.",
+            help="A run's name or spec, a directory, a file (an event log, or the output of "
+            "Megatron-LM or Composer), or - for standard input. Several with --compare.",
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page to write; NAME-report.html when absent."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write. Default: NAME-report.html."
+        ),
     ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Show several runs side by side.")
-    ] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare several runs.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Write what a run was like into one HTML file, which needs no network.
+    """Write an HTML report of a run into one file that works offline.
 
-    Curves, restarts and their causes, where the time went, checkpoints, plan against measured.
-    Needs the report extra.
+    Shows curves, restarts and their causes, the use of time, checkpoints, and planned versus
+    measured values. Needs the report extra.
     """
     if len(runs) > 1 and not compare:
-        raise UsageError("several runs are shown side by side with --compare.")
+        raise UsageError("to report on several runs, add --compare.")
     if compare and len(runs) < 2:
-        raise UsageError("--compare needs two runs or more.")
+        raise UsageError("--compare needs at least two runs.")
     place = HistoryPlace(namespace, kubeconfig, context, tell=say_error)
     made = report(runs, output, place=place)
     target, chapters = made.page, made.chapters
@@ -65,7 +67,7 @@ def command(
 
 
 def _line(chapter: Chapter) -> str:
-    """A run in a line, and where its time went."""
+    """Summarise a run and its use of time."""
     now, spent = chapter.snapshot, chapter.spent
     steps = f"step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "")
     words = f"{chapter.name}  {steps} · loss {loss_words(now.loss)}"

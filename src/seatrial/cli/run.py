@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial run`: the whole way of a run, step by step; it goes on where it stopped."""
+"""`seatrial run`: every step of a run, resuming after the last one that succeeded."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.options import Overrides, SpecFile
+from seatrial.cli.options import Overrides, SpecFile, examples
 from seatrial.errors import ExitCode, UsageError
 from seatrial.reports.terminal import HIDE_NEXT, say, say_error, say_text
 from seatrial.sdk.pipeline import KEPT, Logbook, PipelineStep, alone, require_all, steps, where
@@ -20,13 +20,17 @@ from seatrial.sdk.plan import load_plan
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 From = Annotated[
-    str, typer.Option("--from", metavar="STEP", help="Do this step and those after it again.")
+    str, typer.Option("--from", metavar="STEP", help="Repeat this step and all later ones.")
 ]
 Until = Annotated[str, typer.Option(metavar="STEP", help="Stop after this step.")]
-Show = Annotated[bool, typer.Option("--show", help="Show the steps and how far it is; do none.")]
+Show = Annotated[
+    bool, typer.Option("--show", help="List the steps and their state without running any.")
+]
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial run run.yaml", "seatrial run run.yaml --from rehearse --until launch")
+)
 def command(
     file: SpecFile,
     overrides: Overrides = None,
@@ -34,10 +38,11 @@ def command(
     until: Until = "",
     show: Show = False,
 ) -> None:
-    """Walk a run through all of its steps, from the corpus to the report.
+    """Take a run through every step, from the corpus to the report.
 
-    Each step is a command of its own. The first that needs you stops the walk; called again, it
-    goes on from there. A changed spec begins anew.
+    Each step is a command that you can also call yourself. The pipeline stops at the first step
+    that fails or needs your input; rerun the command to continue from there. If the spec changed,
+    it starts again from the first step.
     """
     given = tuple(overrides or ())
     again = shlex.join(["seatrial", "run", str(file), *given])
@@ -46,7 +51,7 @@ def command(
     names = [step.name for step in way]
     for asked in filter(None, (begin, until)):
         if asked not in names:
-            raise UsageError(f"there is no step {asked}. The steps: {', '.join(names)}.")
+            raise UsageError(f"unknown step {asked}. Use one of: {', '.join(names)}.")
     kept = file.parent / ".seatrial" / plan.spec.name
     wanted = loaded.spec.model_dump(mode="json")
     if show:
@@ -58,17 +63,19 @@ def command(
             book.forget_from(tuple(names[names.index(begin) :]))
         last = names.index(until) if until else len(way) - 1
         require_all([step for step in way[: last + 1] if not book.has(step.name)], plan)
-        _walk(way[: last + 1], len(way), book, again, lock)
+        _run_steps(way[: last + 1], len(way), book, again, lock)
     if until:
-        say(f"Stopped after {until}, as asked.")
+        say(f"Stopped after step {until} (--until).")
         say(f"next  {again}")
         return
-    say(f"{plan.spec.name} has come all the way: {len(way)} steps. Again: --from STEP.")
+    say(f"{plan.spec.name} finished: {len(way)} of {len(way)} steps. To repeat steps: --from STEP.")
     say(f"next  {shlex.join(['seatrial', 'checkpoints', 'list', str(file), *given, *where(plan)])}")
 
 
-def _walk(way: tuple[PipelineStep, ...], length: int, book: Logbook, again: str, lock: int) -> None:
-    """The steps that are not done, one after the other."""
+def _run_steps(
+    way: tuple[PipelineStep, ...], length: int, book: Logbook, again: str, lock: int
+) -> None:
+    """Run the remaining steps in order."""
     for number, step in enumerate(way, 1):
         if book.has(step.name):
             continue
@@ -76,14 +83,14 @@ def _walk(way: tuple[PipelineStep, ...], length: int, book: Logbook, again: str,
             _do(step, f"{number} of {length}", again, lock)
         except typer.Exit as end:
             if step.name == "wait" and end.exit_code == ExitCode.RUN_FAILED:
-                # To wait again for a run that is over would help nobody.
+                # Waiting again for a finished run would fail again: launch it first.
                 book.forget_from(("launch",))
             raise
         book.note(step.name)
 
 
 def _show(way: tuple[PipelineStep, ...], book: Logbook) -> None:
-    """All steps, and which are done."""
+    """List all steps and their state."""
     ahead = next((step.name for step in way if not book.has(step.name)), "")
     for step in way:
         mark = "done" if book.has(step.name) else "next" if step.name == ahead else ""
@@ -92,16 +99,16 @@ def _show(way: tuple[PipelineStep, ...], book: Logbook) -> None:
 
 
 def _do(step: PipelineStep, place: str, again: str, lock: int) -> None:
-    """One step, as if its command were called; its end ends the walk where it is not good."""
+    """Run the command of a step. If it fails, exit with its exit code."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
-    done = subprocess.run(  # noqa: S603  (our own words, no shell)
+    done = subprocess.run(  # noqa: S603  (our own argv, no shell)
         [sys.executable, "-m", "seatrial", *step.words],
         env=os.environ | {HIDE_NEXT: "1"},
-        # A step may outlive a walk that is killed, and the next walk must not begin beside it.
+        # A step may outlive a killed pipeline; no second pipeline may start while it runs.
         pass_fds=(lock,),
         check=False,
     )
     if done.returncode == 0:
         return
-    say_error(f"\nStopped at {place}, {step.name}. Once that is mended, go on with: {again}")
+    say_error(f"\nStopped at step {place}, {step.name}. Fix the problem above, then rerun: {again}")
     raise typer.Exit(done.returncode if done.returncode > 0 else 128 - done.returncode)

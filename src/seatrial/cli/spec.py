@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial spec`: the format of specs."""
+"""`seatrial spec`: upgrade specs to the current format."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from seatrial.cli.options import examples
 from seatrial.errors import FindingsError
 from seatrial.reports.terminal import say, say_text
 from seatrial.sdk.output_files import write_new
@@ -16,21 +17,23 @@ from seatrial.spec.upgrade import to_current, upgraded
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
-Files = Annotated[list[Path], typer.Argument(metavar="RUN.YAML...", help="Specs.")]
-Write = Annotated[bool, typer.Option("--write", help="Write the new format into the files.")]
+Files = Annotated[list[Path], typer.Argument(metavar="RUN.YAML...", help="The specs to upgrade.")]
+Write = Annotated[bool, typer.Option("--write", help="Write the files.")]
 
 
 @app.callback()
 def group() -> None:
-    """Look after the format of specs."""
+    """Upgrade specs to the current format."""
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial spec upgrade run.yaml", "seatrial spec upgrade *.yaml --write")
+)
 def upgrade(files: Files, write: Write = False) -> None:
-    """Bring specs of an older format to the newest one, comments kept.
+    """Upgrade specs to the current format and keep their comments.
 
-    Without --write it only says what would change. An older file works as it is, too, as long as
-    the changelog does not say otherwise.
+    Without --write, only shows the changes. Older formats keep working unless the changelog says
+    otherwise.
     """
     for file in files:
         before, root = read_tree(file)
@@ -41,12 +44,12 @@ def upgrade(files: Files, write: Write = False) -> None:
             raise FindingsError(findings)
         text, changes = upgraded(before, written)
         if not changes:
-            say_text(f"{file} is {API_VERSION}, the newest format: nothing to do.", rest="  ")
+            say_text(f"{file} already has the current format, {API_VERSION}.", rest="  ")
             say(f"next  seatrial validate {file}")
             continue
         if write:
             write_new(file, byte_order_mark(file) + text, force=True)
-        say(f"{file} {'is' if write else 'would be'} {API_VERSION}:")
+        say(f"{file} {'is now' if write else 'would become'} {API_VERSION}:")
         for change in changes:
             say(f"  {change}")
         command = f"validate {file}" if write else f"spec upgrade {file} --write"

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial status`: how a run is, and why."""
+"""`seatrial status`: the state of a run and the reasons for it."""
 
 from datetime import UTC, datetime
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, examples
 from seatrial.findings import Finding
 from seatrial.reports.terminal import hides_next, say, say_error, say_json, say_text
 from seatrial.runs.ledger.ledger import AttemptRecord
@@ -16,10 +16,10 @@ from seatrial.sdk.runs import find_run
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 SHOWN_ATTEMPTS = 5
-"""Earlier attempts that are shown."""
+"""The number of earlier attempts to show."""
 
 
-@app.command()
+@app.command(epilog=examples("seatrial status run.yaml", "seatrial status my-run -n research"))
 def command(
     run: Run,
     namespace: Namespace = "",
@@ -27,7 +27,7 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Show how a run is; when it does not run, first why, and what to do.
+    """Show the state of a run. If it is not running, show why and how to fix it.
 
     Needs the cluster extra for a run on a cluster.
     """
@@ -40,25 +40,25 @@ def command(
 
 
 def say_status(found: Status, now: datetime, flags: str = "") -> None:
-    """Print a status: the answer, the reasons, the attempts before.
+    """Print a status: the state, its reasons, and earlier attempts.
 
-    The flags are what the next command needs to find the run.
+    `flags` are the options that the next command needs to find the run.
     """
     lasting = f" for {age(found.since, now)}" if found.since else ""
     head = f"{found.run}   attempt {found.attempt} · {found.state}{lasting}"
     submitted = f"submitted {_clock(found.submitted, now)}, " if found.submitted else ""
     say_text(f"{head}   {submitted}{found.place}", rest="  ")
     if found.wanted and not found.is_over:
-        again = f", {found.restarts} restarts of containers" if found.restarts else ""
+        again = f", {found.restarts} container restarts" if found.restarts else ""
         what = "pods" if found.wanted > 1 else "pod"
         if "this host" not in found.place:
-            say(f"  {found.running} of {found.wanted} {what} run{again}")
+            say(f"  {found.running} of {found.wanted} {what} running{again}")
     for reason in found.reasons:
         say_text(f"{reason.where}: {reason.rule} ({reason.code})", "  ", "    ")
         if _to_do(reason):
             say_text(reason.fix, "  Do: ", "    ")
     if found.message and not found.reasons:
-        say_text(f"the operator says: {found.message}", "  ", "    ")
+        say_text(f"operator: {found.message}", "  ", "    ")
     earlier = [a for a in found.attempts if a.number != found.attempt or found.is_over]
     for record in reversed(earlier[-SHOWN_ATTEMPTS:]):
         say_text(_attempt(record, now), "  ", "    ")
@@ -67,9 +67,9 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
 
 
 def _attempt(record: AttemptRecord, now: datetime) -> str:
-    """One earlier attempt in a line."""
+    """Describe an earlier attempt in one line."""
     if record.outcome is None and not record.submitted:
-        return f"attempt {record.number}: its record is damaged."
+        return f"attempt {record.number}: the record is damaged."
     if record.outcome is None:
         return f"attempt {record.number} was submitted {_clock(record.submitted, now)}."
     text = f"attempt {record.number} {record.outcome} {_clock(record.ended, now)}"
@@ -80,23 +80,23 @@ def _attempt(record: AttemptRecord, now: datetime) -> str:
 
 
 def _to_do(reason: Finding) -> bool:
-    """Whether somebody has to do something about it."""
+    """True if the user has to act."""
     return bool(reason.fix) and reason.fix != "Wait."
 
 
 def _next(found: Status, flags: str) -> str:
     if found.succeeded:
-        return f"seatrial delete {found.run}{flags}, when nothing of it is needed; its volume stays"
+        return f"seatrial report {found.run}{flags}"
     if found.is_over:
-        return "seatrial launch RUN.YAML, for another attempt"
+        return "seatrial launch RUN.YAML   starts a new attempt"
     if not found.running and any(map(_to_do, found.reasons)):
-        # Pods that have not begun have said nothing.
-        return f"seatrial status {found.run}{flags}, when that is done"
+        # Pods that have not started have no logs.
+        return f"seatrial status {found.run}{flags}   after the fix"
     return f"seatrial logs {found.run}{flags} --follow"
 
 
 def _clock(when: str, now: datetime) -> str:
-    """A time of today as the clock shows it, another with its date; in UTC."""
+    """Format a time in UTC, with its date unless it is today."""
     try:
         moment = datetime.fromisoformat(when)
     except ValueError:

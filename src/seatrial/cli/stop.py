@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial stop`: end the processes of a run; nothing that they wrote is lost."""
+"""`seatrial stop`: stop a run and keep its checkpoints."""
 
 from dataclasses import asdict
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run
+from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, examples
 from seatrial.reports.terminal import say, say_error, say_findings, say_json, say_text
 from seatrial.sdk.runs import find_run
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(epilog=examples("seatrial stop my-run", "seatrial stop run.yaml --json"))
 def command(
     run: Run,
     namespace: Namespace = "",
@@ -21,9 +21,9 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Stop a run: its processes save and end; volumes and the ledger stay.
+    """Stop a run. Its processes save a checkpoint and exit; volumes and the ledger are kept.
 
-    Launching it again goes on from the last checkpoint.
+    To continue from the last checkpoint, launch the run again.
     """
     chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     done = chosen.stop()
@@ -32,9 +32,9 @@ def command(
         return
     say_findings(done.findings)
     if done.was_running:
-        text = f"Stopped {chosen.name}, attempt {done.attempt}. Volumes and the ledger stay."
+        text = f"Stopped {chosen.name}, attempt {done.attempt}. Volumes and the ledger are kept."
     else:
         how = f"; attempt {done.attempt} {done.outcome}" if done.outcome else ""
-        text = f"Nothing to stop: no job of {chosen.name} is running{how}."
+        text = f"{chosen.name} is not running{how}."
     say_text(text, rest="  ")
-    say("next  seatrial launch RUN.YAML, to go on from the last checkpoint")
+    say("next  seatrial launch RUN.YAML   continues from the last checkpoint")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial validate`: everything that can be said of a spec without a cluster."""
+"""`seatrial validate`: check specs and show the values they resolve to."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from seatrial.cli.options import Json, SpecFiles
+from seatrial.cli.options import Json, SpecFiles, examples
 from seatrial.errors import ExitCode, FindingsError, UnreadableError, UsageError
 from seatrial.findings import Finding
 from seatrial.planning.plan import Origin, Plan
@@ -30,36 +30,36 @@ from seatrial.units import format_count
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 NOT_CHECKED = "memory, time and cost; data; cluster"
-"""What a valid spec can still fail by."""
+"""What a valid spec can still fail on."""
 STANDARD_INPUT = "/dev/stdin"
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationOutcome:
-    """What was found out about one file."""
+    """The result of validating one file."""
 
     file: str
     """The file as it was named."""
     result: Validation | None
-    """Spec and plan; nothing when it is not valid."""
+    """Spec and plan, or `None` if the file is invalid."""
     findings: tuple[Finding, ...]
     """Errors, or warnings and notes."""
     exit_code: int
-    """What the command would end with if this were the only file."""
+    """The exit code if this were the only file."""
 
 
-@app.command()
+@app.command(
+    epilog=examples("seatrial validate run.yaml", "seatrial validate run.yaml training.tokens=10B")
+)
 def command(arguments: SpecFiles, as_json: Json = False) -> None:
-    """Check specs and show what each resolves to: model, machines, layout, batch, length.
+    """Check specs and show the values they resolve to: model, machines, layout, batch, length.
 
-    Exit code 0 when all are valid, 1 when one breaks rules, 2 when one cannot be read.
+    Exit code 0 if all are valid, 1 if one has errors, 2 if one cannot be read.
     """
     files = [argument for argument in arguments if not _is_override(argument)]
     overrides = [argument for argument in arguments if _is_override(argument)]
     if not files:
-        raise UsageError(
-            f"there is no file to check. Try: seatrial validate run.yaml {arguments[0]}"
-        )
+        raise UsageError(f"no spec given. Try: seatrial validate run.yaml {arguments[0]}")
     outcomes = [_outcome(file, overrides) for file in files]
     if as_json:
         data = [_as_json(outcome) for outcome in outcomes]
@@ -73,12 +73,12 @@ def command(arguments: SpecFiles, as_json: Json = False) -> None:
 
 
 def _is_override(argument: str) -> bool:
-    """Whether an argument sets a field, rather than naming a file."""
+    """True if an argument overrides a field instead of naming a file."""
     return "=" in argument and not os.path.exists(argument)
 
 
 def _outcome(file: str, overrides: list[str]) -> ValidationOutcome:
-    """Validate one file; what is wrong with it does not keep the others from being checked."""
+    """Validate one file. Its errors do not stop the others from being checked."""
     try:
         result = validate(STANDARD_INPUT if file == "-" else file, overrides)
     except FindingsError as error:
@@ -89,7 +89,7 @@ def _outcome(file: str, overrides: list[str]) -> ValidationOutcome:
 
 
 def _say(outcome: ValidationOutcome, overrides: list[str], *, first: bool) -> None:
-    """An outcome for a person."""
+    """Print a result."""
     result = outcome.result
     if result is None:
         if not first:
@@ -107,14 +107,14 @@ def _say(outcome: ValidationOutcome, overrides: list[str], *, first: bool) -> No
         say_text(text, f"  {label:<9} ")
     planned = seatrial_words("plan", outcome.file, *overrides)
     if Origin.PLANNER in result.plan.origins.values():
-        say_text(f"filled by the planner; why: {planned}", f"  {'auto':<9} ")
+        say_text(f"chosen by the planner; for the reasons: {planned}", f"  {'auto':<9} ")
     say_text(NOT_CHECKED, "  not checked  ")
     if outcome.file != "-":
         say(f"next  {planned}")
 
 
 def _as_json(outcome: ValidationOutcome) -> dict[str, Any]:
-    """An outcome for a program."""
+    """Return a result for `--json`."""
     result = outcome.result
     return {
         "file": outcome.file,
@@ -127,14 +127,14 @@ def _as_json(outcome: ValidationOutcome) -> dict[str, Any]:
 
 
 def summary(plan: Plan) -> list[tuple[str, str]]:
-    """What a spec resolves to, in one line a part."""
+    """Return the resolved values, one line per part."""
     model, batch, length = plan.model, plan.batch, plan.length
     parameters = f"{format_count(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
         parameters += f" ({format_count(model.active_parameters)} active)"
-    evaluated = f"{length.validation_samples:,} samples to evaluate"
+    evaluated = f"{length.validation_samples:,} validation samples"
     if plan.spec.data.split[2]:
-        evaluated += f", {length.test_samples:,} to test"
+        evaluated += f", {length.test_samples:,} test samples"
     parts = [
         ("model", f"{model.name}, {parameters}, sequence {model.sequence_length:,}"),
         ("machines", _machines(plan)),
@@ -145,7 +145,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
             "batch",
             f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size:,} micro "
             f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
-            f"{format_count(batch.tokens_per_step)} tokens a step",
+            f"{format_count(batch.tokens_per_step)} tokens per step",
         ),
         ("length", f"{length.steps:,} steps, {format_count(length.tokens)} tokens; {evaluated}"),
     ]
@@ -153,7 +153,6 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _machines(plan: Plan) -> str:
-    """Nodes, GPUs, network and storage."""
     machines = plan.machines
     ranks = f"{machines.world_size:,} × {machines.accelerator}"
     if not machines.accelerator:
@@ -164,7 +163,7 @@ def _machines(plan: Plan) -> str:
 
 
 def _layout(plan: Plan) -> str:
-    """The parallel degrees and what belongs to them."""
+    """Describe the parallel sizes, sharding and recompute."""
     layout = plan.layout
     degrees = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
     extra = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
@@ -176,10 +175,10 @@ def _layout(plan: Plan) -> str:
 
 
 def _held(plan: Plan) -> str:
-    """The parameters that a rank holds."""
+    """Describe the number of parameters that a rank holds."""
     numbers = sorted(set(plan.stage_parameters))
     ends = numbers if len(numbers) == 1 else (numbers[0], numbers[-1])
     held = f"{' to '.join(f'{number:,}' for number in ends)} parameters"
     if plan.sharding is Sharding.FSDP:
-        held += f" before they are shared out over dp {plan.layout.dp_size:,}"
+        held += f" before sharding over dp {plan.layout.dp_size:,}"
     return held

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial watch`: a run while it goes on."""
+"""`seatrial watch`: a live view of a run."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Context, History, Kubeconfig, Namespace
+from seatrial.cli.options import Context, History, Kubeconfig, Namespace, examples
 from seatrial.errors import ExitCode
 from seatrial.monitoring.event_log import Event, encoded
 from seatrial.monitoring.logs.reading import ByteStream
@@ -24,23 +24,23 @@ from seatrial.sdk.history import HistoryPlace, history
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@app.command(epilog=examples("seatrial watch my-run", "seatrial watch run.yaml --once"))
 def command(
     run: History,
     once: Annotated[
-        bool, typer.Option("--once", help="Say how it is now in a few lines, and end.")
+        bool, typer.Option("--once", help="Print the current state in a few lines, and exit.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print every event as a line of JSON instead.")
+        bool, typer.Option("--json", help="Print every event as a line of JSON.")
     ] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Show a run while it goes on: curves, ranks, where the time goes, when it will be done.
+    """Watch a run live: curves, ranks, goodput, estimated end.
 
-    Off a terminal it says the same in lines, one every half minute, until the run is over. Needs
-    the watch extra for the view; lines need nothing.
+    Without a terminal, prints a line every 30 seconds until the run ends. The live view needs the
+    watch extra.
     """
     on_terminal = _draws() and not once and not as_json
     drawn = on_terminal and find_spec("textual") is not None
@@ -54,21 +54,21 @@ def command(
     else:
         if on_terminal and not drawn:
             say_error(
-                "The view needs textual: pip install '.[watch]' in a checkout of Seatrial. "
-                "In lines meanwhile:"
+                "The live view needs the watch extra. In a checkout of Seatrial: "
+                "pip install '.[watch]'. Printing lines instead:"
             )
         say_lines(found, follow=not once)
 
 
 def _draws() -> bool:
-    """Whether the output is a terminal that can be drawn on."""
+    """True if the output is a terminal that supports drawing."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _piped() -> ByteStream | None:
-    """The log that comes through standard input, which from now on is the terminal with its keys.
+    """Return the log on standard input, and make the terminal standard input for the keys.
 
-    Nothing where there is no such terminal, or where the log is typed into it.
+    Return `None` if there is no terminal, or if standard input is the terminal.
     """
     if sys.stdin is None or sys.stdin.isatty():
         return None
@@ -83,17 +83,17 @@ def _piped() -> ByteStream | None:
 
 
 def _say_events(history: RunHistory, *, follow: bool) -> None:
-    """Every event as its line."""
-    for told in history.story(follow=follow):
-        if isinstance(told, Event):
-            say(encoded(told).decode().rstrip("\n"))
+    """Print every event as a line."""
+    for part in history.story(follow=follow):
+        if isinstance(part, Event):
+            say(encoded(part).decode().rstrip("\n"))
         elif follow:
             sys.stdout.flush()
 
 
 def _draw(history: RunHistory) -> None:
-    """Show the view until somebody leaves it."""
-    # Loaded here because it is an extra, and takes a third of a second.
+    """Show the live view until the user leaves it."""
+    # Imported here because it is an extra and takes a third of a second.
     from seatrial.reports.live.app import WatchApp  # noqa: PLC0415
 
     shown = WatchApp(LiveReading(history, follow=True))

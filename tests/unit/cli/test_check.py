@@ -61,7 +61,7 @@ def spec(directory: Path, text: str = CLEAN) -> Path:
 def test_a_run_that_nothing_speaks_against(tmp_path: Path) -> None:
     spec(tmp_path)
     done = seatrial("check", "run.yaml", cwd=tmp_path)
-    assert done.stdout.startswith("Nothing speaks against this run: ")
+    assert done.stdout.startswith("No problems found: ")
     for reason in ("data not looked at: --data", "no checkpoint here", "--cluster", "--engine"):
         assert reason in " ".join(done.stdout.split())
     assert done.stdout.endswith("next  seatrial rehearse run.yaml\n")
@@ -148,12 +148,12 @@ def test_fix_says_so_where_it_changes_nothing(tmp_path: Path) -> None:
     file = spec(tmp_path, text)
     for again in range(2):
         done = seatrial("check", "run.yaml", "--fix", cwd=tmp_path, code=1)
-        assert done.stdout.startswith("Nothing changed in run.yaml"), again
+        assert done.stdout.startswith("run.yaml is unchanged"), again
         assert "Wrote" not in done.stdout
         assert file.read_text() == text
     assert "Each step trains on another batch" in done.stdout
     clean = spec(tmp_path)
-    assert "Nothing changed" in seatrial("check", "run.yaml", "--fix", cwd=tmp_path).stdout
+    assert "run.yaml is unchanged" in seatrial("check", "run.yaml", "--fix", cwd=tmp_path).stdout
     assert clean.read_text() == CLEAN
 
 
@@ -224,14 +224,14 @@ def test_data_are_looked_at_when_asked_for(tmp_path: Path) -> None:
 def test_paths_that_are_not_on_this_host_are_told_without_looking_at_data(tmp_path: Path) -> None:
     places = ("--data", "./corpus", "--tokenizer", "./tokenizer.json")
     made = seatrial("init", *places, cwd=tmp_path)
-    assert made.stdout.count("There is nothing at ./") == 2
+    assert made.stdout.count("does not exist yet") == 2
     found = json.loads(seatrial("check", "run.yaml", "--json", cwd=tmp_path).stdout)["findings"]
     told = [(each["severity"], each["code"]) for each in found]
     assert told == [("warning", "ST-DATA-011"), ("warning", "ST-TOKENIZER-004")]
     (tmp_path / "corpus").mkdir()
     (tmp_path / "tokenizer.json").write_text("{}")
-    assert "There is nothing" not in seatrial("init", "--force", *places, cwd=tmp_path).stdout
-    assert "Nothing speaks" in seatrial("check", "run.yaml", cwd=tmp_path).stdout
+    assert "does not exist yet" not in seatrial("init", "--force", *places, cwd=tmp_path).stdout
+    assert "No problems found" in seatrial("check", "run.yaml", cwd=tmp_path).stdout
 
 
 def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
@@ -246,7 +246,7 @@ def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
     assert "the cluster could not be asked" in done.stdout
     assert "next  seatrial rehearse" not in done.stdout
     quiet = seatrial("check", "run.yaml", "--kubeconfig", "nowhere.json", cwd=tmp_path, code=4)
-    assert quiet.stdout.startswith("Nothing found so far: ")
+    assert quiet.stdout.startswith("No problems found so far: ")
     found = json.loads(seatrial(*asked, "--json", cwd=tmp_path, code=4).stdout)
     codes = [each["code"] for each in found["findings"]]
     assert codes == ["ST-SCHEDULE-004", "ST-CLUSTER-001"]

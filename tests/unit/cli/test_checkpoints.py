@@ -43,7 +43,7 @@ def test_list_says_what_there_is(run: Path) -> None:
         *["step", "saved", "size", "files", "verified", "layout", "resumes", "to", "loss", "note"]
     ]
     assert lines[1].split()[0] == "40"
-    assert "torn: no record" in lines[1]
+    assert "incomplete: no record" in lines[1]
     assert "any layout" in lines[2]
     assert "3.25" in lines[2]
     assert said.endswith("next  seatrial checkpoints verify run\n")
@@ -56,7 +56,7 @@ def test_list_of_nothing(tmp_path: Path) -> None:
     said = " ".join(seatrial("checkpoints", "list", "x", cwd=tmp_path).stdout.split())
     assert said.startswith(f"No checkpoints in {tmp_path}/x. If the run's volume is on a cluster")
     said = " ".join(seatrial("checkpoints", "prune", "x", cwd=tmp_path).stdout.split())
-    assert said.startswith(f"No checkpoints in {tmp_path}/x: nothing to prune.")
+    assert said.startswith(f"No checkpoints in {tmp_path}/x. ")
 
 
 def test_the_run_of_a_spec_is_named_in_what_comes_next(spec_file: Path) -> None:
@@ -86,13 +86,13 @@ def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
 
 def test_verify_says_of_every_checkpoint_what_came_of_it(run: Path) -> None:
     said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
-    assert said[0] == "step 40  torn"
-    assert [line.split()[-1] for line in said[1:4]] == ["good"] * 3
+    assert said[0] == "step 40  incomplete"
+    assert [line.split()[-1] for line in said[1:4]] == ["ok"] * 3
     said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
-    assert all(line.endswith("passed by; --anew reads it again") for line in said[1:4])
+    assert all(line.endswith("skipped; --again reads it") for line in said[1:4])
     damage(run / "run" / directory_name(30) / "__0_i1_0.distcp")
     # Asked for by its number, or anew, it is read.
-    for words in (("--step", "30"), ("--anew",)):
+    for words in (("--step", "30"), ("--again",)):
         done = seatrial("checkpoints", "verify", "run", *words, cwd=run, code=1)
         assert "step 30  " in done.stdout
         assert "ST-CHECKPOINT-007" in done.stderr
@@ -100,7 +100,7 @@ def test_verify_says_of_every_checkpoint_what_came_of_it(run: Path) -> None:
 
 def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
     done = seatrial("checkpoints", "verify", "run", "--step", "40", cwd=run, code=1)
-    assert done.stdout == "step 40  torn\n"
+    assert done.stdout == "step 40  incomplete\n"
     (run / "empty").mkdir()
     for place in ("empty", "nowhere"):
         done = seatrial("checkpoints", "verify", place, cwd=run, code=2)
@@ -117,14 +117,14 @@ def test_a_place_of_damaged_ones_is_not_called_empty(tmp_path: Path) -> None:
 
 def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
     said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", cwd=run).stdout
-    assert "would go" in said
+    assert "would delete" in said
     assert (run / "run" / directory_name(10)).exists()
     seatrial("checkpoints", "pin", "run", "--step", "10", "--why", "paper", cwd=run)
     seatrial("checkpoints", "prune", "run", "--keep-last", "1", "--yes", cwd=run)
     assert (run / "run" / directory_name(10)).exists()
     seatrial("checkpoints", "pin", "run", "--step", "10", "--off", cwd=run)
     said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", "--yes", cwd=run).stdout
-    assert "1 checkpoint removed" in said
+    assert "1 checkpoint deleted" in said
     left = sorted(path.name for path in (run / "run").glob("iter_*"))
     assert left == [directory_name(step) for step in (20, 30, 40)]
 
@@ -147,7 +147,7 @@ def test_the_verdict_compares_a_spec_with_a_checkpoint(spec_file: Path) -> None:
     words = ("checkpoints", "resume-verdict", "run.yaml")
     said = seatrial(*words, "--from", "run", cwd=home).stdout
     assert said == (
-        "step 10: safe. The run goes on as if nothing had happened.\n"
+        "step 10: safe. The run continues exactly as if it had not been interrupted.\n"
         "next  seatrial launch run.yaml\n"
     )
     said = seatrial(*words, "training.seed=5", "--from", "run", cwd=home, code=1).stdout
@@ -202,7 +202,7 @@ def test_an_export_is_compared_by_the_spec_of_its_run(spec_file: Path) -> None:
     make_checkpoint(home / "saved", 10, size=500)
     other = ("checkpoints", "export", "run.yaml", f"checkpoints.location={home / 'saved'}")
     done = seatrial(*other, "--to", "out", "--compare", cwd=home, code=2)
-    assert "describes another model than the checkpoint of step 10" in done.stderr
+    assert "describes a different model than the checkpoint of step 10" in done.stderr
     assert "leave out --compare" in done.stderr
 
 
@@ -218,10 +218,13 @@ def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:
     assert "is in out already" not in seatrial(*words, cwd=run, code=3, **nowhere).stdout
     (out / "model.safetensors").touch()
     done = seatrial(*words, cwd=run).stdout
-    assert done.startswith("step 60 is in out already, exported from this very checkpoint.\nnext")
+    assert done.startswith("step 60 is already in out, exported from this checkpoint.\nnext")
     gate = {"logits": {"equal": True, "largest_difference": 2e-7, "tokens": 128, "says": ""}}
     (out / "seatrial-export.json").write_text(json.dumps(told | gate))
     done = seatrial(*words, cwd=run).stdout
-    assert "\nlogits      of 128 tokens in transformers: 2e-07 from the engine's\n" in done
+    assert (
+        "\nlogits      128 tokens in transformers: largest difference from the engine 2e-07\n"
+        in done
+    )
     (out / "seatrial-export.json").write_text(json.dumps(told | {"record": "another"}))
     assert "is in out already" not in seatrial(*words, cwd=run, code=3, **nowhere).stdout

@@ -39,7 +39,7 @@ def test_validate_shows_what_a_spec_resolves_to(spec_file: Path) -> None:
         "run.yaml is valid: slim-7b",
         "  model     gpt3-7.5b, 7.47 B parameters, sequence 2,048",
     ]
-    assert "1,024 sequences = 4 micro × 64 × dp 4, 2.1 M tokens a step" in done.stdout
+    assert "1,024 sequences = 4 micro × 64 × dp 4, 2.1 M tokens per step" in done.stdout
     assert "\n  image     " in done.stdout
     assert done.stdout.endswith(
         "\n  not checked  memory, time and cost; data; cluster\nnext  seatrial plan run.yaml\n"
@@ -104,7 +104,7 @@ def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
     done = seatrial("validate", "run.yaml", "parallelism.tp_size=auto", cwd=spec_file.parent)
     assert "run.yaml is valid: slim-7b" in done.stdout
     assert "layout    tp " in done.stdout
-    assert "filled by the planner; why: seatrial plan run.yaml" in done.stdout
+    assert "chosen by the planner; for the reasons: seatrial plan run.yaml" in done.stdout
     without = seatrial("validate", "run.yaml", cwd=spec_file.parent)
     assert "planner" not in without.stdout
 
@@ -112,7 +112,7 @@ def test_validate_shows_what_the_planner_fills_in(spec_file: Path) -> None:
 def test_init_says_that_a_name_is_taken(tmp_path: Path) -> None:
     first = seatrial("init", cwd=tmp_path).stdout
     seatrial("plan", "run.yaml", cwd=tmp_path)
-    taken = "There is a run stories-260k in this directory already"
+    taken = "This directory already has a run named stories-260k"
     assert taken not in first
     assert taken in seatrial("init", "two.yaml", cwd=tmp_path).stdout
     assert taken not in seatrial("init", "three.yaml", "--name", "three", cwd=tmp_path).stdout
@@ -126,7 +126,7 @@ def test_init_says_that_a_name_is_taken(tmp_path: Path) -> None:
         (("validate", "absent.yaml"), "there is no such file"),
         (("validate",), "Missing argument"),
         (("validate", "."), "this is a directory"),
-        (("validate", "cluster.nodes=2"), "there is no file to check"),
+        (("validate", "cluster.nodes=2"), "no spec given"),
         (("frobnicate",), "No such command 'frobnicate'."),
         (("validat", "run.yaml"), "No such command 'validat'. Did you mean validate?"),
         (("catalog", "show", "models", "gpt9"), "There is no model 'gpt9' in the catalog."),
@@ -138,7 +138,7 @@ def test_init_says_that_a_name_is_taken(tmp_path: Path) -> None:
         ),
         (("engines", "install", "foundry"), "'foundry' is not one of megatron, llm-foundry."),
         (("check", "absent.yaml"), "there is no such file"),
-        (("explain", "ST-BATCH-999"), "there is no code ST-BATCH-999."),
+        (("explain", "ST-BATCH-999"), "unknown code ST-BATCH-999."),
         (("plan", "absent.yaml"), "there is no such file"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
@@ -274,7 +274,7 @@ def test_the_schema_is_json(tmp_path: Path) -> None:
 
 def test_help_names_every_command_with_its_own_summary(tmp_path: Path) -> None:
     whole = " ".join(seatrial("--help", cwd=tmp_path).stdout.split())
-    assert whole.endswith("Start with: seatrial doctor, seatrial init, seatrial run RUN.YAML")
+    assert whole.endswith("Examples: seatrial init seatrial plan run.yaml seatrial run run.yaml")
     for command in ("init", "validate", "plan", "schema", "catalog", "recipes"):
         assert command in whole
         own = seatrial(command, "--help", cwd=tmp_path).stdout
@@ -320,7 +320,7 @@ def test_a_defect_ends_in_a_file_and_code_70(tmp_path: Path) -> None:
     )
     assert done.returncode == 70
     assert "Traceback" not in done.stderr
-    file = Path(done.stderr.split("Please report it with ")[1].split(",")[0])
+    file = Path(done.stderr.split("Please report it and attach ")[1].split(",")[0])
     assert "RuntimeError: boom" in file.read_text()
     file.unlink()
 

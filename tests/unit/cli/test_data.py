@@ -219,7 +219,7 @@ def test_ctrl_c_ends_with_what_is_kept(tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130, said
-    assert "the same command goes on from there" in said
+    assert "rerun the same command to continue" in said
     assert "Traceback" not in said
     seatrial("data", "prepare", "run.yaml", cwd=tmp_path)
     assert not (tmp_path / "out" / "work").exists()

@@ -39,20 +39,22 @@ def test_a_cause_with_proof_consequences_and_what_to_do() -> None:
     assert lines[0].endswith("certain")
     assert lines[1].startswith("   worker-0.log:3  [rank2]: torch.cuda.OutOfMemoryError")
     assert any(line.startswith("   Do: ") for line in lines)
-    assert any("followed: ranks gave up waiting in a collective (rank 5)" in one for one in lines)
+    assert any(
+        "consequence: ranks gave up waiting in a collective (rank 5)" in one for one in lines
+    )
     assert max(map(len, lines)) <= 100
 
 
 def test_the_unknown_is_called_so() -> None:
     """No guess, but what was said last and how to learn more."""
     lines = said(FIRST / "megatron-735" / "ranks.log").splitlines()
-    assert lines[0] == "unknown  No known cause explains what was said at the end."
+    assert lines[0] == "unknown  No known cause matches the last messages."
     assert any("TORCH_FR_BUFFER_SIZE" in line for line in lines)
 
 
 def test_standard_input_and_no_failure() -> None:
     """A log without trouble is said to be one."""
-    assert said("-", given="all is well\n") == "unknown  Nothing here tells of a failure.\n"
+    assert said("-", given="all is well\n") == "unknown  No failure found.\n"
 
 
 def test_a_line_that_is_quoted_does_not_control_the_terminal() -> None:

@@ -57,8 +57,8 @@ def in_pod(server: FakeTransport) -> list[str]:
         ("list", [], [], "checkpoints verify {file} --on kubernetes"),
         (
             "verify",
-            ["--step", "20", "--anew"],
-            ["--step=20", "--threads=0", "--anew"],
+            ["--step", "20", "--again"],
+            ["--step=20", "--threads=0", "--again"],
             "checkpoints export {file} --to DIR --on kubernetes",
         ),
         (

@@ -101,7 +101,7 @@ def test_processes_are_asked_for_where_there_are_no_gpus(tmp_path: Path) -> None
     terminal = Terminal("init", "-i", "--profile", "local", cwd=tmp_path)
     for _ in range(4):
         terminal.read() if not terminal.shown else terminal.answer("")
-    assert "Processes on each node [2]" in terminal.answer("")
+    assert "Processes per node [2]" in terminal.answer("")
     assert "'-1' is not a whole number" in terminal.answer("-1")
     for _ in range(5):
         terminal.answer("")

@@ -70,10 +70,10 @@ def test_an_interruption_on_the_way_to_a_cluster_asks_it_nothing_more(
 
 
 def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> None:
-    assert "Launched slim-7b, attempt 1: 8 objects, the last a PyTorchJob." in ran(
+    assert "Launched slim-7b, attempt 1: 8 objects, including the PyTorchJob." in ran(
         "launch", spec_file
     )
-    assert "Nothing to do: slim-7b is there with this spec" in ran("launch", spec_file)
+    assert "slim-7b is already launched with this spec" in ran("launch", spec_file)
     (job,) = jobs(server)
     for index in (0, 1):
         server.put(pod_of(job, index, **running()))
@@ -84,7 +84,7 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
     ran("wait", "slim-7b", "--timeout", 0, code=6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FoundRun, "wait", interrupted)
-        assert "slim-7b goes on. To end it: seatrial stop slim-7b" in ran(
+        assert "slim-7b keeps running; to stop it: seatrial stop slim-7b" in ran(
             "wait", "slim-7b", code=130, both=True
         )
     set_condition(server, "Succeeded")
@@ -139,7 +139,7 @@ def test_a_run_that_a_spec_does_not_name_is_not_guessed(
 
 
 def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_file: Path) -> None:
-    note = f"  Not rehearsed: seatrial rehearse {spec_file} tries it on a CPU first."
+    note = f"  Not rehearsed. To try it on a CPU first: seatrial rehearse {spec_file}"
     reports = spec_file.parent / ".seatrial" / "slim-7b"
     reports.mkdir(parents=True, exist_ok=True)
     # What did not hold, or did not come to its end, is none.
@@ -172,7 +172,7 @@ def test_what_comes_next_names_the_cluster_that_was_used(
     there = spec_file.with_name("there.yaml")
     there.write_text(spec_file.read_text().replace("nodes: 2", "nodes: 2, namespace: research"))
     for words in ((there,), ("slim-7b", "-n", "research")):
-        following = "next  seatrial status slim-7b -n research, when that is done\n"
+        following = "next  seatrial status slim-7b -n research   after the fix\n"
         assert following in ran("status", *words)
         assert following in ran("wait", *words, "--timeout", 0, code=6)
     assert "attempt 1" in ran("status", "slim-7b", "-n", "research")
@@ -192,7 +192,7 @@ def test_what_comes_next_is_no_log_of_pods_that_have_not_begun(
         server.put(pod_of(job, index, phase="Pending", containerStatuses=[container]))
     text = ran("status", "slim-7b")
     assert "  Do: " in text
-    assert text.endswith("next  seatrial status slim-7b, when that is done\n")
+    assert text.endswith("next  seatrial status slim-7b   after the fix\n")
 
 
 def test_the_profile_of_a_spec_or_a_word_of_a_cluster_says_where_its_run_is(

@@ -69,7 +69,7 @@ def test_a_full_output_is_said_in_a_line(
     finally:
         os.close(full)
     assert done.returncode == 2
-    assert done.stderr == "seatrial: the output cannot be written: No space left on device.\n"
+    assert done.stderr == "seatrial: cannot write to standard output: No space left on device.\n"
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -95,15 +95,15 @@ def test_a_closed_output_is_said_in_a_line(spec_file: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == "seatrial: the output cannot be written: it is closed.\n"
+    assert done.stderr == "seatrial: cannot write to standard output: it is closed.\n"
 
 
 @pytest.mark.parametrize(
     ("number", "code", "words"),
     [
-        ("ENOSPC", 2, "seatrial: No space left on device. Make room there"),
+        ("ENOSPC", 2, "seatrial: No space left on device. Free disk space"),
         ("EIO", 2, "seatrial: Input/output error. The disk"),
-        ("EBADF", 70, "this is a defect of Seatrial"),
+        ("EBADF", 70, "this is a bug in Seatrial"),
     ],
 )
 def test_errors_of_other_files_are_not_taken_for_those_of_the_output(

@@ -91,7 +91,9 @@ def test_what_was_done_holds_for_the_same_spec_only(tmp_path: Path) -> None:
 def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> None:
     first = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
     assert "rules: every rule" in first.stderr
-    assert first.stdout.endswith("Stopped after rules, as asked.\nnext  seatrial run run.yaml\n")
+    assert first.stdout.endswith(
+        "Stopped after step rules (--until).\nnext  seatrial run run.yaml\n"
+    )
     shown = seatrial("run", "run.yaml", "--show", cwd=spec_file.parent).stdout.splitlines()
     assert [line.split()[0] for line in shown][:1] == ["done"]
     assert [line for line in shown if line.startswith("next")] == [shown[1]]
@@ -150,13 +152,13 @@ def test_a_step_that_needs_somebody_stops_it(spec_file: Path) -> None:
     until = ("--until", "rules")
     wrong = seatrial("run", "run.yaml", *too_large, *until, cwd=spec_file.parent, code=1)
     assert "ST-PLAN-011" in wrong.stdout
-    assert "Stopped at 1 of" in wrong.stderr
+    assert "Stopped at step 1 of" in wrong.stderr
     assert f"go on with: seatrial run run.yaml {' '.join(too_large)}" in wrong.stderr
 
 
 def test_an_unknown_step_is_answered_with_those_there_are(spec_file: Path) -> None:
     wrong = seatrial("run", "run.yaml", "--from", "sail", cwd=spec_file.parent, code=2)
-    assert "there is no step sail. The steps: rules, " in wrong.stderr
+    assert "unknown step sail. Use one of: rules, " in wrong.stderr
 
 
 def test_steps_do_not_name_what_follows_them(spec_file: Path) -> None:

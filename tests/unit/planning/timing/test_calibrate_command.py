@@ -99,7 +99,7 @@ def test_steps_of_another_layout_are_refused(spec: Path, other: dict[str, Any]) 
     told = str(value)[:19] if name == "plan_digest" else f"it had {name} {value}, and the plan has"
     assert told in str(caught.value)
     assert str(log) in str(caught.value)
-    # Where another start of the log ran the plan, only its steps count.
+    # Where another start of the log ran the plan, only its steps used.
     again = logged(spec, [own | {"plan_digest": planned(spec).digest}])
     assert json.loads(run(spec, "--events", again, "--json"))["warm_up"] == 2
 
