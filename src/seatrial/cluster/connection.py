@@ -87,7 +87,7 @@ class ClientTransport:
         try:
             data = response.data
         except urllib3.exceptions.HTTPError as error:
-            raise DroppedError(_reason(error)) from error
+            raise _dropped(error) from error
         finally:
             response.release_conn()
         return _answer(response, data)
@@ -101,7 +101,7 @@ class ClientTransport:
                 raise RefusedStreamError(_answer(response, response.data))
             yield _lines(response)
         except urllib3.exceptions.HTTPError as error:
-            raise DroppedError(_reason(error)) from error
+            raise _dropped(error) from error
         finally:
             # What has not been read would come before the next answer.
             response.close()
@@ -124,7 +124,7 @@ class ClientTransport:
                 _request_timeout=(CONNECT_SECONDS, call.read_seconds),
             )
         except urllib3.exceptions.HTTPError as error:
-            raise DroppedError(_reason(error)) from error
+            raise _dropped(error) from error
         except ApiException as error:
             # The client's name for a failure of TLS, which a server that starts shows too.
             raise DroppedError(str(error.reason).replace("\n", " ")) from error
@@ -223,7 +223,8 @@ def _warning(text: str) -> str:
     return text.partition('"')[2].rpartition('"')[0] or text
 
 
-def _reason(error: Exception) -> str:
-    """The innermost words of an error of the network."""
+def _dropped(error: urllib3.exceptions.HTTPError) -> DroppedError:
+    """The error of the network, by its innermost words."""
     text = str(error).rpartition(": ")[2] or type(error).__name__
-    return text.strip(" .()'\"\n")
+    is_read_timeout = isinstance(error, urllib3.exceptions.ReadTimeoutError)
+    return DroppedError(text.strip(" .()'\"\n"), is_read_timeout=is_read_timeout)
