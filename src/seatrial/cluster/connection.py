@@ -31,6 +31,9 @@ from seatrial.version import VERSION
 
 CONNECT_SECONDS = 10.0
 """How long a connection may take to be made."""
+LONGEST_LINE = 16 << 20
+"""Bytes of a line that are held: several times what an API server allows an object to have."""
+_PIECE = 1 << 16
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 """The variable that a pod knows its API server by."""
 
@@ -194,11 +197,18 @@ def _is_inside(target: Target) -> bool:
 
 
 def _lines(response: Any) -> Iterator[bytes]:
-    """The lines of a body; the rest of one that broke off is not given."""
-    rest = b""
-    for piece in response.stream(amt=None, decode_content=True):
+    """Yield the lines of a body; of one longer than LONGEST_LINE, only its redacted beginning."""
+    rest, is_too_long = b"", False
+    for piece in response.stream(amt=_PIECE, decode_content=True):
         *lines, rest = (rest + piece).split(b"\n")
+        if is_too_long and lines:
+            is_too_long, lines = False, lines[1:]
         yield from lines
+        if is_too_long:
+            rest = b""
+        elif len(rest) > LONGEST_LINE:
+            yield redact_beginning(rest.decode(errors="replace"), _PIECE).encode()
+            rest, is_too_long = b"", True
     if rest:
         yield rest
 
