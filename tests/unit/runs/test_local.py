@@ -422,11 +422,24 @@ def test_a_launch_after_the_last_number_is_refused(home: Path) -> None:
         launched(home, agree=True)
 
 
+def test_every_part_of_a_long_line_is_of_the_rank_that_printed_it(home: Path) -> None:
+    ends(home, 0)
+    launched(home)
+    run = run_in(home)
+    until(lambda: status_here(run).is_over)
+    words = "word " * 300_000
+    run.file(1, "log").write_text(f"[default1]:{words}\n[default0]:short\n[default1]:end\n")
+    texts = [line.text for line in lines_here(run, Asked(rank=1))]
+    assert len(texts) > 2
+    assert "".join(texts) == words + "end"
+    assert [line.text for line in lines_here(run, Asked(rank=0))] == ["short"]
+
+
 def test_a_line_that_is_too_long_is_cut_between_words() -> None:
     """Half a token would not be recognised, and would be shown."""
     token = "hf_" + "aB3" * 11
     log = cast("BufferedReader", BytesIO(f"{token} ".encode() * 40_000))
-    lines = list(_raw_lines(log, lambda: False))
+    lines = [part.data for part in _raw_lines(log, lambda: False)]
     assert len(lines) > 1
     assert [line for line in lines if token[3:] in redact(line.decode())] == []
     assert {word for line in lines for word in line.split()} == {token.encode()}
