@@ -59,7 +59,8 @@ def worker_python(engine: Engine = DEFAULT) -> str:
         return installed
     raise MissingExtraError(
         f"{engine.title} is not installed. Install it with: {installation.command}. Or set "
-        f"{installation.variable} to the Python of an environment that has it."
+        f"{installation.variable} to the Python of an environment that has it.",
+        extra=installation.extra,
     )
 
 

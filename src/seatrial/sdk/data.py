@@ -225,5 +225,6 @@ def require_data_extra() -> None:
     if missing:
         raise MissingExtraError(
             f"Reading and preparing data needs {', '.join(missing)}, which this installation does "
-            "not have. Install it with: pip install '.[data]' in a checkout of Seatrial."
+            "not have. Install it with: pip install '.[data]' in a checkout of Seatrial.",
+            extra="data",
         )

@@ -123,6 +123,7 @@ class MegatronEngine(Engine):
         ("torch", "megatron"),
         "pip install '.[worker]' in a checkout of Seatrial",
         "worker.txt",
+        "worker",
     )
     modules = WorkerModules(
         process="seatrial.worker.megatron",
