@@ -180,8 +180,7 @@ def _bridge_workload(row: Row) -> Workload:
 
 def _even_workload(row: Row, family: str, **known: Any) -> Workload:
     """A run of Megatron Core whose stages have the same number of layers."""
-    model = row_model(row, family=family)
-    stages = int(row["pp"])
+    model, stages = row_model(row, family=family), int(row["pp"])
     return row_workload(row, model, [model.layers // stages] * stages, "megatron-core", **known)
 
 
