@@ -20,6 +20,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
+from seatrial.cli.options import NO_NEXT
 from seatrial.errors import (
     ExitCode,
     FindingsError,
@@ -33,12 +34,12 @@ from seatrial.reports.terminal import (
     OutputLostError,
     count_line,
     guarded_output,
+    hidden_next,
     prepare_streams,
     say,
     say_error,
     say_findings,
     say_json,
-    wants_json,
 )
 from seatrial.secrets.redaction import redact
 from seatrial.version import VERSION
@@ -210,11 +211,17 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    no_next: Annotated[
+        bool, typer.Option(NO_NEXT, hidden=True, help="Do not name the next command.")
+    ] = False,
 ) -> None:
     """Carry a language-model pretraining run from a raw corpus to a verified checkpoint."""
+    if no_next:
+        context.with_resource(hidden_next())
 
 
 def main() -> NoReturn:
@@ -283,13 +290,16 @@ def _interrupt_soon() -> None:
 
 def _run(interrupts: list[int]) -> int:
     """The exit code of the command; what a user can mend ends in a message."""
+    arguments = sys.argv[1:]
+    # Errors of the command line itself obey it too, and of those nothing is parsed.
+    as_json = "--json" in arguments
     with guarded_output():
         try:
-            code: int | None = app(prog_name="seatrial", standalone_mode=False)
+            code: int | None = app(arguments, prog_name="seatrial", standalone_mode=False)
         except SeatrialError as error:
-            return _refuse(error)
+            return _refuse(error, as_json=as_json)
         except typer.TyperException as error:
-            return _refuse_words(error)
+            return _refuse_words(error, as_json=as_json)
         except OutputLostError:
             raise
         except Exception as error:
@@ -298,16 +308,18 @@ def _run(interrupts: list[int]) -> int:
                 say_error("\nStopped.")
                 return ExitCode.INTERRUPTED
             trouble = trouble_of(error)
-            return _refuse(UsageError(trouble)) if trouble else _report_defect(error)
+            if trouble:
+                return _refuse(UsageError(trouble), as_json=as_json)
+            return _report_defect(error, as_json=as_json)
         return code or ExitCode.OK
 
 
-def _refuse_words(error: typer.TyperException) -> int:
+def _refuse_words(error: typer.TyperException, *, as_json: bool) -> int:
     """Say what is wrong with the words of a command line."""
     error.message = redact(_with_nearest(error.message))
     # Errors of the command line also print the usage; typer names their class nowhere in public.
     show = getattr(error, "show", None)
-    if wants_json():
+    if as_json:
         say_json({"error": error.format_message(), "findings": []})
     elif show is None:
         say_error(f"seatrial: {error.format_message()}")
@@ -327,14 +339,14 @@ def _with_nearest(message: str) -> str:
     return f"{refused['given']!r} is not one of {', '.join(known)}.{hint}"
 
 
-def _refuse(error: SeatrialError) -> int:
+def _refuse(error: SeatrialError, *, as_json: bool) -> int:
     """Say what the user can mend."""
     findings: tuple[Finding, ...] = ()
     if isinstance(error, FindingsError):
         findings = error.findings
     elif isinstance(error, UnreadableError):
         findings = (error.finding,)
-    if wants_json():
+    if as_json:
         say_json({"error": str(error), "findings": [finding.to_dict() for finding in findings]})
     elif findings:
         say_findings(findings)
@@ -355,7 +367,7 @@ def _give_up_output(error: BaseException | None) -> int:
     return ExitCode.USAGE
 
 
-def _report_defect(error: Exception) -> int:
+def _report_defect(error: Exception, *, as_json: bool) -> int:
     """Keep the traceback of a defect of ours in a file and say where it is."""
     # Loaded here because every start would pay for them.
     from tempfile import NamedTemporaryFile  # noqa: PLC0415
@@ -369,7 +381,7 @@ def _report_defect(error: Exception) -> int:
     except OSError:
         kept = ""
     said = f"this is a defect of Seatrial, not of your spec: {error}"
-    if wants_json():
+    if as_json:
         say_json({"error": said, "findings": [], "report": kept})
     say_error(f"seatrial: {said}")
     if kept:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+NO_NEXT = "--no-next"
+"""The option of `seatrial` itself by which a command that calls another says what comes next in its
+place: `seatrial run`, and those with --on kubernetes."""
 SpecFile = Annotated[Path, typer.Argument(metavar="RUN.YAML", help="The spec of the run.")]
 """The spec of the run."""
 

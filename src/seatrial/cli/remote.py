@@ -11,11 +11,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.options import NO_NEXT
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 from seatrial.rendering.reader_pod import VolumeCommand, VolumeReading
 from seatrial.reports.terminal import (
-    HIDE_NEXT,
     say,
     say_error,
     say_following,
@@ -97,8 +97,7 @@ class Volume:
             raise UsageError("--on kubernetes needs the spec of the run, which says where it runs.")
         catalog = default_catalog()
         _, plan = load_plan(self.where, self.overrides or (), catalog, tell=say_error)
-        words = (*line(plan), *_words(options))
-        command = VolumeCommand(words, reading, {HIDE_NEXT: "1"})
+        command = VolumeCommand((NO_NEXT, *line(plan), *_words(options)), reading)
         namespace = plan.spec.cluster.namespace
         site = connect.connect(
             namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error

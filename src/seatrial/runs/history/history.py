@@ -25,6 +25,7 @@ from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.runs.kept_plan import find
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord
+from seatrial.runs.namespace import Site
 from seatrial.spec.loader import load
 
 
@@ -139,6 +140,8 @@ class RunHistory:
     """Waits, where a source has ended and the run has not."""
     only_words: bool = False
     """Whether nobody but the log itself knows that it is over: silence alone is no end."""
+    site: Site | None = None
+    """The namespace of the cluster that it runs in; None where it was found on this host."""
 
     @property
     def attempts(self) -> tuple[AttemptHistory, ...]:
