@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from seatrial.checkpoints.naming import COMPOSER_FILE
+from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE
 from seatrial.worker.checkpointing import compare, safe_load
 from seatrial.worker.environment import set_variables
 
@@ -25,7 +25,7 @@ def contents(directory: Path) -> dict[str, Any]:
     """Every tensor of a checkpoint by its name, whole."""
     if (directory / ".metadata").exists():
         return compare.contents(directory)
-    return dict(_flat(safe_load.load_archive(directory / COMPOSER_FILE), ""))
+    return dict(_flat(safe_load.load_archive(directory / WHOLE_FILE), ""))
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
