@@ -110,6 +110,7 @@ def load_from_bytes(b: bytes) -> Any:
 
 # Pickles name it, and this is the name that other processes know.
 load_from_bytes.__module__ = torch.storage.__name__
+load_from_bytes.__name__ = load_from_bytes.__qualname__ = "_load_from_bytes"
 
 
 class _AllowedUnpickler(pickle.Unpickler):
