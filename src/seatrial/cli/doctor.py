@@ -38,7 +38,7 @@ NEEDED_FOR = {
 }
 """The extras, and the commands that need them."""
 SECOND = next(engine for name, engine in ENGINES.items() if name != DEFAULT_ENGINE)
-FOR_SECOND_ENGINE = "the same for specs of LLM Foundry"
+FOR_SECOND_ENGINE = f"the same for specs of {SECOND.title}"
 """What its environment is needed for; its row stands below the worker's."""
 IN_WORKER = ("worker", "wandb")
 """The extras that belong into the worker's environment, which may be another."""

@@ -62,14 +62,11 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 """Replace the file if it exists."""
 
-History = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="A run's name or spec, a directory, a file (event log, or what Megatron-LM or "
-        "Composer printed), or - for standard input.",
-    ),
-]
+HISTORY_HELP = (
+    "A run's name or spec, a directory, a file (event log, or what Megatron-LM or Composer "
+    "printed), or - for standard input."
+)
+History = Annotated[str, typer.Argument(metavar="RUN", help=HISTORY_HELP)]
 """A run's name or spec, a directory, a file, or - for standard input."""
 
 Where = Annotated[

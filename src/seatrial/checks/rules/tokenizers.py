@@ -8,7 +8,7 @@ from seatrial.checks.probe_facts import CorpusFacts, TokenizerFacts, Unknown
 from seatrial.checks.rule import Checked, Situation, of_data, proposed
 from seatrial.codes.checks import CheckCode
 from seatrial.dataprep.tasks.task_list import Compression
-from seatrial.dataprep.tokenizers.end_wording import NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
+from seatrial.dataprep.tokenizers.end_wording import NO_CLASS_FIX, fix_of, no_class_rule, rule_of
 from seatrial.engines.registry import ENGINES
 from seatrial.spec.data import SourceFormat
 
@@ -80,7 +80,8 @@ def no_tokenizer(situation: Situation) -> Iterator[Checked]:
         rule = f"{name} is there, and cannot be read as a tokenizer."
         fix = "Use a tokenizer.json as the tokenizers library writes it, or its directory."
     elif _without_class(situation, found):
-        rule, fix = NO_CLASS, NO_CLASS_FIX
+        rule = no_class_rule(ENGINES[situation.spec.engine.name].title)
+        fix = NO_CLASS_FIX
     else:
         return
     yield situation.error(CheckCode.NO_TOKENIZER, "data.tokenizer", rule, fix, name)

@@ -79,7 +79,7 @@ def _weighed(sure: SearchOutcome, before: "_Pass") -> SearchOutcome:
     best, likely = sure.best, might.best
     if best is None or likely is None:
         return replace(sure, instead=might.lacking[0] if might.lacking else None)
-    off = time_error(best.workload, before.constants).median
+    off = time_error(best.workload, before.constants, before.problem.limits).median
     worth = 1 + off if likely.memory.headroom >= 0 else HOPELESS
     if likely.rate > best.rate * worth:
         return replace(might, instead=best)

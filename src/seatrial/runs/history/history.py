@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.errors import SeatrialError
+from seatrial.errors import SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.prediction import Forecast
 from seatrial.monitoring.utilisation import basis_of
@@ -200,6 +200,15 @@ class RunHistory:
         known = self.look()
         same = next((attempt for attempt in known if attempt.number == now.number), now)
         return same, deque(attempt for attempt in known if attempt.number > now.number)
+
+
+def empty_history(history: RunHistory) -> UsageError:
+    """The error about a history without a single event."""
+    return UsageError(
+        f"{history.place} tells of no step, no save and no start. Is it the log of a run? The "
+        "event log is events.jsonl in the run's own directory; what Megatron-LM and Composer "
+        "print is read too."
+    )
 
 
 @dataclass(slots=True)
