@@ -8,6 +8,8 @@ from enum import StrEnum
 class PlanCode(StrEnum):
     """Problems that prevent a spec from resolving to a plan. The codes are stable."""
 
+    AUTO = "ST-PLAN-001"
+    """A field is `auto`: the planner chooses its value."""
     NAME = "ST-PLAN-002"
     """A name in the spec is not in the catalog."""
     NODE_TYPE = "ST-PLAN-003"

@@ -52,7 +52,7 @@ class KnownCode:
     """A code with its meaning."""
 
     code: str
-    """Such as `ST-PLAN-002`."""
+    """Such as `ST-PLAN-001`."""
     meaning: str
     """What it means, in a sentence."""
     part: str

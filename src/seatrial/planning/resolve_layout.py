@@ -4,6 +4,7 @@
 
 from types import MappingProxyType
 
+from seatrial.codes.planning import PlanCode
 from seatrial.planning import layout_rules, length_rules, machine_rules
 from seatrial.planning.choices import SAVES, Choices, fill, open_fields, origins_of, value_at
 from seatrial.planning.finding_report import FindingReport
@@ -42,10 +43,19 @@ class LayoutResolution:
         self._refuse_open()
 
     def _refuse_open(self) -> None:
-        """Raise ValueError if the choices leave a field `auto`: they are of another spec."""
+        """One finding for all fields that are still `auto`, at the first of them."""
         left = [name for name in open_fields(self.spec, self.basis.architecture) if name != SAVES]
-        if left:
-            raise ValueError(f"no choice for {', '.join(left)}")
+        if not left:
+            return
+        names, verb = ", ".join(left), "is" if len(left) == 1 else "are"
+        self.report.error(
+            PlanCode.AUTO,
+            left[0],
+            f"{names} {verb} auto: the planner chooses.",
+            AUTO,
+            f"See what, and why: seatrial plan {self.basis.loaded.root.file}.",
+        )
+        self.report.stop_if_errors()
 
     @property
     def sequence_parallel(self) -> bool:

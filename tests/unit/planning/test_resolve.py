@@ -99,8 +99,13 @@ def test_kept_choices_that_leave_fields_open_are_refused() -> None:
     fields = ("parallelism.tp_size", "training.micro_batch_size", "checkpoints.every_steps")
     basis = resolve_basis(loaded(*(f"{field}=auto" for field in fields)), Catalog())
     assert basis.open_fields == list(fields)
-    with pytest.raises(ValueError, match=r"parallelism\.tp_size, training\.micro_batch_size$"):
+    with pytest.raises(FindingsError) as caught:
         plan_run(basis, kept={})
+    (finding,) = caught.value.findings
+    assert finding.code == "ST-PLAN-001"
+    assert finding.rule == (
+        "parallelism.tp_size, training.micro_batch_size are auto: the planner chooses."
+    )
 
 
 REFUSALS = {
