@@ -5,6 +5,8 @@
 Facts that the rows lack follow by rules that were fixed before anything was scored.
 """
 
+from typing import Any
+
 from backtest.memory_rows import (
     GIB,
     Measured,
@@ -165,19 +167,21 @@ def bridge_rows() -> list[MeasuredRow]:
 
 
 def _bridge_workload(row: Row) -> Workload:
-    model = row_model(row, family="llama")
-    stages = int(row["pp"])
-    return row_workload(
+    return _even_workload(
         row,
-        model,
-        [model.layers // stages] * stages,
-        "megatron-core",
+        "llama",
         vp_size=int(row["vp"]),
         sharding=Sharding.OPTIMIZER,
         sequence_parallel=True,
         gradient_bytes=2,
         narrow_weights=True,
     )
+
+
+def _even_workload(row: Row, family: str, **known: Any) -> Workload:
+    """A run of Megatron Core whose stages have the same number of layers."""
+    model, stages = row_model(row, family=family), int(row["pp"])
+    return row_workload(row, model, [model.layers // stages] * stages, "megatron-core", **known)
 
 
 NOTES = "parallelism notes GPT2-large H200"
@@ -193,13 +197,9 @@ def gpt2_rows() -> list[MeasuredRow]:
 
 
 def _gpt2_workload(row: Row) -> Workload:
-    model = row_model(row, family="gpt")
-    stages = int(row["pp"])
-    return row_workload(
+    return _even_workload(
         row,
-        model,
-        [model.layers // stages] * stages,
-        "megatron-core",
+        "gpt",
         micro_batches=1,
         precision=Precision.FP16,
         gradient_bytes=2,

@@ -36,9 +36,10 @@ HEAD = """\
 # `fitted` names what the rows decided; the rest was read in `source`. Context, communicators and
 # fragmentation of megatron-core are judgement: its rows have live tensors only.
 # `borrowed_error` is for what has no constants of its own, and for FSDP and fp32, which were never
-# fitted: nine of ten figures of other stacks stay below it by the constants of megatron-core.
+# fitted: nine of ten figures of other stacks stay below it by the constants of `stand_in`.
 
 version = 1
+stand_in = "megatron-core"
 borrowed_error = {borrowed}
 """
 

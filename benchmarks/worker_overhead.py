@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from seatrial.engine_process.process import worker_python
-from seatrial.engines.megatron.arguments import command_line
+from seatrial.engines.megatron.command_line import command_line
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS
 
 ROOT = Path(__file__).parents[1]

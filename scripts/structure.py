@@ -10,10 +10,11 @@ printed only. `--list NAME` prints what a count consists of.
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,8 +27,10 @@ LONG_FILE = 500
 LONG_FUNCTION = 60
 COMPLEX = 10
 ENGINE_FOLDERS = ("engines", "spec", "worker.megatron", "worker.llm_foundry")
-ENGINE_NAMES = {"EngineName", "MEGATRON", "LLM_FOUNDRY"}
-ENGINE_WORDS = {"megatron", "llm-foundry", "llm_foundry"}
+ENGINE_WORDS = re.compile(
+    r"(?i:megatron|mcore|llm[-_ ]?foundry|mosaicml)|[Cc]omposer|COMPOSER|EngineName"
+)
+"""What names an engine, in any part of a name or a text. (Textual has a `ComposeResult`.)"""
 TOOL_FOLDERS = ("scripts", "benchmarks", "backtest", "docs/tools")
 
 
@@ -102,12 +105,17 @@ def fragments(sources: Sources) -> list[str]:
 
 
 def naming_engines(sources: Sources) -> list[str]:
-    """Modules outside the engines' own folders that name an engine, in code or in a string."""
-    return [
-        module.where
-        for name, module in sources.modules.items()
-        if not name.removeprefix(f"{PACKAGE}.").startswith(ENGINE_FOLDERS) and _names_one(module)
-    ]
+    """Modules outside the engines' own folders whose code names an engine.
+
+    That is an identifier, an imported name or a string without a space with an engine's name
+    anywhere in it. Docstrings and comments do not count, and texts are the next count.
+    """
+    return _naming(sources, lambda text: " " not in text)
+
+
+def engine_messages(sources: Sources) -> list[str]:
+    """Modules outside the engines' own folders with a text for the user that names an engine."""
+    return _naming(sources, lambda text: " " in text)
 
 
 def repeated_classes(sources: Sources) -> list[str]:
@@ -183,7 +191,8 @@ def complex_functions(_: Sources) -> list[str]:
 
 LIMITS: dict[str, tuple[Callable[[Sources], list[str]], int]] = {
     "fragments": (fragments, 12),
-    "modules naming an engine": (naming_engines, 1),
+    "modules naming an engine": (naming_engines, 2),
+    "modules with messages naming one": (engine_messages, 8),
     "class names defined twice": (repeated_classes, 5),
     "imports inside functions": (inner_imports, 25),
     "functions that make a plan": (plan_makers, 1),
@@ -239,16 +248,25 @@ def _is_in_function(tree: ast.Module, statement: ast.stmt) -> bool:
     return any(statement in ast.walk(function) for function in _functions(tree))
 
 
-def _names_one(module: Module) -> bool:
-    counts: Counter[str] = Counter()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Name | ast.Attribute):
-            counts[node.id if isinstance(node, ast.Name) else node.attr] += 1
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            counts[node.value] += 1
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            counts.update(node.module.split("."))
-    return bool(counts.keys() & (ENGINE_NAMES | ENGINE_WORDS))
+def _naming(sources: Sources, is_counted: Callable[[str], bool]) -> list[str]:
+    return [
+        module.where
+        for name, module in sources.modules.items()
+        if not name.removeprefix(f"{PACKAGE}.").startswith(ENGINE_FOLDERS)
+        and any(ENGINE_WORDS.search(text) for text in _texts(module.tree) if is_counted(text))
+    ]
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """The identifiers and strings of code; what stands by itself is a docstring."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    for value in vars(node).values():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str):
+                yield one
+            elif isinstance(one, ast.AST):
+                yield from _texts(one)
 
 
 if __name__ == "__main__":

@@ -93,3 +93,8 @@ class MissingExtraError(SeatrialError):
     """A command needs an extra that is not installed."""
 
     exit_code = ExitCode.MISSING_EXTRA
+
+    def __init__(self, text: str, *, extra: str = "") -> None:
+        """Keep the extra of Seatrial that installs it; empty if another command does."""
+        self.extra = extra
+        super().__init__(text)

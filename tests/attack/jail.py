@@ -40,6 +40,11 @@ MODULES = {
     "megatron": "megatron.core.dist_checkpointing.strategies.common",
     "composer": "composer.utils.checkpoint",
 }
+SAFE_LOADERS = {
+    "torch": "seatrial.worker.checkpointing.safe_load",
+    "megatron": "seatrial.worker.megatron.safe_load",
+    "composer": "seatrial.worker.llm_foundry.safe_load",
+}
 ITEM = "item"
 """The name of the crafted item in a distributed checkpoint."""
 
@@ -251,7 +256,7 @@ def main() -> None:
 
     def seatrial() -> Loaders:
         importlib.import_module("seatrial.worker.environment").set_variables()
-        importlib.import_module("seatrial.worker.checkpointing.safe_load").install()
+        importlib.import_module(SAFE_LOADERS[options.engine]).install()
         return _loaders(options.engine, is_raw=False)
 
     gc.collect()

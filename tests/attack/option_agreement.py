@@ -18,7 +18,7 @@ from typing import Any
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.codes.engines import EngineCode
-from seatrial.engines.megatron.arguments import command_line, engine_arguments
+from seatrial.engines.megatron.command_line import command_line, engine_arguments
 from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.trial import production_arguments
 from seatrial.findings import Severity

@@ -226,7 +226,7 @@ def defect_report(forker: Forker, home: Path, values: list[str]) -> str:
     try:
         raise KeyError([f"https://host/x?sig={value}" for value in values])
     except KeyError as error:
-        _report_defect(error)
+        _report_defect(error, as_json=False)
     (told,) = home.glob("seatrial-*.txt")
     return told.read_text()
 

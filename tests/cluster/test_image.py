@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from scripts.build_image import Built, Store, Variant, build, default_cache
-from seatrial.engines.megatron.arguments import command_line
+from seatrial.engines.megatron.command_line import command_line
 from seatrial.rendering.environment import SITE
 from seatrial.version import VERSION
 from tests.engine.toy import DENSE

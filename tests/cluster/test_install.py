@@ -20,7 +20,7 @@ import pytest
 from scripts.build_image_packages import normalised
 from scripts.write_chart_files import IN_BASE_IMAGE
 from seatrial.engine_process.process import worker_python
-from seatrial.engines.megatron.arguments import command_line
+from seatrial.engines.megatron.command_line import command_line
 from seatrial.rendering.environment import SITE
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.volumes import LOCK

@@ -12,7 +12,7 @@ from pathlib import Path
 from seatrial.codes.supervisor import SupervisorCode
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import Training, train, worker_python
-from seatrial.engines.megatron.arguments import Arguments, command_line
+from seatrial.engines.megatron.command_line import Arguments, command_line
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
 from seatrial.worker.supervisor.heartbeats import Beat, read_beats

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engine_process.process import ask_engine
-from seatrial.engines.megatron.arguments import engine_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.trial import production_arguments
 from seatrial.spec.loader import loads

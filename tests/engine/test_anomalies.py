@@ -14,7 +14,7 @@ import pytest
 
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.engine_process.process import Training, TrainingOutcome, train
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Expectations, Notice
 from seatrial.monitoring.anomalies.monitor import Watchkeeper
 from seatrial.monitoring.event_log import Event, EventKind, read_events

@@ -25,7 +25,7 @@ from seatrial.checkpoints.stopping import StopCode
 from seatrial.checkpoints.verification import verify
 from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engine_process.weights import import_weights
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.storage.location import LocalPlace
 from tests.engine.toy import TIMEOUT

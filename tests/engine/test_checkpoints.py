@@ -110,7 +110,7 @@ import numpy, torch
 from megatron.core.datasets import blended_dataset, gpt_dataset
 from megatron.core import safe_globals
 from torch.distributed.checkpoint import FileSystemReader
-from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.megatron import safe_load
 from seatrial.worker.environment import set_variables
 # Transformer Engine needs a GPU; it unpickles the state of FP8 like this.
 engine = sys.modules["transformer_engine.base"] = types.ModuleType("base")

@@ -13,8 +13,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.engine_process.process import ask_engine, worker_python
-from seatrial.engines.megatron.arguments import engine_arguments
-from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.command_line import engine_arguments
+from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import known_options
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS, production_arguments
 from seatrial.spec.loader import loads

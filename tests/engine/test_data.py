@@ -17,7 +17,7 @@ from seatrial.dataprep.blends.splits import Shares, Split, SplitFile, split_coun
 from seatrial.dataprep.output.assemble import assemble
 from seatrial.dataprep.output.dataset import DataFile
 from seatrial.engine_process.process import worker_python
-from seatrial.engines.megatron.arguments import Arguments, command_line
+from seatrial.engines.megatron.command_line import Arguments, command_line
 from tests.engine.toy import DENSE, start
 from tests.unit.dataprep.gpt2 import gpt2_file
 from tests.unit.dataprep.prepared_corpus import DATA, prepared, split_corpus

@@ -25,7 +25,7 @@ from seatrial.engine_process.weights import (
     export_weights,
     import_weights,
 )
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.errors import FindingsError
 from seatrial.storage.location import LocalPlace
 from tests.engine.conftest import Figure

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.engine_process.process import TrainingOutcome
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from tests.engine.conftest import Figure
 from tests.engine.test_parity import BAR, CP, SP
 from tests.engine.toy import DENSE, SHARDED, initial_weights, largest_difference, start

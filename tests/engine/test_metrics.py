@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from seatrial.engine_process.process import Training, TrainingOutcome, train
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import AttemptTimes, Bucket, account
 from tests.debian import unpacked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.engine_process.process import TrainingOutcome
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from tests.engine.conftest import Figure
 from tests.engine.toy import (
     DENSE,

@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
-from seatrial.engines.megatron.arguments import command_line
+from seatrial.engines.megatron.command_line import command_line
 from seatrial.monitoring.event_log import EventKind, read_events
 from tests.engine.toy import DENSE
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.engine_process.process import Training, train
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from tests.engine.toy import DENSE
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.engine_process.process import TrainingOutcome, differing_tensors
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.monitoring.event_log import EventKind
 from tests.engine.conftest import Figure
 from tests.engine.test_parity import BAR, EP, PP, SP

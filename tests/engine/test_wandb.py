@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.engine_process.process import Training, train
-from seatrial.engines.megatron.arguments import Arguments, engine_arguments
+from seatrial.engines.megatron.command_line import Arguments, engine_arguments
 from seatrial.rendering.environment import logger_environment
 from tests.engine.toy import DENSE
 from tests.unit.rendering.scenes import scene

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from seatrial.dataprep.output.index_file import IndexHeader, write_index
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from tests.engine.toy import DENSE
 
 DOCS = Path(__file__).parents[2] / "docs"

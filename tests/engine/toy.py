@@ -5,7 +5,7 @@
 from pathlib import Path
 
 from seatrial.engine_process.process import Training, TrainingOutcome, train
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS
 from seatrial.rehearsal import drills
 

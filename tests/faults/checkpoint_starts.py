@@ -13,7 +13,7 @@ from pathlib import Path
 from docs.tools.recorded_tables import FAULTS
 from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
 from seatrial.engine_process.process import TrainingOutcome, worker_python
-from seatrial.engines.megatron.arguments import Arguments, command_line
+from seatrial.engines.megatron.command_line import Arguments, command_line
 from tests.engine.toy import DENSE, SHARDED
 from tests.faults.warm import Warm
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seatrial.checkpoints.inventory import newest_step
 from seatrial.checkpoints.naming import RECORD
-from seatrial.engines.megatron.arguments import Arguments
+from seatrial.engines.megatron.command_line import Arguments
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
 from seatrial.storage.location import LocalPlace

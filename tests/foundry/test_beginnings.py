@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.naming import COMPOSER_FILE, RECORD
+from seatrial.checkpoints.naming import RECORD
 from seatrial.engine_process.process import TrainingOutcome
 from seatrial.engines.engine import Arguments
+from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE
 from tests.foundry.test_export import Case, arguments_of, trained
 from tests.foundry.warm import WarmFoundry
 from tests.unit.checkpoints.made import archive, crafted_whole, flip
@@ -39,7 +40,7 @@ def test_only_what_is_good_is_loaded(sharding: str, tmp_path: Path, warm: WarmFo
     # Sharded ones are put together for a rank that is alone.
     assert begun(warm, tmp_path, case, saved / "ba6").code == 0
     assert begun(warm, tmp_path, case, saved, ranks=2).code == 0
-    whole = saved / "ba4" / COMPOSER_FILE
+    whole = saved / "ba4" / WHOLE_FILE
     flip(next((saved / "ba4").glob("__0_0.distcp")) if sharding == "fsdp" else whole)
     damaged = begun(warm, tmp_path, case, saved / "ba4")
     assert damaged.code == REFUSED
@@ -47,7 +48,7 @@ def test_only_what_is_good_is_loaded(sharding: str, tmp_path: Path, warm: WarmFo
     foreign = tmp_path / "foreign"
     shutil.copytree(saved / "ba6", foreign)
     (foreign / RECORD).unlink()
-    load = foreign if sharding == "fsdp" else foreign / COMPOSER_FILE
+    load = foreign if sharding == "fsdp" else foreign / WHOLE_FILE
     assert begun(warm, tmp_path, case, load).code == 0
 
 

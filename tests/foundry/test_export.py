@@ -20,6 +20,7 @@ import pytest
 from seatrial.checkpoints.verification import read_record
 from seatrial.engine_process.weights import LOGITS_BAR, compare_logits, export_weights
 from seatrial.engines.engine import Arguments, Trial
+from seatrial.engines.llm_foundry.checkpoints import SHARDED
 from seatrial.errors import FindingsError
 from seatrial.storage.location import LocalPlace
 from tests.foundry.conftest import Figure
@@ -153,7 +154,7 @@ def test_an_export_says_what_llm_foundry_says(
     saved, last = tmp_path / "saved", FOUNDRY.checkpoint_name(STEPS)
     record, _ = read_record(LocalPlace(saved), last)
     assert record is not None
-    assert record.setup.in_shards == (case.sharding == "fsdp")
+    assert (record.setup.checkpoint_format == SHARDED) == (case.sharding == "fsdp")
     told = export_weights(str(saved), last, tmp_path / "exported", engine=FOUNDRY)
     assert told["class"] == case.kind
     assert told["padding_left_out"] == 0

@@ -78,7 +78,7 @@ def _parameters(command: Any, context: Any, hidden: frozenset[str]) -> str:
     """List the arguments and options, as in `--help`."""
     rows = []
     for parameter in command.params:
-        if parameter.name in hidden:
+        if parameter.name in hidden or getattr(parameter, "hidden", False):
             continue
         record = parameter.get_help_record(context)
         if record is None or not record[1]:

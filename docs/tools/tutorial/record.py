@@ -25,6 +25,7 @@ from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.engine import Trial
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.engine_limits import limits_of
 from seatrial.planning.layout import DENSE_AXES
 from seatrial.planning.memory.constants import constants
 from seatrial.planning.memory.estimate import every_stage
@@ -133,6 +134,7 @@ def memory(plan: Plan) -> list[dict[str, int]]:
         plan.batch.micro_batches,
         plan.spec.training.precision,
         nothing,
+        limits_of(plan.spec).stack,
         flash_attention=False,
     )
     fixed = int(constants(workload.stack).allocated_bytes)

@@ -3,7 +3,7 @@
 """What the engine of a plan, or of a record, says of its checkpoints."""
 
 from seatrial.checkpoints.exchange.weight_map import WeightExchange
-from seatrial.checkpoints.setup import Setup, Versions
+from seatrial.checkpoints.setup import CheckpointFormat, Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents
 from seatrial.planning.plan import Plan
 from seatrial.spec.engine import DEFAULT_ENGINE, ENGINE_CLASSES, engine_named
@@ -25,6 +25,18 @@ def engine_of(setup: Setup) -> str:
     saved_as = setup.checkpoint_format
     wrote = (one for one in ENGINE_CLASSES if saved_as in engine_named(one).checkpoints.formats)
     return next(wrote, DEFAULT_ENGINE)
+
+
+def format_of(setup: Setup) -> CheckpointFormat:
+    """What the engine of a setup can do with its checkpoints."""
+    found: CheckpointFormat = engine_named(engine_of(setup)).checkpoints.format(setup)
+    return found
+
+
+def tokenizer_of(setup: Setup) -> str:
+    """The kind and the name of the tokenizer of a setup."""
+    tokenizer: str = engine_named(engine_of(setup)).checkpoints.tokenizer(setup)
+    return tokenizer
 
 
 def exchange_of(setup: Setup) -> WeightExchange:

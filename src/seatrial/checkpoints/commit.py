@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from seatrial.checkpoints.by_engine import format_of
 from seatrial.checkpoints.naming import (
     FORMAT_FILE,
     METADATA,
@@ -85,8 +86,10 @@ def commit(
     directory = Path(place.address, name or directory_name(record.step))
     shards = sorted(files, key=lambda file: file.name)
     named = {file.name for file in shards}
-    missing = [file for file in (METADATA, FORMAT_FILE) if file not in named]
-    small = [read_back(directory / file) for file in missing if record.setup.in_shards]
+    small: list[ShardFile | None] = []
+    if format_of(record.setup).has_tensor_list:
+        missing = [file for file in (METADATA, FORMAT_FILE) if file not in named]
+        small = [read_back(directory / file) for file in missing]
     every = [*shards, *filter(None, small)]
     _refuse_incomplete(directory, every)
     _refuse_unlisted(directory, {file.name for file in every})

@@ -20,8 +20,6 @@ STARTS = "seatrial/starts"
 
 METADATA = ".metadata"
 """The engine's list of tensors: where each lies in which checkpoint shard. A pickle."""
-COMPOSER_FILE = "rank0.pt"
-"""The file of a checkpoint of Composer's that is not sharded."""
 FORMAT_FILE = "metadata.json"
 """The engine's note of which format a checkpoint has."""
 

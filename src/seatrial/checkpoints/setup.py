@@ -140,36 +140,25 @@ class Setup:
     constants: SavedConstants | None = None
     """Constants of the model; absent in such records too, and for engines that do not tell."""
 
-    @property
-    def reshardable(self) -> bool:
-        """Whether another layout can load it."""
-        return self.optimizer_sharding in RESHARDABLE
 
-    @property
-    def by_composer(self) -> bool:
-        """Whether LLM Foundry's trainer wrote it."""
-        return self.checkpoint_format in (COMPOSER_WHOLE, COMPOSER_SHARDED)
+@dataclass(frozen=True, slots=True)
+class CheckpointFormat:
+    """What an engine can do with the checkpoints of a setup, and how they are stored."""
 
-    @property
-    def in_shards(self) -> bool:
-        """Whether a list of tensors tells what lies in which file."""
-        return self.checkpoint_format != COMPOSER_WHOLE
-
-
-COMPOSER_WHOLE = "composer-whole"
-"""Composer's checkpoint of ranks that shard nothing: one file, which the first rank writes."""
-COMPOSER_SHARDED = "composer-sharded"
-"""Composer's checkpoint of FSDP: a file a rank, and torch's list of tensors."""
-COMPOSER_FSDP = "composer-fsdp"
-"""How the optimizer's state is kept in it."""
-OLD_FORMAT = "torch"
-"""The engine's format of a file a rank. It is found out when loading (`_get_checkpoint_format`,
-megatron-core 0.19.2), and loads only into the layout that saved it."""
-RESHARDABLE = frozenset(
-    {"none", "fully_reshardable", "fully_sharded_model_space", "fsdp_dtensor", COMPOSER_FSDP}
-)
-"""Optimizer shardings that load into other tensor and pipeline degrees (megatron-core 0.19.2,
-`DistributedOptimizer.checkpoint_fully_reshardable_formats`), or on other numbers of ranks."""
+    has_tensor_list: bool = True
+    """Whether a list of tensors tells what lies in which file; else every file is an archive."""
+    is_detected: bool = False
+    """Whether a run that saves in another format loads it all the same."""
+    is_bound_to_layout: bool = False
+    """Whether it loads only into the layout that saved it."""
+    is_reshardable: bool = True
+    """Whether another tp and pp can load it."""
+    has_flexible_padding: bool = False
+    """Whether the weights load into an embedding with more or fewer rows of padding."""
+    optimizer_names: str = ""
+    """By which names the optimizer's state is kept, where there are several kinds of them."""
+    has_expert_optimizer: bool = False
+    """Whether experts, where there are any, have an optimizer of their own in this layout."""
 
 
 def setup_to_dict(setup: Setup) -> dict[str, Any]:

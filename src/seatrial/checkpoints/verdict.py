@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from seatrial.checkpoints.by_engine import format_of
 from seatrial.checkpoints.setup import (
-    OLD_FORMAT,
     DataOrder,
     ModelShape,
     SavedConstants,
     SavedSchedule,
     Setup,
 )
-from seatrial.planning.layout import Layout
 
 
 class Resume(StrEnum):
@@ -100,12 +99,10 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
         if one == other:
             continue
         outcome, meaning = Resume.IMPOSSIBLE, "the tensors have other shapes."
-        if field.name == _PADDING and saved.reshardable and not saved.by_composer:
-            # The engine marks embeddings, and the optimizer's state of them, as free to differ
-            # (megatron-core 0.19.2, tensor_parallel/layers.py, allow_shape_mismatch).
-            outcome, meaning = Resume.RESHARDED, "rows of padding are added or left out."
-        elif field.name == _PADDING and not saved.by_composer:
+        if field.name == _PADDING and format_of(saved).has_flexible_padding:
             meaning = "the optimizer's buffers have another length."
+            if format_of(saved).is_reshardable:
+                outcome, meaning = Resume.RESHARDED, "rows of padding are added or left out."
         yield ResumeReason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
 
 
@@ -119,9 +116,10 @@ def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[Resume
 
 
 def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
-    if saved.checkpoint_format not in (wanted.checkpoint_format, OLD_FORMAT):
+    one, other = saved.checkpoint_format, wanted.checkpoint_format
+    known, asked = format_of(saved), format_of(wanted)
+    if one != other and not known.is_detected:
         meaning = "the engine reads one format or the other."
-        one, other = saved.checkpoint_format, wanted.checkpoint_format
         yield ResumeReason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
     if saved.optimizer != wanted.optimizer:
         meaning = "its state is another."
@@ -134,7 +132,7 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
             Resume.IMPOSSIBLE, "precision", saved.precision, wanted.precision, meaning
         )
     one, other = saved.optimizer_sharding, wanted.optimizer_sharding
-    if (one == "none") != (other == "none") or (one == "fsdp_dtensor") != (other == "fsdp_dtensor"):
+    if (one == "none") != (other == "none") or known.optimizer_names != asked.optimizer_names:
         meaning = "the optimizer's state is named otherwise."
         yield ResumeReason(Resume.IMPOSSIBLE, "optimizer sharding", one, other, meaning)
 
@@ -143,29 +141,25 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     one, other = saved.layout, wanted.layout
     if one == other:
         return
+    known, asked = format_of(saved), format_of(wanted)
     model_cut = (one.tp_size, one.pp_size) != (other.tp_size, other.pp_size)
     names = f"{one} on {one.world_size} ranks", f"{other} on {other.world_size} ranks"
-    if saved.checkpoint_format == OLD_FORMAT:
+    if known.is_bound_to_layout:
         meaning = "the engine's old format has a file a rank, which loads only into the same ranks."
         yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
-    elif model_cut and not saved.reshardable:
+    elif model_cut and not known.is_reshardable:
         meaning = (
             f"the optimizer's state was saved as {saved.optimizer_sharding}, which loads only "
             "into the same tp and pp."
         )
         yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
-    elif saved.model.experts and _two_optimizers(one) != _two_optimizers(other):
-        # The engine keeps a second optimizer for experts that are spread otherwise.
+    elif saved.model.experts and known.has_expert_optimizer != asked.has_expert_optimizer:
         meaning = "the experts have an optimizer of their own in one of the layouts, and not both."
         yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     else:
         drawn = " Dropout draws anew, as tp or pp change." if model_cut else ""
         meaning = f"the state is cut anew; losses agree up to rounding.{drawn}"
         yield ResumeReason(Resume.RESHARDED, "layout", *names, meaning)
-
-
-def _two_optimizers(layout: Layout) -> bool:
-    return layout.ep_size > 1 or layout.etp_size != layout.tp_size
 
 
 _DATA_MEANING = {

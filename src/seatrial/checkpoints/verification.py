@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
+from seatrial.checkpoints.by_engine import format_of
 from seatrial.checkpoints.naming import (
     FORMAT_FILE,
     METADATA,
@@ -180,12 +181,12 @@ class Verifier:
     def _metadata(self, metadata: ShardFile | None, listed: Mapping[str, int]) -> list[Finding]:
         """Compare the engine's list of tensors, and only then look what it points at."""
         where = self._where(METADATA)
-        in_shards = self._record.setup.in_shards
+        has_list = format_of(self._record.setup).has_tensor_list
         for name, size in listed.items():
-            # Without shards every file is an archive; beside shards, whatever torch would load.
-            if not in_shards or is_archive(name):
+            # Without a list every file is an archive; beside shards, whatever torch would load.
+            if not has_list or is_archive(name):
                 self._items[name].append(StoredItem(name, name, 0, size))
-        if not in_shards:
+        if not has_list:
             return []
         if metadata is None:
             rule = "the record names no list of tensors."

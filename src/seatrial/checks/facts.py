@@ -150,8 +150,8 @@ def unread_on(fabric: str, name: str) -> str:
 
 
 @cache
-def _images() -> dict[str, Any]:
-    return _read("images.toml")
+def _versions() -> dict[str, Any]:
+    return _read("software_versions.toml")
 
 
 def version(text: str) -> Version:
@@ -168,10 +168,10 @@ def shown(number: Version) -> str:
 def inside_reference(reference: str) -> Inside:
     """What the reference of an image says of the software inside."""
     repository, _, tag = reference.partition("@")[0].rpartition(":")
-    for series in _images()["series"]:
+    for series in _versions()["series"]:
         if series["repository"] == repository:
             return _release(series["releases"], version(tag))
-    for known in _images()["tags"]:
+    for known in _versions()["tags"]:
         match = re.match(known["pattern"], tag) if known["repository"] == repository else None
         if match:
             cuda = match["cuda"]
@@ -197,7 +197,7 @@ def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
 
 def torch_range(engine: str) -> tuple[Version, Version]:
     """The first PyTorch that an engine works with, and the first that it does not; () for none."""
-    known = _images()["engines"].get(engine, {})
+    known = _versions()["engines"].get(engine, {})
     return version(known.get("torch_from", "")), version(known.get("torch_below", ""))
 
 
@@ -211,13 +211,13 @@ def holes() -> tuple[Hole, ...]:
             tuple(found["names"]),
             found["what"],
         )
-        for found in _images()["holes"]
+        for found in _versions()["holes"]
     )
 
 
 def cuda_for(architecture: str) -> Version:
     """The first CUDA for a generation of GPUs; () when nothing is known."""
-    for found in _images()["generations"]:
+    for found in _versions()["generations"]:
         if found["architecture"].lower() == architecture.lower():
             return version(found["cuda_from"])
     return ()
@@ -234,7 +234,7 @@ class Network:
 
 def nccl_for(fabric: str, architecture: str) -> Network:
     """Which NCCL a fabric of a generation of GPUs does not work with, and which it does."""
-    for found in _images()["networks"]:
+    for found in _versions()["networks"]:
         if (found["fabric"], found["architecture"].lower()) == (fabric, architecture.lower()):
             return Network(version(found["nccl_fails"]), version(found["nccl_works"]))
     return Network()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from seatrial.checkpoints.by_engine import format_of
 from seatrial.checkpoints.inventory import Checkpoint, State
 from seatrial.checkpoints.retention import RetentionDecision
 from seatrial.checkpoints.setup import Setup
@@ -40,7 +41,7 @@ def since(moment: str) -> str:
 
 def resumes_to(setup: Setup) -> str:
     """Describe the layouts that can load a checkpoint."""
-    if setup.reshardable:
+    if format_of(setup).is_reshardable:
         # ep and tp decide if the experts have a separate optimizer.
         return "any pp, dp" if setup.model.experts else "any layout"
     return f"tp {setup.layout.tp_size}, pp {setup.layout.pp_size}, any dp"

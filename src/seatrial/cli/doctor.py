@@ -38,7 +38,7 @@ NEEDED_FOR = {
 }
 """The commands that need each extra."""
 SECOND = next(engine for name, engine in ENGINES.items() if name != DEFAULT_ENGINE)
-FOR_SECOND_ENGINE = "the same, for specs that use LLM Foundry"
+FOR_SECOND_ENGINE = f"the same, for specs that use {SECOND.title}"
 """The purpose of its environment, in the row below the worker's."""
 IN_WORKER = ("worker", "wandb")
 """The extras of the worker's environment, which may be a separate one."""

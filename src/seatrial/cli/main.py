@@ -20,7 +20,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
-from seatrial.cli.options import examples
+from seatrial.cli.options import NO_NEXT, examples
 from seatrial.errors import (
     ExitCode,
     FindingsError,
@@ -34,12 +34,12 @@ from seatrial.reports.terminal import (
     OutputLostError,
     count_line,
     guarded_output,
+    hidden_next,
     prepare_streams,
     say,
     say_error,
     say_findings,
     say_json,
-    wants_json,
 )
 from seatrial.secrets.redaction import redact
 from seatrial.version import VERSION
@@ -242,11 +242,17 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    no_next: Annotated[
+        bool, typer.Option(NO_NEXT, hidden=True, help="Do not name the next command.")
+    ] = False,
 ) -> None:
     """Take a language-model pretraining run from a raw corpus to a verified checkpoint."""
+    if no_next:
+        context.with_resource(hidden_next())
 
 
 def main() -> NoReturn:
@@ -315,13 +321,16 @@ def _interrupt_soon() -> None:
 
 def _run(interrupts: list[int]) -> int:
     """Run the command and return its exit code. Turn user errors into messages."""
+    arguments = sys.argv[1:]
+    # Usage errors obey --json too, although typer parses nothing then.
+    as_json = "--json" in arguments
     with guarded_output():
         try:
-            code: int | None = app(prog_name="seatrial", standalone_mode=False)
+            code: int | None = app(arguments, prog_name="seatrial", standalone_mode=False)
         except SeatrialError as error:
-            return _refuse(error)
+            return _refuse(error, as_json=as_json)
         except typer.TyperException as error:
-            return _refuse_arguments(error)
+            return _refuse_arguments(error, as_json=as_json)
         except OutputLostError:
             raise
         except Exception as error:
@@ -330,16 +339,18 @@ def _run(interrupts: list[int]) -> int:
                 say_error("\nStopped.")
                 return ExitCode.INTERRUPTED
             problem = host_problem(error)
-            return _refuse(UsageError(problem)) if problem else _report_defect(error)
+            if problem:
+                return _refuse(UsageError(problem), as_json=as_json)
+            return _report_defect(error, as_json=as_json)
         return code or ExitCode.OK
 
 
-def _refuse_arguments(error: typer.TyperException) -> int:
+def _refuse_arguments(error: typer.TyperException, *, as_json: bool) -> int:
     """Report invalid arguments of the command line."""
     error.message = redact(_with_nearest(error.message))
     # Usage errors also print the usage; their class is not part of typer's public API.
     show = getattr(error, "show", None)
-    if wants_json():
+    if as_json:
         say_json({"error": error.format_message(), "findings": []})
     elif show is None:
         say_error(f"seatrial: {error.format_message()}")
@@ -359,14 +370,14 @@ def _with_nearest(message: str) -> str:
     return f"{refused['given']!r} is not one of {', '.join(known)}.{hint}"
 
 
-def _refuse(error: SeatrialError) -> int:
+def _refuse(error: SeatrialError, *, as_json: bool) -> int:
     """Report an error that the user can fix."""
     findings: tuple[Finding, ...] = ()
     if isinstance(error, FindingsError):
         findings = error.findings
     elif isinstance(error, UnreadableError):
         findings = (error.finding,)
-    if wants_json():
+    if as_json:
         say_json({"error": str(error), "findings": [finding.to_dict() for finding in findings]})
     elif findings:
         say_findings(findings)
@@ -387,7 +398,7 @@ def _give_up_output(error: BaseException | None) -> int:
     return ExitCode.USAGE
 
 
-def _report_defect(error: Exception) -> int:
+def _report_defect(error: Exception, *, as_json: bool) -> int:
     """Write the traceback of a bug in Seatrial to a file and print its path."""
     # Imported here to keep start-up fast.
     from tempfile import NamedTemporaryFile  # noqa: PLC0415
@@ -401,7 +412,7 @@ def _report_defect(error: Exception) -> int:
     except OSError:
         kept = ""
     message = f"this is a bug in Seatrial, not an error in your spec: {error}"
-    if wants_json():
+    if as_json:
         say_json({"error": message, "findings": [], "report": kept})
     say_error(f"seatrial: {message}")
     if kept:

@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+NO_NEXT = "--no-next"
+"""The hidden option of `seatrial` for a command that calls another one and names the next step
+itself: `seatrial run`, and commands with --on kubernetes."""
+
 
 def examples(*commands: str) -> str:
     """Format the examples below a command's help, one per line."""
@@ -59,14 +63,11 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
-History = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="A run's name or spec, a directory, a file (an event log, or the output of "
-        "Megatron-LM or Composer), or - for standard input.",
-    ),
-]
+HISTORY_HELP = (
+    "A run's name or spec, a directory, a file (an event log, or the output of Megatron-LM or "
+    "Composer), or - for standard input."
+)
+History = Annotated[str, typer.Argument(metavar="RUN", help=HISTORY_HELP)]
 
 Where = Annotated[
     str,

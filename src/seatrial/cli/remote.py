@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands with `--on kubernetes`: they run in pods of the run's cluster, on its volume."""
+"""Commands with `--on kubernetes`, which run in pods of the cluster with the run's volume."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.options import NO_NEXT
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 from seatrial.rendering.reader_pod import VolumeCommand, VolumeReading
 from seatrial.reports.terminal import (
-    HIDE_NEXT,
     say,
     say_error,
     say_following,
@@ -30,22 +30,21 @@ from seatrial.sdk.plan import load_plan
 
 
 class RemotePlace(StrEnum):
-    """Where a command does its work."""
+    """Where a command runs."""
 
     HERE = "here"
     KUBERNETES = "kubernetes"
 
 
 On = Annotated[
-    RemotePlace, typer.Option(help="Here, or in a pod of the run's cluster, which has its volume.")
+    RemotePlace, typer.Option(help="Run here, or in a pod of the cluster with the run's volume.")
 ]
-"""Where a command does its work."""
 
 
 def prepare_in_pods(
     file: Path, overrides: Sequence[str], kubeconfig: str, context: str, *, as_json: bool
 ) -> None:
-    """Prepare in pods, and say what came of it."""
+    """Prepare data in pods, and print the result."""
     catalog = default_catalog()
     loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
     namespace = plan.spec.cluster.namespace
@@ -71,16 +70,13 @@ def prepare_in_pods(
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """The volume of a run in a cluster, as commands name it."""
+    """The volume of a run in a cluster."""
 
     where: str
-    """The spec of the run."""
+    """The run's spec."""
     overrides: Sequence[str] | None
-    """What is changed in it."""
     kubeconfig: str
-    """The kubeconfig, as far as it is given."""
     context: str
-    """The context, as far as it is given."""
 
     def run(
         self,
@@ -89,16 +85,17 @@ class Volume:
         reading: VolumeReading = VolumeReading.LOOKS,
         following: str = "",
     ) -> NoReturn:
-        """Run a command of Seatrial in a pod that has the volume, and end as it ends.
+        """Run a Seatrial command in a pod with the volume, and exit with its exit code.
 
-        It does not say what comes next, which would name places of the pod: `following` does.
+        The pod does not print the next step, which would contain the pod's paths: `following` does.
         """
         if not is_spec(self.where):
-            raise UsageError("--on kubernetes needs the spec of the run, which says where it runs.")
+            raise UsageError(
+                "--on kubernetes needs the run's spec, which names the cluster. Pass the run.yaml."
+            )
         catalog = default_catalog()
         _, plan = load_plan(self.where, self.overrides or (), catalog, tell=say_error)
-        words = (*line(plan), *_words(options))
-        command = VolumeCommand(words, reading, {HIDE_NEXT: "1"})
+        command = VolumeCommand((NO_NEXT, *line(plan), *_arguments(options)), reading)
         namespace = plan.spec.cluster.namespace
         site = connect.connect(
             namespace, kubeconfig=self.kubeconfig, context=self.context, tell=say_error
@@ -109,7 +106,7 @@ class Volume:
         raise typer.Exit(code)
 
 
-def _words(options: Mapping[str, object]) -> list[str]:
-    """Options as words; those that are not given are left out."""
+def _arguments(options: Mapping[str, object]) -> list[str]:
+    """Turn options into arguments, without those that are not given."""
     given = {n: v for n, v in options.items() if v is not None and v is not False}
     return [name if value is True else f"{name}={value}" for name, value in given.items()]

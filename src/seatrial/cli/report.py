@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, examples
+from seatrial.cli.options import HISTORY_HELP, Context, Json, Kubeconfig, Namespace, examples
 from seatrial.errors import UsageError
 from seatrial.reports.run_page.chapter import Chapter
 from seatrial.reports.run_phrases import goodput_words, loss_words, percent, span
@@ -25,8 +25,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="A run's name or spec, a directory, a file (an event log, or the output of "
-            "Megatron-LM or Composer), or - for standard input. Several with --compare.",
+            help=f"{HISTORY_HELP} Several with --compare.",
         ),
     ],
     output: Annotated[

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial run`: every step of a run, resuming after the last one that succeeded."""
 
-import os
 import shlex
 import subprocess
 import sys
@@ -11,9 +10,9 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.cli.options import Overrides, SpecFile, examples
+from seatrial.cli.options import NO_NEXT, Overrides, SpecFile, examples
 from seatrial.errors import ExitCode, UsageError
-from seatrial.reports.terminal import HIDE_NEXT, say, say_error, say_text
+from seatrial.reports.terminal import say, say_error, say_text
 from seatrial.sdk.pipeline import KEPT, Logbook, PipelineStep, alone, require_all, steps, where
 from seatrial.sdk.plan import load_plan
 
@@ -102,8 +101,7 @@ def _do(step: PipelineStep, place: str, again: str, lock: int) -> None:
     """Run the command of a step. If it fails, exit with its exit code."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
     done = subprocess.run(  # noqa: S603  (our own argv, no shell)
-        [sys.executable, "-m", "seatrial", *step.words],
-        env=os.environ | {HIDE_NEXT: "1"},
+        [sys.executable, "-m", "seatrial", NO_NEXT, *step.words],
         # A step may outlive a killed pipeline; no second pipeline may start while it runs.
         pass_fds=(lock,),
         check=False,

@@ -31,6 +31,9 @@ from seatrial.version import VERSION
 
 CONNECT_SECONDS = 10.0
 """How long a connection may take to be made."""
+LONGEST_LINE = 16 << 20
+"""Bytes of a line that are held: several times what an API server allows an object to have."""
+_PIECE = 1 << 16
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 """The variable that a pod knows its API server by."""
 
@@ -87,7 +90,7 @@ class ClientTransport:
         try:
             data = response.data
         except urllib3.exceptions.HTTPError as error:
-            raise DroppedError(_reason(error)) from error
+            raise _dropped(error) from error
         finally:
             response.release_conn()
         return _answer(response, data)
@@ -101,7 +104,7 @@ class ClientTransport:
                 raise RefusedStreamError(_answer(response, response.data))
             yield _lines(response)
         except urllib3.exceptions.HTTPError as error:
-            raise DroppedError(_reason(error)) from error
+            raise _dropped(error) from error
         finally:
             # What has not been read would come before the next answer.
             response.close()
@@ -124,7 +127,7 @@ class ClientTransport:
                 _request_timeout=(CONNECT_SECONDS, call.read_seconds),
             )
         except urllib3.exceptions.HTTPError as error:
-            raise DroppedError(_reason(error)) from error
+            raise _dropped(error) from error
         except ApiException as error:
             # The client's name for a failure of TLS, which a server that starts shows too.
             raise DroppedError(str(error.reason).replace("\n", " ")) from error
@@ -194,11 +197,18 @@ def _is_inside(target: Target) -> bool:
 
 
 def _lines(response: Any) -> Iterator[bytes]:
-    """The lines of a body; the rest of one that broke off is not given."""
-    rest = b""
-    for piece in response.stream(amt=None, decode_content=True):
+    """Yield the lines of a body; of one longer than LONGEST_LINE, only its redacted beginning."""
+    rest, is_too_long = b"", False
+    for piece in response.stream(amt=_PIECE, decode_content=True):
         *lines, rest = (rest + piece).split(b"\n")
+        if is_too_long and lines:
+            is_too_long, lines = False, lines[1:]
         yield from lines
+        if is_too_long:
+            rest = b""
+        elif len(rest) > LONGEST_LINE:
+            yield redact_beginning(rest.decode(errors="replace"), _PIECE).encode()
+            rest, is_too_long = b"", True
     if rest:
         yield rest
 
@@ -223,7 +233,8 @@ def _warning(text: str) -> str:
     return text.partition('"')[2].rpartition('"')[0] or text
 
 
-def _reason(error: Exception) -> str:
-    """The innermost words of an error of the network."""
+def _dropped(error: urllib3.exceptions.HTTPError) -> DroppedError:
+    """The error of the network, by its innermost words."""
     text = str(error).rpartition(": ")[2] or type(error).__name__
-    return text.strip(" .()'\"\n")
+    is_read_timeout = isinstance(error, urllib3.exceptions.ReadTimeoutError)
+    return DroppedError(text.strip(" .()'\"\n"), is_read_timeout=is_read_timeout)

@@ -97,7 +97,7 @@ class ContainerLog:
     def _after_drop(self, trouble: ApiTrouble, dropped: DroppedError) -> ApiTrouble:
         """Pause before the next try, if the server is away; raises if it is so for too long."""
         # A quiet log is no outage; one that comes later is measured from its beginning.
-        if "timed out" in str(dropped).lower():
+        if dropped.is_read_timeout:
             return ApiTrouble(self._api)
         trouble.dropped(str(dropped))
         return trouble

@@ -65,6 +65,11 @@ class Answer:
 class DroppedError(Exception):
     """No answer, or not all of it: refused, reset, timed out, cut off."""
 
+    def __init__(self, reason: str, *, is_read_timeout: bool = False) -> None:
+        """Keep whether the server was silent for `Call.read_seconds` on an open connection."""
+        self.is_read_timeout = is_read_timeout
+        super().__init__(reason)
+
 
 class RefusedStreamError(Exception):
     """A stream was answered with an error instead."""

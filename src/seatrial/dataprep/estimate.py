@@ -23,7 +23,14 @@ from seatrial.dataprep.documents.reading import inputs_of, read_documents, sampl
 from seatrial.dataprep.inputs.access import open_input
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.prepare import list_tasks
-from seatrial.dataprep.tasks.task_list import LARGEST, InputFile, SourceSettings, TaskList, thaw
+from seatrial.dataprep.tasks.task_list import (
+    LARGEST,
+    InputFile,
+    SourceSettings,
+    TaskList,
+    compression_of,
+    thaw,
+)
 from seatrial.dataprep.tokenizers.encoder import Encoder, open_encoder
 from seatrial.dataprep.tokenizers.selection import choose_backend
 from seatrial.errors import UsageError
@@ -263,6 +270,6 @@ def _sample(file: InputFile, source: SourceSettings, encoder: Encoder) -> _Sampl
     seconds = time.process_time() - began
     stored = file.size
     if not ended:
-        packed = file.address.endswith((".zst", ".gz"))
-        stored = min(file.size, max(1, streams[0].count - (_READ_AHEAD if packed else 0)))
+        read_ahead = _READ_AHEAD if compression_of(file.address) else 0
+        stored = min(file.size, max(1, streams[0].count - read_ahead))
     return _Sample(stored, tokens, documents, bad, seconds)

@@ -370,7 +370,7 @@ class _Preparation:
                 stream.write(data)
         engine = ENGINES[self.plan.spec.engine.name]
         tokenizer = self.plan.model.tokenizer
-        said = end_findings(tokenizer, wants_class=engine.needs_tokenizer_class)
+        said = end_findings(tokenizer, engine.title if engine.needs_tokenizer_class else "")
         return [*blend.findings, *said]
 
 

@@ -24,6 +24,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.processes import MARK, end_marked, new_mark
+from seatrial.rendering.environment import ON_ONE_HOST, process_environment
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.storage.state_files import open_append
 
@@ -59,7 +60,8 @@ def worker_python(engine: Engine = DEFAULT) -> str:
         return installed
     raise MissingExtraError(
         f"{engine.title} is not installed. Install it with: {installation.command}. Or set "
-        f"{installation.variable} to the Python of an environment that has it."
+        f"{installation.variable} to the Python of an environment that has it.",
+        extra=installation.extra,
     )
 
 
@@ -152,17 +154,11 @@ def train(training: Training, timeout: float, progress: Progress | None = None) 
 
 def _environment(training: Training) -> dict[str, str]:
     """The environment of the processes: ours, and what the CPU runtime needs before torch loads."""
-    wanted = {
-        "SEATRIAL_DEVICE": "cpu",
-        "SEATRIAL_EVENTS": str(training.events_file),
+    wanted = process_environment(str(training.events_file), on_cpu=True) | ON_ONE_HOST
+    wanted |= {
         "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
-        "OMP_NUM_THREADS": "1",
-        "TORCHDYNAMO_DISABLE": "1",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        # Else a restart finds the old attempt's keys in the shared store, and gloo hangs.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
     if training.kill is not None:
         wanted["SEATRIAL_DRILL_KILL"] = f"{training.kill[0]}:{training.kill[1]}"

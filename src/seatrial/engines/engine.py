@@ -82,6 +82,8 @@ class Installation:
     """The command that installs it."""
     lock: str
     """The lock file that has all of it."""
+    extra: str = ""
+    """The extra of Seatrial that the command installs; empty if it is not one."""
 
 
 @dataclass(frozen=True, slots=True)

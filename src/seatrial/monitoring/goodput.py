@@ -15,12 +15,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from seatrial.monitoring.event_log import Event, EventKind
+from seatrial.monitoring.hang_timeouts import STEP_FACTOR, STEP_FLOOR
 
-HANG_FACTOR = 5.0
-HANG_FLOOR = 10.0
-"""A step is taken to hang after max(10 s, 5 × the median of recent steps): five times what is
-usual is what NVIDIA's resiliency extension takes too (nvidia-resiliency-ext, fault_tolerance/
-config.py), and below ten seconds a garbage collection or a slow disk looks the same."""
 _RECENT = 64
 
 
@@ -153,8 +149,8 @@ class Account:
         )
 
     def patience(self) -> float:
-        """Seconds after which a step is taken to hang."""
-        return max(HANG_FLOOR, HANG_FACTOR * self._usual())
+        """Seconds after which a step is taken to hang, by the median of recent ones."""
+        return max(STEP_FLOOR, STEP_FACTOR * self._usual())
 
     def _book(self, bucket: Bucket, until: float) -> None:
         """Book the time up to a moment; a clock that goes back books nothing."""

@@ -28,6 +28,8 @@ class EngineLimits:
     """Bytes of a gradient while it is accumulated."""
     narrow_weights: bool = False
     """Whether weights are kept only in the products' own 8 or 4 bits."""
+    has_fsdp_runs: bool = False
+    """Whether published runs of it that share out everything were fitted."""
 
 
 def limits_of(spec: RunSpec) -> EngineLimits:

@@ -66,12 +66,12 @@ class Workload:
     """Number format of the matrix products."""
     hardware: Hardware
     """The GPUs and what joins them."""
+    stack: str
+    """The software whose constants hold, such as `megatron-core`."""
     flash_attention: bool = True
     """Whether attention is computed without keeping its square of scores."""
     gradient_bytes: int = 4
     """Bytes of a gradient; Megatron accumulates in fp32, older fp16 runs kept 2."""
-    stack: str = "megatron-core"
-    """The software whose constants hold, such as `megatron-core`."""
     hidden_dropout: bool = False
     """Whether there is dropout on the residual stream, whose masks are kept."""
     attention_weights: int = 0

@@ -159,9 +159,10 @@ def run_drills(
                 if drill is not DrillName.ARGUMENTS:
                     yield rehearsal.run(drill)
         finally:
-            # Logs and events stay for a reader; checkpoints are large and have served.
-            for name in ("straight", "killed", "exported", "index-cache"):
-                shutil.rmtree(directory / name, ignore_errors=True)
+            # Logs and events are files and stay for a reader. Directories hold checkpoints, exports
+            # and caches, which are large and have served.
+            for path in directory.glob("*/"):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def arguments_result(plan: Plan) -> Result:

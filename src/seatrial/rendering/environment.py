@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the training processes: fabric, engine, run, and what the spec adds."""
+"""The environment of the training processes, in a pod and on this host."""
 
 from fnmatch import fnmatchcase
 
@@ -22,6 +22,8 @@ DUMP = "nccl_trace_rank_"
 The attempt is no part of it: what a runtime holds is the same for all attempts."""
 DUMP_ENTRIES = 2000
 """Collectives that each rank keeps for a dump."""
+ON_ONE_HOST = {"GLOO_SOCKET_IFNAME": "lo"}
+"""For ranks that all run on this host."""
 
 RESERVED = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"),
@@ -63,37 +65,62 @@ def training_environment(scene: Scene) -> list[Manifest]:
 
 def open_environment(scene: Scene) -> list[Manifest]:
     """What of it is no secret, for containers that need none."""
-    values = run_environment(scene) | _interfaces(scene) | _torch_environment(scene)
-    values |= fabric_environment(scene.fabric, scene.plan.machines.node_type)
-    values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
-    # What the spec says is meant; rules have looked at it before.
-    values |= scene.plan.spec.cluster.env
-    return [*identity(), *plain(values)]
-
-
-def run_environment(scene: Scene) -> dict[str, str]:
-    """What belongs to the run: its event log, its loggers, its caches."""
     values = {
         "HOME": SCRATCH,
         "HF_HOME": f"{SCRATCH}/huggingface",
         # On a shared file system its locks are fought over (AWS's workshop, chapter 3).
         "TRITON_CACHE_DIR": f"{SCRATCH}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+    }
+    if not scene.image.brings_worker:
+        values["PYTHONPATH"] = SITE
+    values |= _interfaces(scene)
+    values |= fabric_environment(scene.fabric, scene.plan.machines.node_type)
+    return [*identity(), *plain(values | _worker_environment(scene))]
+
+
+def host_environment(scene: Scene) -> dict[str, str]:
+    """The variables of a worker on this host, which keeps the host's own besides."""
+    return ON_ONE_HOST | _worker_environment(scene)
+
+
+def _worker_environment(scene: Scene) -> dict[str, str]:
+    """What a worker of the run gets, in a pod as on this host."""
+    values = process_environment(f"{scene.home}/events.jsonl", on_cpu=scene.on_cpu)
+    values |= {
         "PYTHONUNBUFFERED": "1",
-        "SEATRIAL_EVENTS": f"{scene.home}/events.jsonl",
         # So that the worker notices when NCCL takes another one.
         "SEATRIAL_FABRIC": scene.plan.machines.fabric,
+        # torchrun kills its processes after 30 s otherwise, in the middle of a save.
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),
     }
     seconds = planned_save_seconds(scene)
     if seconds is not None:
         # So that it notices when saves take longer.
         values["SEATRIAL_SAVE_SECONDS"] = f"{seconds:.3g}"
-    if not scene.image.brings_worker:
-        values["PYTHONPATH"] = SITE
-    return values | logger_environment(scene) | retention_environment(scene)
+    if not scene.on_cpu:
+        values |= recorder_environment(scene)
+    values |= logger_environment(scene) | _retention_environment(scene)
+    values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
+    # What the spec says is meant; rules have looked at it before.
+    return values | dict(scene.plan.spec.cluster.env)
 
 
-def retention_environment(scene: Scene) -> dict[str, str]:
+def process_environment(events: str, *, on_cpu: bool) -> dict[str, str]:
+    """What ranks under torchrun need of any training, a rehearsal's included."""
+    values = {
+        "SEATRIAL_EVENTS": events,
+        "OMP_NUM_THREADS": "1",
+        # Else a restart finds the old attempt's keys in the shared store, and gloo hangs
+        # (pytorch#135712).
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    if on_cpu:
+        values |= {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
+    return values
+
+
+def _retention_environment(scene: Scene) -> dict[str, str]:
     """Which checkpoints are kept; the worker removes the others after each commit."""
     kept = scene.plan.spec.checkpoints
     values = {"SEATRIAL_KEEP_LAST": str(kept.keep_last)}
@@ -136,20 +163,6 @@ def _interfaces(scene: Scene) -> dict[str, str]:
     """The interface for bootstrap and for gloo, where the profile names one."""
     name = scene.profile.network_interface
     return {"NCCL_SOCKET_IFNAME": name, "GLOO_SOCKET_IFNAME": name} if name else {}
-
-
-def _torch_environment(scene: Scene) -> dict[str, str]:
-    """What torchrun and torch need in any run."""
-    values = {
-        "OMP_NUM_THREADS": "1",
-        # Else a restart finds the old attempt's keys in the shared store (pytorch#135712).
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # torchrun kills its processes after 30 s otherwise, in the middle of a save.
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),
-    }
-    if scene.on_cpu:
-        return values | {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
-    return values | recorder_environment(scene)
 
 
 def recorder_environment(scene: Scene) -> dict[str, str]:

@@ -3,8 +3,7 @@
 """A short-lived pod that works on a run's volume, so that a laptop sees what lies there."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from seatrial.planning.plan import PlannedModel
@@ -51,8 +50,6 @@ class VolumeCommand:
     words: tuple[str, ...]
     """What stands behind `seatrial`."""
     reading: VolumeReading = VolumeReading.LOOKS
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the pod besides those that every reader has."""
 
 
 def reader_part(number: str) -> str:
@@ -74,7 +71,7 @@ def reader_pod(scene: Scene, command: VolumeCommand, number: str) -> Manifest:
     mounts += [site_mount()] if installs else []
     variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "COLUMNS": "100"}
     variables |= {"PYTHONPATH": SITE} if installs else {}
-    variables |= catalog_environment(scene) | dict(command.variables)
+    variables |= catalog_environment(scene)
     memory = MEMORY_GIB + weights_gib(scene.plan.model, reading)
     container: Manifest = {
         "name": CONTAINER,

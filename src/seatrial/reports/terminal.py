@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Buffer, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import IO, Any
 
@@ -38,9 +39,8 @@ _PLAIN = {
     **dict(zip("░▁▂▃▄▅▆▇█", "..:-=+*%#", strict=True)),
 }
 """What stands in for a character that a stream's encoding does not have."""
-HIDE_NEXT = "SEATRIAL_HIDE_NEXT"
-"""Set by a command that calls another and itself says what comes next: `seatrial run`, and those
-with --on kubernetes."""
+_NAMES_NEXT = ContextVar("names_next", default=True)
+"""True if a command names the one that follows; False inside `hidden_next`."""
 _WIDEST_TEXT = 120
 """Longer lines are hard to read, however wide the terminal is."""
 _CONTROLS = re.compile(
@@ -161,9 +161,19 @@ def say_error(text: str) -> None:
         print(redact(harmless(text)), file=sys.stderr)  # noqa: T201
 
 
+@contextmanager
+def hidden_next() -> Iterator[None]:
+    """Run a command that does not name the one that follows, because its caller does."""
+    before = _NAMES_NEXT.set(False)
+    try:
+        yield
+    finally:
+        _NAMES_NEXT.reset(before)
+
+
 def hides_next() -> bool:
     """True if another command of ours called this one and says what comes next."""
-    return bool(os.environ.get(HIDE_NEXT))
+    return not _NAMES_NEXT.get()
 
 
 def seatrial_words(*words: object) -> str:
@@ -194,11 +204,6 @@ def say_json(data: Any, indent: int | None = 2) -> None:
     )
     # JSON spells out the others itself; data is not to be changed.
     print(re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))  # noqa: T201
-
-
-def wants_json() -> bool:
-    """Whether the command line asks for JSON; errors of the command line itself obey it too."""
-    return "--json" in sys.argv[1:]
 
 
 def say_findings(findings: Iterable[Finding], stream: IO[str] | None = None) -> None:

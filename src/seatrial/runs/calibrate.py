@@ -74,8 +74,9 @@ def calibrate_run(
     of_workload = workload_digest(workload)
     result = calibrate(run.chosen.time.total, steps, machines, run.constants, of_workload)
     file = write_calibration(result, plan_file(spec_file, loaded.spec.name).parent)
-    before = time_error(workload, run.constants)
-    after = time_error(workload, replace(calibrated(run.constants, result), measured=None))
+    others = replace(calibrated(run.constants, result), measured=None)
+    before = time_error(workload, run.constants, basis.limits)
+    after = time_error(workload, others, basis.limits)
     return Calibrated(result, file, before, after, news)
 
 

@@ -143,19 +143,46 @@ def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanBeside:
+    """The plan of a spec, with what was kept beside it before."""
+
+    found: FoundPlan
+    run: PlannedRun
+    is_new: bool
+    """True if the planner chose anew; False if the kept choices still hold."""
+
+
+def reuse_or_plan(
+    basis: Basis, spec_file: Path, *, again: bool = False, alternatives: bool = False
+) -> PlanBeside:
+    """Plan a spec by the choices that are kept beside it, or anew; nothing is written.
+
+    Args:
+        basis: The spec, with its model and its machines.
+        spec_file: The file beside which the plan and the calibration are kept.
+        again: Choose anew, though the kept choices still hold.
+        alternatives: Also find what else could have been chosen.
+    """
+    found = find(basis, spec_file)
+    if found.run is not None and not (again or alternatives):
+        return PlanBeside(found, found.run, is_new=False)
+    choices = None if again else found.choices
+    run = plan_run(basis, calibration=found.calibration, kept=choices, alternatives=alternatives)
+    return PlanBeside(found, run, is_new=choices is None)
+
+
 def plan_beside(basis: Basis, spec_file: Path, tell: Tell | None, *, keep: bool) -> Plan:
     """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
-    found = find(basis, spec_file)
+    planned = reuse_or_plan(basis, spec_file)
+    found = planned.found
     say = tell or (lambda _: None)
     # Overrides are for one call: the kept plan is not this call's, and is not held against it.
-    news = found.news if keep or found.run is not None else ""
+    news = found.news if keep or not planned.is_new else ""
     for words in (news, *(f"{note.rule} {note.fix}" for note in found.findings)):
         if words:
             say(words)
-    if found.run is not None:
-        return found.run.plan
-    run = plan_run(basis, calibration=found.calibration)
-    trouble = write(found.inputs, run, spec_file) if keep else ""
+    trouble = write(found.inputs, planned.run, spec_file) if keep and planned.is_new else ""
     if trouble:
         say(f"The plan is not kept, and the next command may plan otherwise: {trouble}.")
-    return run.plan
+    return planned.run.plan

@@ -16,6 +16,7 @@ from seatrial.cluster.transport import Json
 from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.rendering.names import MANAGED_BY, MANAGED_BY_LABEL, RUN_LABEL
+from seatrial.secrets.redaction import redact
 
 _HELM = "meta.helm.sh/release-name"
 _HELM_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -122,6 +123,6 @@ def _copied(item: Json, run: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """A name from the cluster as a message can show it."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in text)
+    """A name from the cluster as a message can show it, redacted before it is cut."""
+    plain = redact("".join(letter if letter.isprintable() else "?" for letter in text))
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 1]}…"

@@ -23,11 +23,11 @@ from seatrial.cluster.api import READY, CallPatience
 from seatrial.cluster.errors import ClusterError
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.findings import has_errors
-from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.resolve import resolve_basis
 from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.render import Part, render
-from seatrial.runs.kept_plan import find
+from seatrial.runs.kept_plan import reuse_or_plan
 from seatrial.runs.launch import connect
 from seatrial.runs.namespace import Site, Tell
 from seatrial.runs.objects import taken_names
@@ -74,9 +74,7 @@ def planner_beside(file: Path, catalog: Catalog) -> Callable[[LoadedSpec], Plann
     """Plans specs with what is kept beside a file: its calibration, and its choices."""
 
     def of_spec(loaded: LoadedSpec) -> PlannedRun:
-        basis = resolve_basis(loaded, catalog)
-        found = find(basis, file)
-        return found.run or plan_run(basis, calibration=found.calibration)
+        return reuse_or_plan(resolve_basis(loaded, catalog), file).run
 
     return of_spec
 

@@ -176,7 +176,7 @@ def build_index_cache(
     try:
         worker_python()
     except MissingExtraError:
-        missing = f"no Megatron is known here (see seatrial doctor, or set {WORKER_PYTHON})"
+        missing = f"no {engine.title} is known here (see seatrial doctor, or set {WORKER_PYTHON})"
         return f"not built: {missing}; training builds it at its first start"
     ranks = resolved.layout.world_size
     answer = build_engine_cache(arguments, resolved.data_location, place, ranks)
@@ -225,5 +225,6 @@ def require_data_extra() -> None:
     if missing:
         raise MissingExtraError(
             f"Reading and preparing data needs {', '.join(missing)}, which this installation does "
-            "not have. Install it with: pip install '.[data]' in a checkout of Seatrial."
+            "not have. Install it with: pip install '.[data]' in a checkout of Seatrial.",
+            extra="data",
         )

@@ -4,7 +4,7 @@
 
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from os import PathLike
@@ -75,15 +75,15 @@ class HistoryPlace:
 def history(run: str, place: HistoryPlace | None = None) -> RunHistory:
     """The history that a word means: a run's name or spec, a directory, a file, - for stdin."""
     place = place or HistoryPlace()
-    return find_history(run, _places(run, place, place.site))
+    return find_history(run, _places(run, place))
 
 
-def _places(run: str, place: HistoryPlace, site: Callable[[str], Site]) -> Places:
-    """Where to look for a run: in the cluster of `site`, and here too if none is named."""
+def _places(run: str, place: HistoryPlace) -> Places:
+    """Where to look for a run: in the cluster of `place`, and here too if none is named."""
     return Places(
         default_catalog(),
         place.stdin or _standard_input(run),
-        site,
+        place.site,
         only_cluster=place.is_named,
         live=place.live,
     )
@@ -122,17 +122,11 @@ def diagnose(
         place: Where it is looked for besides this host.
     """
     place = place or HistoryPlace()
-    asked: list[Site] = []
-
-    def site(of_spec: str) -> Site:
-        asked.append(place.site(of_spec))
-        return asked[-1]
-
     # What is diagnosed is read to its end, and not followed.
-    found = find_history(run, replace(_places(run, place, site), live=False))
+    found = find_history(run, replace(_places(run, place), live=False))
     observed: Observed | None = None
-    if asked and found.place.startswith(f"in {asked[-1].namespace}"):
-        observed = observe(asked[-1].api, asked[-1].namespace, found.name)
+    if found.site is not None:
+        observed = observe(found.site.api, found.site.namespace, found.name)
     path = Path(run)
     named = is_dns_label(run) and run in local_runs(Path())
     chosen, evidence = evidence_of(

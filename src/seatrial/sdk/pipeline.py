@@ -10,8 +10,7 @@ import errno
 import json
 import os
 import platform
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,31 +215,29 @@ class Logbook:
             ) from None
 
 
-INSTALLS = re.compile(r"pip install '\.\[([a-z]+)\]'")
-"""How a message says which extra is missing."""
-
-
 def require_all(ahead: Sequence[PipelineStep], plan: Plan) -> None:
     """Refuse to begin where a step ahead needs what is not installed; says so for all of them."""
     asked = _asked(plan)
     lacking: dict[str, list[str]] = {}
+    extras: dict[str, None] = {}
     for step in ahead:
         try:
             asked.get(step.name, _nothing)()
         except MissingExtraError as error:
             lacking.setdefault(str(error), []).append(step.name)
+            if error.extra:
+                extras[error.extra] = None
     if lacking:
         raise MissingExtraError(
             "not every step has what it needs, so none was begun.\n"
             + "".join(f"{', '.join(names)}: {what}\n" for what, names in lacking.items())
-            + _at_once(lacking)
+            + _at_once(tuple(extras))
             + "--until STEP walks as far as a step."
         )
 
 
-def _at_once(messages: Iterable[str]) -> str:
-    """One command for what several messages ask for, so that nobody has to install thrice."""
-    extras = list(dict.fromkeys(extra for text in messages for extra in INSTALLS.findall(text)))
+def _at_once(extras: tuple[str, ...]) -> str:
+    """One command for several extras, so that nobody has to install thrice."""
     if len(extras) < 2:
         return ""
     return f"All at once, in a checkout of Seatrial: pip install '.[{','.join(extras)}]'\n"

@@ -25,7 +25,7 @@ _ASSIGNED = lazy_pattern(
         \\*+["'`]?\]?(?:\s{0,4}+|[ \t]{5,64}+)
         (?::=|=>|=|:) (?:[ \t]{5,64}+|\s{0,4}+)               # NAME=VALUE, "NAME": VALUE
         (?:(?:str|bytes|SecretStr|Optional\[str\]|str\ ?\|\ ?None)\ ?=\ ?)?  # NAME: str = VALUE
-      | \ \.{2,64}+\                                         # NAME ...... VALUE of Megatron
+      | \ \.{2,64}+\                                         # NAME ...... VALUE: listed arguments
       | \\*+["']?\s{0,4}+,?\s{0,20}+\\*+["']?value\\*+["']?\s?[:=]\s?  # name: NAME, value: VALUE
       | (?P<option>[ \t]{1,4}+
         | \\*+["'],\s{0,4}+(?=[bru]{0,2}+\\*+["']))           # --NAME VALUE, ["--NAME", "VALUE"]

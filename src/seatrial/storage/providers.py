@@ -141,7 +141,8 @@ def object_files(address: str, patience: RetryPolicy = PATIENCE) -> ObjectFiles:
     except ImportError as error:
         raise MissingExtraError(
             f"Reading {named(address)} needs the data extra ({error.name} is not installed). "
-            "Install it with: pip install '.[data]' in a checkout of Seatrial."
+            "Install it with: pip install '.[data]' in a checkout of Seatrial.",
+            extra="data",
         ) from error
     for name in ("azure", "gcsfs", "s3fs"):
         # Their errors come to us; without a handler, Python would print tracebacks of them too.

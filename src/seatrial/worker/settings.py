@@ -56,7 +56,7 @@ class Device(StrEnum):
     GPU = "gpu"
     """A GPU, as the engine expects."""
     CPU = "cpu"
-    """A CPU, through the redirection of `seatrial.worker.megatron.cpu`."""
+    """A CPU, where each engine's `cpu` makes up for the GPU that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)

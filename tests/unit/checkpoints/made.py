@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from seatrial.checkpoints.commit import commit, read_back, write_tracker
-from seatrial.checkpoints.naming import COMPOSER_FILE, FORMAT_FILE, METADATA, directory_name
+from seatrial.checkpoints.naming import FORMAT_FILE, METADATA, directory_name
 from seatrial.checkpoints.record import Record, ShardFile, ShardList
 from seatrial.checkpoints.setup import DataOrder, ModelShape, Setup, Versions
 from seatrial.checkpoints.starts import claim
+from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE
 from seatrial.planning.layout import Layout
 from seatrial.storage.location import LocalPlace
 
@@ -162,9 +163,9 @@ def crafted_whole(root: Path, step: int, data: bytes, setup: Setup) -> Path:
     """A checkpoint of Composer's that is one file, made by someone who can write the record too."""
     place, directory = LocalPlace(root), root / f"ba{step}"
     directory.mkdir(parents=True)
-    (directory / COMPOSER_FILE).write_bytes(data)
+    (directory / WHOLE_FILE).write_bytes(data)
     claim(place, "1", 0)
-    file = read_back(directory / COMPOSER_FILE)
+    file = read_back(directory / WHOLE_FILE)
     assert file is not None
     commit(place, [file], record(step, setup=setup), directory.name)
     return directory

@@ -13,12 +13,12 @@ from seatrial.checkpoints.commit import commit, make_room, read_back
 from seatrial.checkpoints.inventory import State, checkpoints, newest_step, set_aside
 from seatrial.checkpoints.naming import step_of
 from seatrial.checkpoints.retention import Policy, decide, remove
-from seatrial.checkpoints.setup import COMPOSER_SHARDED, COMPOSER_WHOLE, Setup
+from seatrial.checkpoints.setup import Setup
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.checkpoints.verification import verify
 from seatrial.codes.checkpoints import CheckpointCode
-from seatrial.engines.llm_foundry.checkpoints import flat
+from seatrial.engines.llm_foundry.checkpoints import SHARDED, WHOLE, flat
 from seatrial.recipes.shipped import recipe
 from seatrial.sdk.plan import load_plan
 from seatrial.storage.location import LocalPlace
@@ -32,7 +32,7 @@ def wanted(*overrides: str) -> Setup:
 def save(root: Path, step: int, setup: Setup) -> None:
     """A checkpoint as Composer writes it, committed."""
     place, name = LocalPlace(root), f"ba{step}"
-    if setup.in_shards:
+    if setup.checkpoint_format == SHARDED:
         write_files(root / name)
         (root / name / "metadata.json").unlink()
     else:
@@ -55,10 +55,10 @@ def test_the_step_of_a_directory(name: str, step: int | None) -> None:
 @pytest.mark.parametrize("sharded", [True, False])
 def test_a_save_counts_and_damage_is_found(sharded: bool, tmp_path: Path) -> None:
     setup = wanted()
-    assert setup.checkpoint_format == COMPOSER_SHARDED
+    assert setup.checkpoint_format == SHARDED
     if not sharded:
         setup = wanted("parallelism.sharding=none")
-        assert setup.checkpoint_format == COMPOSER_WHOLE
+        assert setup.checkpoint_format == WHOLE
     place = LocalPlace(tmp_path)
     save(tmp_path, 9, setup)
     save(tmp_path, 10, setup)

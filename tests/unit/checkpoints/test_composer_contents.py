@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checkpoints.naming import COMPOSER_FILE
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.stopping import StopError
-from seatrial.engines.llm_foundry.checkpoints import refuse_foreign, whole_contents
+from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE, refuse_foreign, whole_contents
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import archive, torch_class, write_files
 from tests.unit.checkpoints.test_pickles import Trap
@@ -77,7 +76,7 @@ def whole(root: Path, tensor: object, config: object = CONFIG, order: bytes = b"
         file.writestr("rank0/byteorder", order)
         file.writestr("rank0/data/0", struct.pack("<8f", *range(8)))
     (root / PLACE).mkdir()
-    (root / PLACE / COMPOSER_FILE).write_bytes(held.getvalue())
+    (root / PLACE / WHOLE_FILE).write_bytes(held.getvalue())
 
 
 def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
     (chunk,) = there.tensors[WEIGHT].chunks
     assert (there.tensors[WEIGHT].shape, there.tensors[WEIGHT].dtype) == ((3, 2), "float32")
     assert chunk.plain
-    data = (tmp_path / PLACE / COMPOSER_FILE).read_bytes()
+    data = (tmp_path / PLACE / WHOLE_FILE).read_bytes()
     held = data[chunk.item.offset : chunk.item.offset + chunk.item.length]
     assert struct.unpack("<6f", held) == (2, 3, 4, 5, 6, 7)
 
@@ -119,23 +118,23 @@ def test_code_beside_the_weights_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(UnsafeFileError, match="mkdir"):
         whole_contents(LocalPlace(tmp_path), PLACE)
     with pytest.raises(StopError, match="ST-CHECKPOINT-009"):
-        refuse_foreign(str(tmp_path / PLACE / COMPOSER_FILE))
+        refuse_foreign(str(tmp_path / PLACE / WHOLE_FILE))
     assert not (tmp_path / "sprung").exists()
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / PLACE).mkdir()
-    (tmp_path / PLACE / COMPOSER_FILE).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    (tmp_path / PLACE / WHOLE_FILE).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
     with pytest.raises(UnsafeFileError, match="no archive"):
         whole_contents(LocalPlace(tmp_path), PLACE)
     with pytest.raises(StopError, match="no archive"):
-        refuse_foreign(str(tmp_path / PLACE / COMPOSER_FILE))
+        refuse_foreign(str(tmp_path / PLACE / WHOLE_FILE))
     assert not (tmp_path / "sprung").exists()
 
 
 def test_weights_without_a_record_are_looked_through(tmp_path: Path) -> None:
     whole(tmp_path, Tensor(Storage("0")))
-    refuse_foreign(str(tmp_path / PLACE / COMPOSER_FILE))
+    refuse_foreign(str(tmp_path / PLACE / WHOLE_FILE))
     write_files(tmp_path / "shards")
     refuse_foreign(str(tmp_path / "shards"))
     trap = archive(pickle.dumps(Trap(tmp_path / "sprung"), protocol=2))

@@ -149,14 +149,14 @@ def test_an_end_that_training_would_not_know(tmp_path: Path) -> None:
     assert unstated(file) == ""
     assert end_findings(str(tmp_path)) == []
     # A loader of transformers 4 wants a class too.
-    (finding,) = end_findings(str(tmp_path), wants_class=True)
+    (finding,) = end_findings(str(tmp_path), "LLM Foundry")
     assert '"tokenizer_class": "PreTrainedTokenizerFast"' in finding.fix
     facts = DataReader("").tokenizer(str(file))
     assert isinstance(facts, TokenizerFacts)
     assert not facts.names_class
     both = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(both))
-    assert end_findings(str(tmp_path), wants_class=True) == []
+    assert end_findings(str(tmp_path), "LLM Foundry") == []
     # A class of its own may bring the token.
     (tmp_path / "tokenizer_config.json").unlink()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))

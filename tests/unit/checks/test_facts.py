@@ -20,7 +20,7 @@ from tests.unit.checks.examples import BASE
 def entries() -> list[tuple[str, dict[str, Any]]]:
     """Every fact, with where it stands."""
     found = []
-    for name in ("images", "hub", "variables"):
+    for name in ("software_versions", "hub", "variables"):
         text = files("seatrial.checks").joinpath("data", f"{name}.toml").read_text("utf-8")
         for section, facts in tomllib.loads(text).items():
             listed = facts if isinstance(facts, list) else list(facts.values())
@@ -51,7 +51,7 @@ def test_a_release_that_is_not_listed_is_no_newer_than_the_next() -> None:
 
 
 def test_releases_are_listed_in_their_order() -> None:
-    text = files("seatrial.checks").joinpath("data", "images.toml").read_text("utf-8")
+    text = files("seatrial.checks").joinpath("data", "software_versions.toml").read_text("utf-8")
     for series in tomllib.loads(text)["series"]:
         tags = [release["tag"] for release in series["releases"]]
         assert tags == sorted(tags)

@@ -10,8 +10,8 @@ import pytest
 
 from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.setup import Versions
-from seatrial.engines.megatron.arguments import engine_arguments
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.sdk.plan import plan
 from tests.unit.checkpoints.made import SETUP, make_checkpoint, write_files
 from tests.unit.cli.test_commands import seatrial

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from seatrial.cli.main import app
+from seatrial.cli.options import NO_NEXT
 from seatrial.cluster.kinds import POD
 from seatrial.errors import UsageError
-from seatrial.reports.terminal import HIDE_NEXT
 from seatrial.runs.launch import connect
 from seatrial.runs.namespace import Site
 from tests.unit.cli.test_runs import ran
@@ -48,7 +50,9 @@ def container(server: FakeTransport) -> dict[str, Any]:
 def in_pod(server: FakeTransport) -> list[str]:
     """What ran in the pod, after `seatrial`."""
     words: list[str] = container(server)["command"]
-    return words[words.index("seatrial") + 1 :]
+    # What the pod proposes next would name its own places.
+    assert words[words.index("seatrial") + 1] == NO_NEXT
+    return words[words.index("seatrial") + 2 :]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +89,6 @@ def test_checkpoints_of_a_run_are_seen_where_they_are(
 ) -> None:
     said = ran("checkpoints", command, spec_file, *words, "--on", "kubernetes")
     assert in_pod(server) == ["checkpoints", command, "/data/slim-7b/checkpoints", *inside]
-    # What the pod proposes next would name its own places.
-    assert {"name": HIDE_NEXT, "value": "1"} in container(server)["env"]
     assert said.splitlines() == [
         "step 20 is whole",
         f"next  seatrial {following.format(file=spec_file)}",
@@ -113,3 +115,13 @@ def test_a_directory_says_not_where_its_pods_would_be(server: FakeTransport) -> 
     with pytest.raises(UsageError, match="needs the spec"):
         ran("checkpoints", "list", "/data/checkpoints", "--on", "kubernetes")
     assert not server.calls
+
+
+def test_a_command_names_the_next_one_unless_its_caller_does(tmp_path: Path) -> None:
+    words = ["checkpoints", "list", str(tmp_path)]
+    alone = CliRunner().invoke(app, words, catch_exceptions=False)
+    called = CliRunner().invoke(app, [NO_NEXT, *words], catch_exceptions=False)
+    assert alone.stdout == f"{called.stdout}next  seatrial status RUN\n"
+    assert "No checkpoints in" in called.stdout
+    # It holds for one command, and not for the next one in the same process.
+    assert CliRunner().invoke(app, words).stdout == alone.stdout

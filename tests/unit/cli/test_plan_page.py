@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cli.plan_sweep import combinations
 from seatrial.errors import UsageError
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Machines
@@ -29,6 +28,7 @@ from seatrial.reports.plan_phrases import (
     three,
 )
 from seatrial.reports.plan_text import Page, bar, cost_words, length_words, node_pictures, say_page
+from seatrial.sdk.sweep import combinations
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import resolved

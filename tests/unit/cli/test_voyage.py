@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.cli.options import NO_NEXT
 from seatrial.cli.run import app
 from seatrial.errors import ExitCode, MissingExtraError, UsageError
 from seatrial.recipes.shipped import recipe
@@ -191,8 +192,8 @@ def test_a_run_that_has_failed_is_launched_again(
     called: list[str] = []
 
     def ends(words: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
-        called.append(words[3])
-        failed = words[3] == "wait" and called.count("wait") == 1
+        called.append(words[words.index(NO_NEXT) + 1])
+        failed = called[-1] == "wait" and called.count("wait") == 1
         return subprocess.CompletedProcess(words, ExitCode.RUN_FAILED if failed else 0)
 
     monkeypatch.setattr("subprocess.run", ends)

@@ -117,6 +117,17 @@ def test_an_outage_after_a_long_wait_is_measured_from_its_own_beginning() -> Non
     assert texts(server, time, follow=True) == ["hello"]
 
 
+def test_a_quiet_log_is_no_outage() -> None:
+    quiet = DroppedError("Read timed out", is_read_timeout=True)
+    server, time = server_with("Succeeded"), FakeTime()
+    server.streams[LOG] = [[quiet], [quiet], [stamped("01", "hello")]]
+    assert texts(server, time, follow=True) == ["hello"]
+    assert time.now == FakeTime().now
+    server.streams[LOG] = [[DroppedError("timed out")], [stamped("01", "hello")]]
+    assert texts(server, time, follow=True) == ["hello"]
+    assert time.now > FakeTime().now
+
+
 def test_a_pod_that_is_gone_or_another_has_no_log() -> None:
     server = server_with()
     server.objects.clear()

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.llm_foundry.support import plan_problems as foundry_problems
-from seatrial.engines.megatron.arguments import engine_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.engine import MegatronEngine, engine_environment
 from tests.conftest import loaded, plan_spec
 

@@ -4,8 +4,8 @@
 
 import pytest
 
-from seatrial.engines.megatron.arguments import command_line, engine_arguments
-from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.command_line import command_line, engine_arguments
+from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import Takes, known_options
 from tests.conftest import resolved
 

@@ -8,8 +8,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.engines import EngineCode
-from seatrial.engines.megatron.arguments import command_line, engine_arguments
-from seatrial.engines.megatron.flags import FLAGS, Flag
+from seatrial.engines.megatron.command_line import command_line, engine_arguments
+from seatrial.engines.megatron.flags_from_spec import FLAGS, Flag
 from seatrial.engines.megatron.parser_options import known_options
 from seatrial.engines.megatron.passthrough_options import (
     DERIVED,

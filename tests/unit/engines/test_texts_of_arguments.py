@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.llm_foundry.settings import settings_words
-from seatrial.engines.megatron.arguments import command_line
+from seatrial.engines.megatron.command_line import command_line
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine that the product does not know goes through plan, check and manifests."""
 
+from dataclasses import replace
+
 import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
+from seatrial.checkpoints.setup import CheckpointFormat
+from seatrial.checkpoints.verdict import Resume, verdict
 from seatrial.checks.check import check
 from seatrial.codes.spec import SpecCode
 from seatrial.engine_process.weights import why_not_exported
@@ -13,6 +17,7 @@ from seatrial.engines.registry import ENGINES, option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import has_errors
 from seatrial.monitoring.logs.reading import read_log
+from seatrial.planning.layout import Layout
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.rehearsal.twin import TwinData, twins
@@ -21,7 +26,7 @@ from seatrial.spec.engine import ENGINE_CLASSES
 from seatrial.spec.loader import LoadedSpec, loads
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import loaded
-from tests.toy_engine.engine import WORKER
+from tests.toy_engine.engine import WORKER, ToyCheckpoints
 
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
@@ -77,8 +82,7 @@ def test_what_the_engine_says_becomes_findings(spec: LoadedSpec, run: PlannedRun
 
 
 def test_the_check_has_nothing_against_it(toy_engine: None, catalog: Catalog) -> None:
-    verdict = check(SPEC, "run.yaml", catalog)
-    assert not has_errors(verdict.findings)
+    assert not has_errors(check(SPEC, "run.yaml", catalog).findings)
 
 
 def test_manifests_start_its_worker(run: PlannedRun, catalog: Catalog) -> None:
@@ -100,3 +104,14 @@ def test_checkpoints_and_logs_are_known_by_the_engine(run: PlannedRun) -> None:
     assert "Toy" in why_not_exported(ENGINES["toy"], ENGINES["toy"].arguments(run.plan))
     (event,) = read_log([b"some words", b"toy step 3 loss 5.25"])
     assert (event.step, event.values["loss"]) == (3, 5.25)
+
+
+def test_the_engine_says_what_can_load_its_checkpoints(
+    run: PlannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = setup_of(run.plan)
+    other = replace(setup, layout=Layout(dp_size=8))
+    assert verdict(setup, other).outcome is Resume.RESHARDED
+    bound = CheckpointFormat(is_bound_to_layout=True)
+    monkeypatch.setattr(ToyCheckpoints, "format", lambda *_: bound)
+    assert verdict(setup, other).outcome is Resume.IMPOSSIBLE

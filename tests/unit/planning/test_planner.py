@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.engines.megatron.arguments import engine_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.errors import FindingsError
 from seatrial.planning.choices import LAYOUT_FIELDS, SAVES
 from seatrial.planning.memory.breakdown import MemoryFit

@@ -59,6 +59,20 @@ def test_a_training_that_goes_well_passes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (code, "20 steps, loss 9.90 → 8.00" in said) == (0, True)
 
 
+def test_what_trainings_leave_is_deleted_except_their_logs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def leaves(training: Training) -> TrainingOutcome:
+        for name in ("straight", "mock", "cache-of-an-engine"):
+            (training.directory / name / "inner").mkdir(parents=True)
+        training.log.write_text("step 1")
+        return outcome(range(1, 21))
+
+    rehearse(monkeypatch, tmp_path, "train", leaves)
+    (twin,) = tmp_path.rglob("twin-1")
+    assert [path.name for path in twin.iterdir()] == ["straight.log"]
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

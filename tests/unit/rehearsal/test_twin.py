@@ -5,7 +5,7 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.engines.megatron.arguments import command_line, engine_arguments
+from seatrial.engines.megatron.command_line import command_line, engine_arguments
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import other_layout

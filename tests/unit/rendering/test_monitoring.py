@@ -10,7 +10,12 @@ from seatrial.cluster.kinds import kind_of
 from seatrial.errors import FindingsError
 from seatrial.planning.saving.size import file_system_bandwidth
 from seatrial.rendering.access import launcher_rules
-from seatrial.rendering.environment import DUMP, logger_environment, recorder_environment
+from seatrial.rendering.environment import (
+    DUMP,
+    host_environment,
+    logger_environment,
+    recorder_environment,
+)
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import capacity_bytes, saved_bytes
 from tests.unit.rendering.scenes import environment, manifests, pod, pod_templates, scene
@@ -132,3 +137,12 @@ def test_the_worker_is_told_what_a_save_should_take() -> None:
     assert seconds >= 0.99 * saved_bytes(made.plan) / rate
     claimed = environment(pod("cluster.storage={claim: ours}")["containers"][0])
     assert SAVE_SECONDS not in claimed
+
+
+def test_the_worker_on_this_host_gets_the_settings_that_it_gets_in_a_pod() -> None:
+    overrides = ("monitoring.prometheus.enabled=false", "cluster.env={MARK: '1'}")
+    here = host_environment(scene(*overrides))
+    in_pod = environment(pod(*overrides)["containers"][0])
+    ours = {name for name in in_pod if name.startswith(("SEATRIAL_", "TORCH_", "MARK"))}
+    assert {"SEATRIAL_FABRIC", SAVE_SECONDS} < ours
+    assert {name: here.get(name) for name in ours} == {name: in_pod[name] for name in ours}

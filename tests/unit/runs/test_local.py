@@ -422,11 +422,24 @@ def test_a_launch_after_the_last_number_is_refused(home: Path) -> None:
         launched(home, agree=True)
 
 
+def test_every_part_of_a_long_line_is_of_the_rank_that_printed_it(home: Path) -> None:
+    ends(home, 0)
+    launched(home)
+    run = run_in(home)
+    until(lambda: status_here(run).is_over)
+    words = "word " * 300_000
+    run.file(1, "log").write_text(f"[default1]:{words}\n[default0]:short\n[default1]:end\n")
+    texts = [line.text for line in lines_here(run, Asked(rank=1))]
+    assert len(texts) > 2
+    assert "".join(texts) == words + "end"
+    assert [line.text for line in lines_here(run, Asked(rank=0))] == ["short"]
+
+
 def test_a_line_that_is_too_long_is_cut_between_words() -> None:
     """Half a token would not be recognised, and would be shown."""
     token = "hf_" + "aB3" * 11
     log = cast("BufferedReader", BytesIO(f"{token} ".encode() * 40_000))
-    lines = list(_raw_lines(log, lambda: False))
+    lines = [part.data for part in _raw_lines(log, lambda: False)]
     assert len(lines) > 1
     assert [line for line in lines if token[3:] in redact(line.decode())] == []
     assert {word for line in lines for word in line.split()} == {token.encode()}
@@ -453,7 +466,8 @@ def test_a_line_is_not_cut_in_a_secret(text: str, secret: str, filler: str) -> N
     ends = [end - n for end in (LONGEST_LINE, LONGEST_LINE - HELD) for n in range(-2, len(text), 9)]
     for place in ends:
         line = f"{long[:place]}\t{text}\t{long}"[: 2**17]
-        lines = list(_raw_lines(cast("BufferedReader", Pieces(line.encode())), lambda: False))
+        pieces = cast("BufferedReader", Pieces(line.encode()))
+        lines = [part.data for part in _raw_lines(pieces, lambda: False)]
         assert b"".join(lines).decode() == line
         assert len(lines) > 1
         assert [each for each in lines if secret in redact(each.decode())] == []
@@ -461,7 +475,8 @@ def test_a_line_is_not_cut_in_a_secret(text: str, secret: str, filler: str) -> N
 
 def test_a_secret_of_many_kilobytes_costs_the_line() -> None:
     line = f"Cookie: session={'aB3 ' * 500_000}\nnext\n"
-    lines = list(_raw_lines(cast("BufferedReader", BytesIO(line.encode())), lambda: False))
+    log = cast("BufferedReader", BytesIO(line.encode()))
+    lines = [part.data for part in _raw_lines(log, lambda: False)]
     assert [redact(each.decode()) for each in lines if each] == [REDACTED, "next"]
 
 

@@ -438,3 +438,11 @@ def test_two_runs_whose_names_extend_each_other_have_no_object_in_common() -> No
 def test_no_run_is_called_as_a_part_of_another() -> None:
     with pytest.raises(FindingsError, match="single hyphens"):
         resolved("name=slim--tensorboard")
+
+
+def test_a_secret_in_the_name_of_an_owner_is_redacted_before_the_name_is_cut() -> None:
+    token = "hf_" + "aB3" * 11
+    name = f"{'release ' * 12}{token}"
+    shown = owner_of({"metadata": {"annotations": {"meta.helm.sh/release-name": name}}})
+    assert "aB3" not in shown
+    assert len(shown) <= 120

@@ -7,7 +7,7 @@ the fifth translates (`modeling_rope_utils.py`, 5.22.2).
 """
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, assert_never
 
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
@@ -37,8 +37,18 @@ def config_of_model(model: HubModel, dtype: str, tokens: Config) -> dict[str, An
         "eos_token_id": tokens.get("eos_token_id"),
         "use_cache": True,
     }
-    own = {HubClass.GPT2: _gpt2, HubClass.MPT: _mpt}.get(model.kind, _llama)
-    return shared | own(model)
+    match model.kind:
+        case HubClass.GPT2:
+            return shared | _gpt2(model)
+        case HubClass.MPT:
+            return shared | _mpt(model)
+        case HubClass.LLAMA:
+            biases = {"attention_bias": model.biases, "mlp_bias": model.biases}
+            return shared | _llama(model) | biases
+        case HubClass.MIXTRAL:
+            return shared | _llama(model) | _mixtral(model)
+        case _:
+            assert_never(model.kind)
 
 
 def _gpt2(model: HubModel) -> dict[str, Any]:
@@ -85,7 +95,7 @@ def _llama(model: HubModel) -> dict[str, Any]:
     scaling = None
     if model.rope_scaling is not None:
         scaling = {"rope_type": "llama3", "factor": model.rope_scaling, **LLAMA3_SCALING}
-    values: dict[str, Any] = {
+    return {
         "model_type": "llama",
         "hidden_size": model.hidden_size,
         "intermediate_size": model.ffn_hidden_size,
@@ -100,9 +110,11 @@ def _llama(model: HubModel) -> dict[str, Any]:
         "rope_scaling": scaling,
         "attention_dropout": 0.0,
     }
-    if model.kind is HubClass.LLAMA:
-        return values | {"attention_bias": model.biases, "mlp_bias": model.biases}
-    return values | {
+
+
+def _mixtral(model: HubModel) -> dict[str, Any]:
+    """What it has beside, and instead of, what Llama has."""
+    return {
         "model_type": "mixtral",
         "num_local_experts": model.experts,
         "num_experts_per_tok": model.top_k,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the machines that a run takes, its learning rate and what it evaluates."""
+"""Rules about the learning rate of a run and what it evaluates."""
 
 from collections.abc import Iterator
 
@@ -15,24 +15,6 @@ LATE = 0.01
 HIGHEST_RATE = 0.02
 """Far above what was published for AdamW: GPT-3 125M has 6e-4 (arXiv 2005.14165, table 2.1), and
 small models in muTransfer's sweeps (arXiv 2203.03466) about 1e-2."""
-
-
-def idle_gpus(situation: Situation) -> Iterator[Checked]:
-    """Fewer processes than GPUs on a node that nobody else will get."""
-    machines = situation.plan.machines
-    gpus = situation.catalog.node_type(machines.node_type).gpus
-    used = machines.processes_per_node
-    # A part of a node can be meant, where there is one node; of several, it hardly ever is.
-    if used < gpus and (machines.nodes > 1 or used == 1):
-        yield situation.warning(
-            CheckCode.IDLE_GPUS,
-            "cluster.processes_per_node",
-            f"{used} of the {gpus} GPUs of each {machines.node_type} are used; the others are idle "
-            "and paid for.",
-            f"Use {gpus}, or a smaller node type.",
-            used,
-            proposed(f"cluster.processes_per_node={gpus}"),
-        )
 
 
 def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
@@ -124,7 +106,6 @@ def high_rate(situation: Situation) -> Iterator[Checked]:
 
 
 RULES = (
-    static(CheckCode.IDLE_GPUS, look=idle_gpus),
     static(CheckCode.RATE_OF_NOTHING, look=rate_of_nothing),
     static(CheckCode.EARLY_DECAY, look=early_decay),
     static(CheckCode.WARMUP_BEYOND, look=warmup_beyond),

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from seatrial.checks.probe_facts import CorpusFacts, TokenizerFacts, Unknown
 from seatrial.checks.rule import Checked, Situation, of_data, proposed
 from seatrial.codes.checks import CheckCode
-from seatrial.dataprep.tokenizers.end_wording import NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
+from seatrial.dataprep.tasks.task_list import Compression
+from seatrial.dataprep.tokenizers.end_wording import NO_CLASS_FIX, fix_of, no_class_rule, rule_of
 from seatrial.engines.registry import ENGINES
 from seatrial.spec.data import SourceFormat
 
 LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
 """What the text of a document is called in published corpora, the most usual first."""
 _BY_NAME = (SourceFormat.AUTO, SourceFormat.JSONL, SourceFormat.PARQUET)
-PACKINGS = (".zst", ".gz")
 
 
 def _tokenizer(situation: Situation) -> TokenizerFacts | Unknown:
@@ -80,7 +80,8 @@ def no_tokenizer(situation: Situation) -> Iterator[Checked]:
         rule = f"{name} is there, and cannot be read as a tokenizer."
         fix = "Use a tokenizer.json as the tokenizers library writes it, or its directory."
     elif _without_class(situation, found):
-        rule, fix = NO_CLASS, NO_CLASS_FIX
+        rule = no_class_rule(ENGINES[situation.spec.engine.name].title)
+        fix = NO_CLASS_FIX
     else:
         return
     yield situation.error(CheckCode.NO_TOKENIZER, "data.tokenizer", rule, fix, name)
@@ -146,7 +147,7 @@ def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str
     """The override to a pattern that finds files: packed ones, or all that are known."""
     field_name = f"data.sources[{number}].files"
     address = (situation.spec.data.sources or ())[number].from_ or ""
-    for packing in PACKINGS if situation.data else ():
+    for packing in Compression if situation.data else ():
         found = situation.data.corpus(address, pattern + packing) if situation.data else None
         if isinstance(found, CorpusFacts) and found.taken:
             return f'{field_name}="{pattern}{packing}"'

@@ -14,6 +14,7 @@ import zstandard
 from isal import isal_zlib
 
 from seatrial.codes.data import BadInputError, InputCode
+from seatrial.dataprep.tasks.task_list import Compression, compression_of
 
 _STORED_CHUNK = 1 << 20
 """Bytes that are read at once of what is stored."""
@@ -40,12 +41,13 @@ class Content(Protocol):
 
 def content_of(stream: BinaryIO, address: str) -> Content:
     """The content of a stored file; its compression is told by the ending of its address."""
-    name = address.lower()
-    if name.endswith(".zst"):
-        return _Zstd(stream, address)
-    if name.endswith(".gz"):
-        return _Gzip(stream, address)
-    return _Plain(stream)
+    match compression_of(address):
+        case Compression.ZSTD:
+            return _Zstd(stream, address)
+        case Compression.GZIP:
+            return _Gzip(stream, address)
+        case None:
+            return _Plain(stream)
 
 
 class _Plain:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from seatrial.dataprep.tasks.task_list import InputFile, InputFormat
+from seatrial.dataprep.tasks.task_list import Compression, InputFile, InputFormat
 from seatrial.errors import SeatrialError
 from seatrial.spec.data import DataSource, SourceFormat
 from seatrial.storage.store import named
@@ -40,9 +40,9 @@ _ENDINGS = {
 _FORMATS = {
     ending + packing: format_
     for ending, format_ in _ENDINGS.items()
-    for packing in ("", ".gz", ".zst")
+    for packing in ("", *Compression)
 } | {".parquet": InputFormat.PARQUET}
-_KNOWN = ".jsonl, .json, .txt (plain, .gz or .zst) and .parquet"
+_KNOWN = f".jsonl, .json, .txt (plain, {Compression.GZIP} or {Compression.ZSTD}) and .parquet"
 # What tools write beside the data of a data set: JSON, but no documents.
 _ABOUT = {"dataset.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
 _SHOWN = 3

@@ -23,11 +23,23 @@ FORMAT = 1
 
 
 class InputFormat(StrEnum):
-    """How the documents of a file are stored; compression is told by the file's name."""
+    """How the documents of a file are stored."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
     TEXT = "text"
+
+
+class Compression(StrEnum):
+    """How a file is compressed: the ending of its name."""
+
+    ZSTD = ".zst"
+    GZIP = ".gz"
+
+
+def compression_of(name: str) -> Compression | None:
+    """Return how a file of this name is compressed; None if it is not."""
+    return next((each for each in Compression if name.lower().endswith(each)), None)
 
 
 class TokenizerKind(StrEnum):

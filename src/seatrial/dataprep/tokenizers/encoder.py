@@ -192,6 +192,7 @@ def open_encoder(
     except ImportError as error:
         raise MissingExtraError(
             f"Tokenizing needs {backend}, which {gethostname()} does not have. "
-            "Install it there with: pip install '.[data]' in a checkout of Seatrial."
+            "Install it there with: pip install '.[data]' in a checkout of Seatrial.",
+            extra="data",
         ) from error
     return Encoder(tokenizer, model_of(tokenizer, file.read_bytes(), policy), backend)

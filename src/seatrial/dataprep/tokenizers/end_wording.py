@@ -5,8 +5,12 @@
 FILE = "tokenizer.json"
 _CLASS = ' and "tokenizer_class": "PreTrainedTokenizerFast"'
 """What a loader before transformers 5 needs too, and a later one takes."""
-NO_CLASS = f"nothing beside {FILE} names a class that loads it, and LLM Foundry's loader wants one."
 NO_CLASS_FIX = f'Put a tokenizer_config.json with "eos_token"{_CLASS} beside it.'
+
+
+def no_class_rule(engine: str) -> str:
+    """What is wrong with a tokenizer for an engine of that title."""
+    return f"nothing beside {FILE} names a class that loads it, and {engine}'s loader wants one."
 
 
 def rule_of(end: str) -> str:

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from seatrial.codes.data import InputCode
 from seatrial.dataprep.tasks.task_list import TokenizerKind
-from seatrial.dataprep.tokenizers.end_wording import FILE, NO_CLASS, NO_CLASS_FIX, fix_of, rule_of
+from seatrial.dataprep.tokenizers.end_wording import (
+    FILE,
+    NO_CLASS_FIX,
+    fix_of,
+    no_class_rule,
+    rule_of,
+)
 from seatrial.dataprep.tokenizers.identity import describe, end_text
 from seatrial.dataprep.tokenizers.locations import locate
 from seatrial.findings import Finding, Severity, Where
@@ -54,14 +60,18 @@ def _folder(address: str) -> Path | None:
     return folder if named and (folder / FILE).is_file() else None
 
 
-def end_findings(address: str, *, wants_class: bool = False) -> list[Finding]:
-    """The warning of a preparation whose data no training could read as they are."""
+def end_findings(address: str, engine: str = "") -> list[Finding]:
+    """The warning of a preparation whose data no training could read as they are.
+
+    `engine` is the title of one whose loader wants a class named; empty for any other.
+    """
     where, severity = Where("data.tokenizer", address), Severity.WARNING
     end = unstated_end(address)
     if end:
         code = InputCode.END_OF_DOCUMENT
         return [Finding(code, severity, where, rule_of(end), address, fix_of(end))]
-    if wants_class and not names_class(address):
+    if engine and not names_class(address):
         code = InputCode.TOKENIZER
-        return [Finding(code, severity, where, NO_CLASS, address, NO_CLASS_FIX)]
+        rule = no_class_rule(engine)
+        return [Finding(code, severity, where, rule, address, NO_CLASS_FIX)]
     return []

@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.checkpoints.exchange.weight_map import WeightExchange
-from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA
+from seatrial.checkpoints.naming import METADATA
 from seatrial.checkpoints.pickle_rules import Storage, UnsafeFileError
 from seatrial.checkpoints.scan import ScannedArchive, scan_archive
 from seatrial.checkpoints.setup import (
-    COMPOSER_FSDP,
-    COMPOSER_SHARDED,
-    COMPOSER_WHOLE,
+    CheckpointFormat,
     DataOrder,
     ModelShape,
     SavedSchedule,
@@ -54,14 +52,22 @@ from seatrial.storage.location import Location
 Values = Mapping[str, Any]
 """Settings by name, with the names of their sections before."""
 
+WHOLE = "composer-whole"
+"""The format of ranks that shard nothing: one file, which the first rank writes."""
+SHARDED = "composer-sharded"
+"""The format of FSDP: a file a rank, and torch's list of tensors."""
+FSDP = "composer-fsdp"
+"""How the optimizer's state is kept in it."""
+WHOLE_FILE = "rank0.pt"
+"""The file of a checkpoint that is not sharded."""
+
 _PRECISIONS = {"amp_bf16": "bf16", "amp_fp16": "fp16"}
-_SHARDED = "sharded"
 
 
 def setup_from_settings(given: Values, versions: Versions, world_size: int) -> Setup:
     """What a checkpoint of such a run depends on."""
     # Composer turns FSDP off on a rank that is alone.
-    sharded = world_size > 1 and given.get("fsdp_config.state_dict_type") == _SHARDED
+    sharded = world_size > 1 and given.get("fsdp_config.state_dict_type") == "sharded"
     precision = str(given.get("precision") or "fp32")
     return Setup(
         layout=Layout(dp_size=world_size),
@@ -69,9 +75,9 @@ def setup_from_settings(given: Values, versions: Versions, world_size: int) -> S
         data_order=_data_order(given),
         tokenizer=str(given.get("tokenizer.name") or ""),
         precision=_PRECISIONS.get(precision, precision),
-        checkpoint_format=COMPOSER_SHARDED if sharded else COMPOSER_WHOLE,
+        checkpoint_format=SHARDED if sharded else WHOLE,
         optimizer=str(given.get("optimizer.name") or ""),
-        optimizer_sharding=COMPOSER_FSDP if sharded else "none",
+        optimizer_sharding=FSDP if sharded else "none",
         global_batch_size=int(given.get("global_train_batch_size") or 0),
         versions=versions,
         schedule=_schedule(given),
@@ -240,11 +246,11 @@ def sharded_contents(place: Location, directory: str) -> Contents:
 
 def whole_contents(place: Location, directory: str) -> Contents:
     """Read a verified checkpoint of one file; UnsafeFileError if it is not Composer's."""
-    with place.open(f"{directory}/{COMPOSER_FILE}") as stream:
+    with place.open(f"{directory}/{WHOLE_FILE}") as stream:
         try:
             return _whole(scan_archive(stream))
         except UnsafeFileError as error:
-            raise UnsafeFileError(f"{COMPOSER_FILE}: {error}") from None
+            raise UnsafeFileError(f"{WHOLE_FILE}: {error}") from None
 
 
 def _contents(tensors: dict[str, StoredTensor], settings: dict[str, Any]) -> Contents:
@@ -291,7 +297,7 @@ def _tensor(name: str, told: Any, archive: ScannedArchive) -> StoredTensor:
         count *= one
     # The scanner has seen to it that the tensor lies inside its storage.
     begin = archive.offset + archive.entries[f"data/{storage.key}"].begin + offset * width
-    item = StoredItem(name, COMPOSER_FILE, begin, count * width)
+    item = StoredItem(name, WHOLE_FILE, begin, count * width)
     chunk = Chunk((0,) * len(shape), shape, item, plain=True)
     return StoredTensor(name, dtype, shape, (chunk,))
 
@@ -340,7 +346,7 @@ def _items(path: Path) -> dict[Path, list[StoredItem]]:
 class ComposerCheckpoints(EngineCheckpoints):
     """How its checkpoints are understood."""
 
-    formats = (COMPOSER_WHOLE, COMPOSER_SHARDED)
+    formats = (WHOLE, SHARDED)
     exchange = WeightExchange(
         hub_model.model_of_saved,
         hub_model.entries_of_saved,
@@ -352,6 +358,15 @@ class ComposerCheckpoints(EngineCheckpoints):
         """What decides whether a run with such settings can go on from a checkpoint."""
         return setup_from_settings(arguments, versions, world_size)
 
+    def format(self, setup: Setup) -> CheckpointFormat:
+        """One file of the first rank, or shards that any number of ranks loads."""
+        return CheckpointFormat(has_tensor_list=setup.checkpoint_format != WHOLE)
+
+    def tokenizer(self, setup: Setup) -> str:
+        """Its settings name no kind: transformers loads every tokenizer."""
+        return f"HuggingFaceTokenizer {setup.tokenizer}".strip()
+
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
         """The tensors, and the configuration of the model that was saved with them."""
-        return (sharded_contents if setup.in_shards else whole_contents)(place, directory)
+        read = whole_contents if setup.checkpoint_format == WHOLE else sharded_contents
+        return read(place, directory)

@@ -81,6 +81,7 @@ class LlmFoundryEngine(Engine):
             splits_model=self.splits_model,
             shardings=((Sharding.NONE, Sharding.FSDP),),
             recomputes=(Recompute.NONE, Recompute.FULL),
+            has_fsdp_runs=True,
         )
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:

@@ -17,6 +17,7 @@ from typing import Any
 from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.setup import (
+    CheckpointFormat,
     DataOrder,
     ModelShape,
     SavedConstants,
@@ -33,6 +34,14 @@ from seatrial.storage.location import Location
 
 COMMON = "common_state/shard_0_1"
 """The item with everything that is no tensor (megatron-core 0.19.2, serialization.py)."""
+OLD_FORMAT = "torch"
+"""The engine's format of a file a rank. It is found out when loading (`_get_checkpoint_format`,
+megatron-core 0.19.2), and loads only into the layout that saved it."""
+FSDP = "fsdp_dtensor"
+"""The format of its FSDP, and how the optimizer's state is kept in it."""
+RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", FSDP})
+"""Optimizer shardings that load into other tensor and pipeline degrees (megatron-core 0.19.2,
+`DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
 _ROTATED = ("rope", "mrope", "yarn")
 _FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
 
@@ -217,8 +226,8 @@ def _tokenizer(values: Values) -> str:
 
 def _sharding(values: Values) -> str:
     """How the optimizer's state is saved, as `_build_sharded_state_dict_metadata` decides it."""
-    if values.get("use_megatron_fsdp") or values.get("ckpt_format") == "fsdp_dtensor":
-        return "fsdp_dtensor"
+    if values.get("use_megatron_fsdp") or values.get("ckpt_format") == FSDP:
+        return FSDP
     if not values.get("use_distributed_optimizer"):
         return "none"
     whole = values.get("dist_ckpt_optim_fully_reshardable")
@@ -240,7 +249,7 @@ def contents_of(place: Location, directory: str) -> Contents:
 class MegatronCheckpoints(EngineCheckpoints):
     """How its checkpoints are understood."""
 
-    formats = ("torch_dist", "torch", "torch_dcp", "fsdp_dtensor", "zarr")
+    formats = ("torch_dist", OLD_FORMAT, "torch_dcp", FSDP, "zarr")
     exchange = WeightExchange(
         hub_model.model_of_arguments,
         lambda model, _: entries(model),
@@ -251,6 +260,22 @@ class MegatronCheckpoints(EngineCheckpoints):
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
         """What decides whether a run with such flags can go on from a checkpoint."""
         return setup_from_arguments(arguments, versions, world_size)
+
+    def format(self, setup: Setup) -> CheckpointFormat:
+        """What the engine does with its formats, and with the shardings of its optimizer."""
+        layout, sharding = setup.layout, setup.optimizer_sharding
+        old = setup.checkpoint_format == OLD_FORMAT
+        return CheckpointFormat(
+            is_detected=old,
+            is_bound_to_layout=old,
+            is_reshardable=sharding in RESHARDABLE,
+            # Embeddings, and the optimizer's state of them, are marked as free to differ
+            # (megatron-core 0.19.2, tensor_parallel/layers.py, allow_shape_mismatch).
+            has_flexible_padding=True,
+            optimizer_names=FSDP if sharding == FSDP else "",
+            # It keeps a second optimizer for experts that are spread otherwise.
+            has_expert_optimizer=layout.ep_size > 1 or layout.etp_size != layout.tp_size,
+        )
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
         """The tensors, and the arguments that were saved with them."""

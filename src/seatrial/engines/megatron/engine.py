@@ -18,7 +18,7 @@ from seatrial.engines.engine import (
     Trial,
     WorkerModules,
 )
-from seatrial.engines.megatron.arguments import command_line, engine_arguments, switched_on
+from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -123,6 +123,7 @@ class MegatronEngine(Engine):
         ("torch", "megatron"),
         "pip install '.[worker]' in a checkout of Seatrial",
         "worker.txt",
+        "worker",
     )
     modules = WorkerModules(
         process="seatrial.worker.megatron",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import Problem
-from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import Takes, known_options
 from seatrial.naming import nearest
 from seatrial.spec.engine import OptionValue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.engine import RunProblem
-from seatrial.engines.megatron.arguments import engine_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.contradictions import CONTRADICTIONS, Passed
 from seatrial.engines.megatron.passthrough_options import MODELLED
 from seatrial.planning.plan import Plan

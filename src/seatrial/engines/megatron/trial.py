@@ -3,7 +3,7 @@
 """What the engine is told in drills on a CPU, and what its validation is told of production."""
 
 from seatrial.engines.engine import Arguments, Resharding, Trial
-from seatrial.engines.megatron.arguments import engine_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
 

@@ -7,16 +7,16 @@ from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.detector import AnomalyRule, Expectations, Seen, Symptom
 from seatrial.monitoring.anomalies.rolling_stats import Recent, finite
 from seatrial.monitoring.event_log import Event, EventKind
-from seatrial.monitoring.goodput import HANG_FACTOR, HANG_FLOOR
+from seatrial.monitoring.hang_timeouts import (
+    SAVE_FLOOR,
+    SAVE_REPORT_FACTOR,
+    STEP_FACTOR,
+    STEP_FLOOR,
+)
 from seatrial.monitoring.rank_times import KEPT
 
 RECENT = 64
 """Steps that tell how long one takes."""
-PAUSE_FACTOR = 10.0
-"""Times the longest save or evaluation so far, while one of them may be going on."""
-UNKNOWN_PAUSE = 600.0
-"""Seconds that the first step, save or evaluation may take: as long as NCCL itself waits before
-its watchdog ends the processes."""
 UNKNOWN_DUE = 120.0
 """Seconds that any silence may last while nobody knows when saves and evaluations are due."""
 
@@ -24,10 +24,10 @@ RULE = AnomalyRule(
     AnomalyCode.STALLED,
     "Stalled",
     Severity.ERROR,
-    f"No step for more than {HANG_FACTOR:.0f} times the median of recent steps, and at least "
-    f"{HANG_FLOOR:.0f} s; while a save or an evaluation may be going on, {PAUSE_FACTOR:.0f} times "
-    f"the longest so far; before the first step, save or evaluation and after the last step, "
-    f"{UNKNOWN_PAUSE:.0f} s (the first save: {PAUSE_FACTOR:.0f} times what the plan says, where "
+    f"No step for more than {STEP_FACTOR:.0f} times the median of recent steps, and at least "
+    f"{STEP_FLOOR:.0f} s; while a save or an evaluation may be going on, {SAVE_REPORT_FACTOR:.0f} "
+    f"times the longest so far; before the first step, save or evaluation and after the last step, "
+    f"{SAVE_FLOOR:.0f} s (the first save: {SAVE_REPORT_FACTOR:.0f} times what the plan says, where "
     f"that is longer); in a log of which it is not known when saves and evaluations are due, "
     f"at least {UNKNOWN_DUE:.0f} s.",
     "No step at all: it is told as soon as the time is over, and the worker looks every second. "
@@ -60,8 +60,8 @@ class Stalled:
             EventKind.EVALUATION: None,
         }
         # A plan knows the storage's bandwidth, not what else the first save takes.
-        first_save = max(UNKNOWN_PAUSE, PAUSE_FACTOR * (expected.save_seconds or 0.0))
-        self._first = {EventKind.SAVE: first_save, EventKind.EVALUATION: UNKNOWN_PAUSE}
+        first_save = max(SAVE_FLOOR, SAVE_REPORT_FACTOR * (expected.save_seconds or 0.0))
+        self._first = {EventKind.SAVE: first_save, EventKind.EVALUATION: SAVE_FLOOR}
         self._met: dict[EventKind, int] = {}
         self._last: Event | None = None
         self._running = False
@@ -103,11 +103,11 @@ class Stalled:
     def patience(self) -> float:
         """Seconds of silence that are nothing strange now."""
         if not len(self._seconds) or self._last is None:
-            return UNKNOWN_PAUSE
-        usual = max(HANG_FLOOR, HANG_FACTOR * self._seconds.median())
+            return SAVE_FLOOR
+        usual = max(STEP_FLOOR, STEP_FACTOR * self._seconds.median())
         pauses = [self._pause(kind) for kind in self._every if self._due(kind)]
         if self._total is not None and self._last.step >= self._total:
-            pauses.append(UNKNOWN_PAUSE)
+            pauses.append(SAVE_FLOOR)
         if None in self._every.values():
             pauses.append(UNKNOWN_DUE)
         return max([usual, *pauses])
@@ -115,7 +115,7 @@ class Stalled:
     def _pause(self, kind: EventKind) -> float:
         """Seconds that a save or an evaluation may take."""
         longest = self._longest[kind]
-        return self._first[kind] if longest is None else PAUSE_FACTOR * longest
+        return self._first[kind] if longest is None else SAVE_REPORT_FACTOR * longest
 
     def _due(self, kind: EventKind) -> bool:
         """Whether a save or an evaluation may follow the newest event."""

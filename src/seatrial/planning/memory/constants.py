@@ -8,9 +8,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-DEFAULT_STACK = "megatron-core"
-"""The stack whose constants stand in for one that was never measured."""
-
 
 @dataclass(frozen=True, slots=True)
 class StackConstants:
@@ -62,9 +59,14 @@ class StackConstants:
 
 @cache
 def constants(stack: str) -> StackConstants:
-    """The constants of a stack; the default's for a stack that the file does not have."""
+    """The constants of a stack, or of the one that stands in for what was never measured."""
     known = _file()["stacks"]
-    return StackConstants(**known.get(stack, known[DEFAULT_STACK])["constants"])
+    return StackConstants(**known.get(stack, known[stand_in()])["constants"])
+
+
+def stand_in() -> str:
+    """The stack whose constants stand in for one that the file does not have."""
+    return str(_file()["stand_in"])
 
 
 def is_known(stack: str) -> bool:

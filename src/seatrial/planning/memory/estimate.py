@@ -10,11 +10,11 @@ from operator import mul
 from seatrial.planning.memory.activations import LayerActivations, layer_activations
 from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
 from seatrial.planning.memory.constants import (
-    DEFAULT_STACK,
     StackConstants,
     borrowed_error,
     constants,
     is_known,
+    stand_in,
 )
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.memory.states import (
@@ -165,7 +165,7 @@ def borrowed(workload: Workload) -> tuple[str, ...]:
     """
     found = []
     if not is_known(workload.stack):
-        found.append(f"{workload.stack}, by the constants of {DEFAULT_STACK}")
+        found.append(f"{workload.stack}, by the constants of {stand_in()}")
     if workload.sharding is Sharding.FSDP:
         found.append("what FSDP shares out and gathers")
     if workload.precision is Precision.FP32:

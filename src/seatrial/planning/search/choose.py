@@ -75,7 +75,7 @@ class LayoutChooser:
         """The error to expect of the time; `None` on a host without GPUs."""
         if chosen is None or self.constants is None:
             return None
-        return time_error(chosen.workload, self.constants)
+        return time_error(chosen.workload, self.constants, self.problem.limits)
 
 
 def least_divided(problem: SearchProblem) -> Candidate | None:

@@ -23,7 +23,7 @@ from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.timing.error_bars import time_error
-from seatrial.planning.timing.step_time import StepTimer
+from seatrial.planning.timing.step_time import StepTimer, interleaved_bubble
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.parallelism import Recompute, Sharding
 
@@ -79,7 +79,7 @@ def _weighed(sure: SearchOutcome, before: "_Pass") -> SearchOutcome:
     best, likely = sure.best, might.best
     if best is None or likely is None:
         return replace(sure, instead=might.lacking[0] if might.lacking else None)
-    off = time_error(best.workload, before.constants).median
+    off = time_error(best.workload, before.constants, before.problem.limits).median
     worth = 1 + off if likely.memory.headroom >= 0 else HOPELESS
     if likely.rate > best.rate * worth:
         return replace(might, instead=best)
@@ -161,7 +161,8 @@ class _Pass:
         chunks = shape.layout.vp_size
         if plain is None or chunks == 1:
             return False
-        saved = plain.time.parts.get(TimePart.BUBBLE, 0.0) * (1 - 1 / chunks)
+        bubble = plain.time.parts.get(TimePart.BUBBLE, 0.0)
+        saved = bubble - interleaved_bubble(bubble, chunks)
         best = max(self.fitting[self.form(shape, total)].rate, self.told)
         return plain.rate * plain.time.total <= best * (plain.time.total - saved)
 

@@ -20,6 +20,7 @@ from seatrial.planning.search.search import BATCH_TOLERANCE, off_target, shardin
 from seatrial.planning.search.sizing import fewest_nodes, fits
 from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.constants import table
+from seatrial.spec.engine import engine_named
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
 from seatrial.spec.scalars import AUTO
@@ -160,8 +161,9 @@ def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     if chosen.candidate.shape.sharding is not Sharding.FSDP:
         return []
     instead, other = outcome.instead, _other_sharing(run)
+    title = engine_named(loaded.spec.engine.name).title
     rule = (
-        "only fsdp fits, and no published run says how fast Megatron's is; with the distributed "
+        f"only fsdp fits, and no published run says how fast {title}'s is; with the distributed "
         f"optimizer the nearest, {named(instead.candidate)}, needs {room(instead.memory)}."
     )
     fix = f"Use {_enough(run)}."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pydantic_core import to_jsonable_python
 
 from seatrial.hashing import digest
+from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.timing.constants import TimingConstants, table
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
@@ -87,14 +88,12 @@ def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
     return known.calibrated_error, known.calibrated_error_nine_of_ten
 
 
-MEASURED_FSDP = ("llm-foundry",)
-"""Stacks with published runs that share out everything; of Megatron's FSDP there are none."""
-
-
-def time_error(workload: Workload, constants: TimingConstants) -> StepTimeError:
-    """The error to expect of a step's time; of Megatron's FSDP, that of the unseen at least."""
+def time_error(
+    workload: Workload, constants: TimingConstants, limits: EngineLimits
+) -> StepTimeError:
+    """The error to expect of a step's time; of FSDP without fitted runs, that of the unseen."""
     found = expected_error(workload, constants)
-    if workload.sharding is not Sharding.FSDP or workload.stack in MEASURED_FSDP:
+    if workload.sharding is not Sharding.FSDP or limits.has_fsdp_runs:
         return found
     if is_measured(workload, constants):
         return found

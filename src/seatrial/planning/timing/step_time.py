@@ -163,6 +163,11 @@ def slowest(q: Quantities, each: Pieces) -> StageCount:
     return found
 
 
+def interleaved_bubble(plain: float, chunks: float) -> float:
+    """Return the bubble of a schedule with chunks; `plain` is the one of a chunk a stage."""
+    return plain / chunks
+
+
 def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, float]:
     """Seconds of every part of a step."""
     dense, moe, heads = count = slowest(q, each)
@@ -184,7 +189,7 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
         TimePart.CONTEXT_PARALLEL: batches * (dense * each.dense.context + moe * each.moe.context),
         TimePart.EXPERT_PARALLEL: batches * (moe * each.moe.expert),
         TimePart.PIPELINE_TRANSFER: batches * transfer,
-        TimePart.BUBBLE: (whole - stage) / q.pipeline.vp_size,
+        TimePart.BUBBLE: interleaved_bubble(whole - stage, q.pipeline.vp_size),
         TimePart.DATA_PARALLEL: batches * (longer(stage, gathered) - stage) + exposed,
         TimePart.OPTIMIZER: q.optimizer_bytes / (q.layer.bandwidth * rates.optimizer),
         TimePart.OTHER: rates.step,

@@ -6,14 +6,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import Event
 from seatrial.monitoring.view import RunView
 from seatrial.reports.live import panels
 from seatrial.reports.live.reading import LiveReading
 from seatrial.reports.run_phrases import clock, event_words, goodput_words, span
 from seatrial.reports.terminal import say
-from seatrial.runs.history.history import RunHistory
+from seatrial.runs.history.history import RunHistory, empty_history
 
 EVERY_SECONDS = 30.0
 """How often a line says how far it is."""
@@ -61,11 +60,7 @@ def _say_before(reading: LiveReading) -> None:
     view = reading.view
     if view.first_time is None:
         if not reading.history.is_live():
-            raise UsageError(
-                f"{reading.history.place} tells of no step, no save and no start. Is it the log of "
-                "a run? The event log is events.jsonl in the run's own directory; what Megatron-LM "
-                "and Composer print is read too."
-            )
+            raise empty_history(reading.history)
         say(f"{reading.history.name}  {reading.history.place}: nothing is written yet.")
         return
     say(f"{reading.history.name}  attempt {reading.attempt}, {reading.history.place}")

@@ -5,13 +5,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.errors import UsageError
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Goodput
 from seatrial.monitoring.metrics import Snapshot
 from seatrial.monitoring.prediction import PlanAgainstRun
 from seatrial.monitoring.view import RunView
-from seatrial.runs.history.history import Begun, Over, RunHistory
+from seatrial.runs.history.history import Begun, Over, RunHistory, empty_history
 from seatrial.runs.ledger.ledger import AttemptOutcome
 
 
@@ -99,9 +98,5 @@ def read_chapter(history: RunHistory, name: str = "") -> Chapter:
         elif isinstance(told, Over):
             view.end(told.attempt.ended, told.attempt.ending)
     if view.first_time is None:
-        raise UsageError(
-            f"{history.place} tells of no step, no save and no start. Is it the log of a run? The "
-            "event log is events.jsonl in the run's own directory; what Megatron-LM and Composer "
-            "print is read too."
-        )
+        raise empty_history(history)
     return Chapter(name or history.name, history, view, attempts, exit_failed)

@@ -31,7 +31,8 @@ def plotting_library() -> str:
     if find_spec("plotly") is None:
         raise MissingExtraError(
             "A report draws with plotly, which this installation does not have. "
-            "Install it with: pip install '.[report]' in a checkout of Seatrial."
+            "Install it with: pip install '.[report]' in a checkout of Seatrial.",
+            extra="report",
         )
     script = files("plotly") / "package_data" / "plotly.min.js"
     return script.read_text(encoding="utf-8")

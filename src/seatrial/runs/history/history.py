@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.errors import SeatrialError
+from seatrial.errors import SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.prediction import Forecast
 from seatrial.monitoring.utilisation import basis_of
@@ -25,6 +25,7 @@ from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.runs.kept_plan import find
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord
+from seatrial.runs.namespace import Site
 from seatrial.spec.loader import load
 
 
@@ -139,6 +140,8 @@ class RunHistory:
     """Waits, where a source has ended and the run has not."""
     only_words: bool = False
     """Whether nobody but the log itself knows that it is over: silence alone is no end."""
+    site: Site | None = None
+    """The namespace of the cluster that it runs in; None where it was found on this host."""
 
     @property
     def attempts(self) -> tuple[AttemptHistory, ...]:
@@ -197,6 +200,15 @@ class RunHistory:
         known = self.look()
         same = next((attempt for attempt in known if attempt.number == now.number), now)
         return same, deque(attempt for attempt in known if attempt.number > now.number)
+
+
+def empty_history(history: RunHistory) -> UsageError:
+    """The error about a history without a single event."""
+    return UsageError(
+        f"{history.place} tells of no step, no save and no start. Is it the log of a run? The "
+        "event log is events.jsonl in the run's own directory; what Megatron-LM and Composer "
+        "print is read too."
+    )
 
 
 @dataclass(slots=True)

@@ -222,6 +222,7 @@ def cluster_history(
         known.forecast if known else None,
         live,
         site.sleep,
+        site=site,
     )
 
 

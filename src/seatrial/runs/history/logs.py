@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from seatrial.cluster.pod_logs import ContainerLog, PodLogLine
 from seatrial.cluster.transport import Json
@@ -246,19 +246,33 @@ def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
     with opened as log:
         if asked.tail is not None:
             seek_tail(log, asked.tail)
-        for raw in _raw_lines(log, lambda: asked.follow and run.supervisor(newest.number) != 0):
-            line = ranked(PodLogLine("", redact(raw.decode(errors="replace"))), 0, 0)
-            if asked.rank is None or line.rank == asked.rank:
+        rank: int | None = None
+        for part in _raw_lines(log, lambda: asked.follow and run.supervisor(newest.number) != 0):
+            text = redact(part.data.decode(errors="replace"))
+            if part.is_continued:
+                line = RankLine("", 0, rank, text)
+            else:
+                line = ranked(PodLogLine("", text), 0, 0)
+            rank = line.rank
+            if asked.rank is None or rank == asked.rank:
                 yield line
 
 
-def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[bytes]:
+class _LinePart(NamedTuple):
+    """A line of a log, or a part of one that is too long."""
+
+    data: bytes
+    is_continued: bool = False
+    """True if it does not begin a line."""
+
+
+def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[_LinePart]:
     """The lines of a log, piece by piece; while it grows, those to come as well.
 
     A line that is too long comes in parts, cut where redaction finds the same in the parts as in
     the whole. Of one that has no such place, nothing is shown.
     """
-    rest, dropping = b"", False
+    rest, dropping, is_continued = b"", False, False
     while True:
         # Asked before reading, so that what is written last is not missed.
         goes_on = is_growing()
@@ -266,21 +280,23 @@ def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[
         *whole, rest = (rest + piece).split(b"\n")
         if dropping and whole:
             dropping, whole = False, whole[1:]
-        yield from whole
+        for line in whole:
+            yield _LinePart(line, is_continued)
+            is_continued = False
         if dropping:
             rest = b""
         while len(rest) > LONGEST_LINE:
             cut = _cut_of(rest[:_LONGEST_PART])
             if cut:
-                yield rest[:cut]
-                rest = rest[cut:]
+                yield _LinePart(rest[:cut], is_continued)
+                rest, is_continued = rest[cut:], True
             elif len(rest) < _LONGEST_PART:
                 break
             else:
-                yield REDACTED.encode()
-                rest, dropping = b"", True
+                yield _LinePart(REDACTED.encode(), is_continued)
+                rest, dropping, is_continued = b"", True, False
         if rest and not piece and not goes_on:
-            yield rest
+            yield _LinePart(rest, is_continued)
             rest = b""
         if not piece:
             if not goes_on:

@@ -85,7 +85,8 @@ def require_cluster_extra() -> None:
     if find_spec("kubernetes") is None:
         raise MissingExtraError(
             "Asking a cluster needs the Kubernetes client, which this installation does not have. "
-            "Install it with: pip install '.[cluster]' in a checkout of Seatrial."
+            "Install it with: pip install '.[cluster]' in a checkout of Seatrial.",
+            extra="cluster",
         )
 
 

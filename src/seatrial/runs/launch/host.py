@@ -29,11 +29,7 @@ from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.commands import PodRendezvous, training_command
 from seatrial.rendering.context import Scene, scene_of
-from seatrial.rendering.environment import (
-    logger_environment,
-    recorder_environment,
-    retention_environment,
-)
+from seatrial.rendering.environment import host_environment
 from seatrial.rendering.expansion import Option
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.resources import grace_seconds
@@ -178,7 +174,7 @@ class HostBackend:
             run.add(record)
         write_state(run.file(number, "spec"), spec_text(plan.spec))
         grace = float(grace_seconds(scene))
-        task = HostTask(number, _words(scene, python), _environment(scene), grace)
+        task = HostTask(number, _words(scene, python), host_environment(scene), grace)
         write_state(run.file(number, "task"), task.to_text())
         _start(run, number)
         return Submitted(KIND, 1)
@@ -247,22 +243,3 @@ def _words(scene: Scene, python: str) -> tuple[str, ...]:
         here: dict[str, Option] = {"port": free.getsockname()[1], "python": python}
     own = replace(command, program=sys.executable, options={**command.options, **here})
     return own.on_host()
-
-
-def _environment(scene: Scene) -> dict[str, str]:
-    """What the processes need; the host's own variables stay."""
-    values = {
-        "SEATRIAL_EVENTS": f"{scene.home}/events.jsonl",
-        "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": "1",
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    if scene.on_cpu:
-        values |= {"SEATRIAL_DEVICE": "cpu", "TORCHDYNAMO_DISABLE": "1"}
-    else:
-        values |= recorder_environment(scene)
-    values |= logger_environment(scene) | retention_environment(scene)
-    values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
-    return values | dict(scene.plan.spec.cluster.env)

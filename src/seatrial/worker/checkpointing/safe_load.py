@@ -4,7 +4,8 @@
 
 What is loaded is what the scanner returned (`seatrial.checkpoints.scan`): the bytes that it read,
 and tensors from the descriptor that it read them from. torch then loads them as weights only, with
-the same allow-list. `install` puts this in the place of the loading that the engines do themselves.
+the same allow-list. `install` puts this in the place of torch's loading, and the `safe_load` of an
+engine's folder in the place of what the engine does by itself.
 """
 
 import functools
@@ -12,7 +13,7 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, BinaryIO
@@ -24,7 +25,6 @@ import torch.distributed.checkpoint.filesystem
 from seatrial.checkpoints.fp8_rules import EXTRA_STATE_RULES, STORAGE_LOADERS
 from seatrial.checkpoints.pickle_rules import (
     METADATA_RULES,
-    PLAIN_RULES,
     Name,
     Rules,
     UnsafeFileError,
@@ -33,15 +33,8 @@ from seatrial.checkpoints.pickle_scan import scan_pickle
 from seatrial.checkpoints.scan import scan_archive
 from seatrial.worker.environment import WEIGHTS_ONLY
 
-PICKLE_READERS: tuple[tuple[str, Rules], ...] = (
-    # torch's list of tensors.
-    ("torch.distributed.checkpoint.filesystem", METADATA_RULES),
-    # Composer's newer functions for checkpoints: the state of a resumption.
-    ("composer.checkpoint.load", PLAIN_RULES),
-    # MDS shards whose index says that a column holds pickles.
-    ("streaming.base.format.mds.encodings", PLAIN_RULES),
-)
-"""Modules that unpickle files by themselves, and what those files may name."""
+TENSOR_LIST_READER = "torch.distributed.checkpoint.filesystem"
+"""The module of torch that unpickles the list of tensors."""
 
 _torch_load: Callable[..., Any] = torch.load
 """torch's own, whatever `install` puts in its place."""
@@ -78,30 +71,27 @@ def load_pickle(data: bytes, allowed: Rules) -> Any:
     return _AllowedUnpickler(io.BytesIO(scanned.data), allowed).load()
 
 
-def install() -> None:
+def install(readers: Mapping[str, Rules] | None = None) -> None:
     """Route what loads checkpoints in this process through this module.
 
-    Call it after the engine is imported: Megatron puts a loader of its own into torch. Processes
-    that the engine starts have nothing of it, and load as the program's environment says.
+    Call it after the engine is imported, which may put a loader of its own into torch; a program
+    with an engine calls the `safe_load` of the engine's folder, which calls this. Processes that
+    the engine starts have nothing of it, and load as the program's environment says.
+
+    Args:
+        readers: The engine's modules that unpickle files by themselves, and what those files may
+            name.
     """
     if os.environ.get(WEIGHTS_ONLY) != "1":
         raise RuntimeError(f"{WEIGHTS_ONLY} is not set: call environment.set_variables first.")
     torch.load = torch.serialization.load = _load_scanned
-    torch.storage._load_from_bytes = _load_from_bytes
-    own = sys.modules.get("megatron.core.safe_globals")
-    if own is not None:
-        # Megatron's own for the same, which pickles of its processes name.
-        own.safe_load_from_bytes = _load_from_bytes  # type: ignore[attr-defined]
-        # Its layers import this when they load their state.
-        own.SafeUnpickler = _ExtraStateUnpickler  # type: ignore[attr-defined]
-    for name, allowed in PICKLE_READERS:
+    torch.storage._load_from_bytes = load_from_bytes
+    for name, allowed in {TENSOR_LIST_READER: METADATA_RULES, **(readers or {})}.items():
         if name in sys.modules:
             sys.modules[name].pickle = _Pickle(allowed)  # type: ignore[attr-defined]
     for name, module in list(sys.modules.items()):
         if name.startswith("transformer_engine.") and getattr(module, "pickle", None) is pickle:
             module.pickle = _Pickle(EXTRA_STATE_RULES)  # type: ignore[attr-defined]
-        if name.startswith("megatron.") and "safe_numpy_load" in vars(module):
-            module.safe_numpy_load = _load_numbers  # type: ignore[attr-defined]
 
 
 @functools.wraps(torch.load)
@@ -110,7 +100,7 @@ def _load_scanned(f: Source, map_location: Any = None, *_: Any, **__: Any) -> An
     return load_archive(f, map_location)
 
 
-def _load_from_bytes(b: bytes) -> Any:
+def load_from_bytes(b: bytes) -> Any:
     """Load a storage that was pickled by itself, which torch does in its legacy format.
 
     Another process of this run sent it, or it is in the state of FP8, and the scanner knows it.
@@ -119,7 +109,8 @@ def _load_from_bytes(b: bytes) -> Any:
 
 
 # Pickles name it, and this is the name that other processes know.
-_load_from_bytes.__module__ = torch.storage.__name__
+load_from_bytes.__module__ = torch.storage.__name__
+load_from_bytes.__name__ = load_from_bytes.__qualname__ = "_load_from_bytes"
 
 
 class _AllowedUnpickler(pickle.Unpickler):
@@ -135,7 +126,7 @@ class _AllowedUnpickler(pickle.Unpickler):
             raise SafetyError(f"it asks for {module}.{name}, which no checkpoint needs")
         if known in STORAGE_LOADERS:
             # torch's own would unpickle anything, where `install` was not called.
-            return _load_from_bytes
+            return load_from_bytes
         return super().find_class(known.module, name)
 
 
@@ -157,21 +148,8 @@ class _Pickle:
         return load_pickle(bytes(data), self._allowed)
 
 
-class _ExtraStateUnpickler:
-    """Stands in for Megatron's SafeUnpickler, whose list of names leaves all arguments free.
-
-    What it reads is the state of FP8, which is in the bytes of a tensor.
-    """
-
-    def __init__(self, file: BinaryIO, **_: Any) -> None:
-        self._file = file
-
-    def load(self) -> Any:
-        return load_pickle(self._file.read(), EXTRA_STATE_RULES)
-
-
-def _load_numbers(path: Source, mmap_mode: Any = None, **_: Any) -> Any:
-    """Stands in for Megatron's safe_numpy_load: its indices are numbers, and need no pickle."""
+def load_numbers(path: Source, mmap_mode: Any = None, **_: Any) -> Any:
+    """Load an index of the engine's as plain numbers, whatever else a caller allows."""
     try:
         return numpy.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, EOFError) as error:

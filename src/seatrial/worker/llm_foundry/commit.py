@@ -23,14 +23,20 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from seatrial.checkpoints.commit import commit, make_room, read_back
 from seatrial.checkpoints.inventory import Checkpoint
-from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA, RECORD, step_of
+from seatrial.checkpoints.naming import METADATA, RECORD, step_of
 from seatrial.checkpoints.record import Record, ShardFile, ShardList
 from seatrial.checkpoints.select import ResumeRequest
 from seatrial.checkpoints.setup import Setup, Versions
 from seatrial.checkpoints.starts import StaleStartError
 from seatrial.checkpoints.stopping import StopCode, StopError, stop
 from seatrial.codes.checkpoints import CheckpointCode, found
-from seatrial.engines.llm_foundry.checkpoints import flat, refuse_foreign, setup_from_settings
+from seatrial.engines.llm_foundry.checkpoints import (
+    WHOLE,
+    WHOLE_FILE,
+    flat,
+    refuse_foreign,
+    setup_from_settings,
+)
 from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY
 from seatrial.storage.location import LocalPlace
 from seatrial.units import format_bytes
@@ -124,8 +130,8 @@ class ComposerCommitter:
         """
         load = str(self._configured.get("load_path") or "")
         if dist.get_world_size() == 1 and load and Path(load, METADATA).is_file():
-            dcp_to_torch_save(load, scratch / COMPOSER_FILE)
-            self._configured.load_path = str(scratch / COMPOSER_FILE)
+            dcp_to_torch_save(load, scratch / WHOLE_FILE)
+            self._configured.load_path = str(scratch / WHOLE_FILE)
 
     @contextmanager
     def committing(self, state: Any) -> Iterator[None]:
@@ -183,8 +189,8 @@ class ComposerCommitter:
 
 def _loaded_as(root: Path, one: Checkpoint) -> str:
     """What Composer is told to load for a checkpoint: a directory of shards, or the one file."""
-    sharded = one.record is not None and one.record.setup.in_shards
-    return str(root / one.directory if sharded else root / one.directory / COMPOSER_FILE)
+    sharded = one.record is not None and one.record.setup.checkpoint_format != WHOLE
+    return str(root / one.directory if sharded else root / one.directory / WHOLE_FILE)
 
 
 def join_ranks(configured: Any) -> None:

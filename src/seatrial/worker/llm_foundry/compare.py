@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
-from seatrial.checkpoints.naming import COMPOSER_FILE
-from seatrial.worker.checkpointing import compare, safe_load
+from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE
+from seatrial.worker.checkpointing import compare
+from seatrial.worker.checkpointing.safe_load import load_archive
 from seatrial.worker.environment import set_variables
+from seatrial.worker.llm_foundry import safe_load
 
 PASSING = ("timestamp", "wct", "callbacks", "run_name")
 """Parts of a state that tell of clocks, not of the training."""
@@ -25,7 +27,7 @@ def contents(directory: Path) -> dict[str, Any]:
     """Every tensor of a checkpoint by its name, whole."""
     if (directory / ".metadata").exists():
         return compare.contents(directory)
-    return dict(_flat(safe_load.load_archive(directory / COMPOSER_FILE), ""))
+    return dict(_flat(load_archive(directory / WHOLE_FILE), ""))
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:

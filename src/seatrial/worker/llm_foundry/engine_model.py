@@ -29,9 +29,10 @@ from llmfoundry.utils.config_utils import (
 )
 from torch.distributed import checkpoint
 
-from seatrial.checkpoints.naming import COMPOSER_FILE, METADATA
-from seatrial.worker.checkpointing import safe_load
-from seatrial.worker.llm_foundry import cpu, settings
+from seatrial.checkpoints.naming import METADATA
+from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE
+from seatrial.worker.checkpointing.safe_load import load_archive
+from seatrial.worker.llm_foundry import cpu, safe_load, settings
 
 SEQUENCES = 2
 """Sequences of drawn tokens."""
@@ -105,5 +106,5 @@ def _state(directory: Path, empty: dict[str, Any]) -> dict[str, Any]:
         state = {"state": {"model": empty}}
         checkpoint.load(state, checkpoint_id=str(directory), no_dist=True)
         return state["state"]["model"]
-    found: dict[str, Any] = safe_load.load_archive(directory / COMPOSER_FILE)["state"]["model"]
+    found: dict[str, Any] = load_archive(directory / WHOLE_FILE)["state"]["model"]
     return found

@@ -24,9 +24,8 @@ from transformers import PreTrainedTokenizerFast
 
 from seatrial.checkpoints.stopping import StopError
 from seatrial.errors import SeatrialError
-from seatrial.worker.checkpointing import safe_load
 from seatrial.worker.checkpointing.loading import refusing
-from seatrial.worker.llm_foundry import cpu, settings
+from seatrial.worker.llm_foundry import cpu, safe_load, settings
 from seatrial.worker.llm_foundry.commit import ComposerCommitter, join_ranks
 from seatrial.worker.llm_foundry.observe import ComposerObserver
 from seatrial.worker.llm_foundry.settings import Mock

@@ -29,7 +29,7 @@ from megatron.training.arguments import parse_and_validate_args
 from megatron.training.models.gpt import GPTModelBuilder
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.megatron import safe_load
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.cpu.redirection import UnknownCudaCallError
 

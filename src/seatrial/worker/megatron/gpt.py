@@ -28,7 +28,7 @@ from megatron.training.arguments import parse_args
 from megatron.training.training import get_train_valid_test_num_samples, update_train_iters
 from megatron.training.utils import get_blend_and_blend_per_split
 
-from seatrial.worker.checkpointing import safe_load
+from seatrial.worker.megatron import safe_load
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.settings import settings
 

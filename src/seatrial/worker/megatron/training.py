@@ -21,8 +21,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from seatrial.checkpoints.starts import StaleStartError
 from seatrial.checkpoints.stopping import StopCode, StopError
 from seatrial.errors import SeatrialError
-from seatrial.worker.checkpointing import safe_load
-from seatrial.worker.megatron import fault_injection
+from seatrial.worker.megatron import fault_injection, safe_load
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.commit import MegatronCommitter
 from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from seatrial.monitoring.anomalies.detector import Expectations
-from seatrial.monitoring.anomalies.stalled import UNKNOWN_PAUSE, Stalled
+from seatrial.monitoring.anomalies.stalled import Stalled
 from seatrial.monitoring.event_log import Event
+from seatrial.monitoring.hang_timeouts import SAVE_FLOOR
 
 EVERY = 1.0
 """Seconds between looks."""
@@ -77,7 +78,7 @@ class Heartbeat:
             now = time.time()
             with self._lock:
                 # A pause that is not over after so long is silence as well.
-                pausing = self._paused is not None and now - self._paused < UNKNOWN_PAUSE
+                pausing = self._paused is not None and now - self._paused < SAVE_FLOOR
                 silent = not pausing and bool(self._stalled.pass_time(now))
                 step = self._step
             if silent and self._answered != step:

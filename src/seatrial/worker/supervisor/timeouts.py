@@ -4,7 +4,8 @@
 
 Steps of one run are alike, so that one that takes five times the usual is no step. Saves and
 evaluations are not alike: a full disk or a busy file system makes one save ten times as long as
-the one before, and nothing is wrong. They have a patience of their own, far above that.
+the one before, and nothing is wrong. They have a patience of their own, far above that. The factors
+that the monitor has too are in `monitoring/hang_timeouts.py`.
 """
 
 import math
@@ -12,18 +13,17 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from seatrial.monitoring.hang_timeouts import (
+    SAVE_FLOOR,
+    SAVE_KILL_FACTOR,
+    STEP_FACTOR,
+    STEP_FLOOR,
+)
 from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
 
-STEP_FLOOR = 10.0
-STEP_FACTOR = 5.0
-"""Steps: max(10 s, 5 × the 99th percentile of recent ones). Five times is also what NVIDIA's
-resiliency extension takes of what it has seen (fault_tolerance/config.py, safety_factor)."""
 EARLY_STEPS = 20
 EARLY_FLOOR = 60.0
 """Before so many steps were seen nobody knows what is usual."""
-SLOW_FLOOR = 600.0
-SLOW_FACTOR = 20.0
-"""Saves, evaluations and the end: max(10 min, 20 × the longest so far)."""
 START_FLOOR = 1800.0
 START_FACTOR = 5.0
 """The start and the first step: max(30 min, 5 × the longest so far)."""
@@ -68,7 +68,7 @@ class HeartbeatTimeouts:
             return self.stopped_limit
         if phase in (RankPhase.STARTING, RankPhase.FIRST):
             return max(START_FLOOR, START_FACTOR * self._longest[phase])
-        return max(SLOW_FLOOR, SLOW_FACTOR * self._longest[phase])
+        return max(SAVE_FLOOR, SAVE_KILL_FACTOR * self._longest[phase])
 
 
 MARGIN = 0.9

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from seatrial.checkpoints.by_engine import contents_at, exchange_of
+from seatrial.checkpoints.by_engine import contents_at, exchange_of, tokenizer_of
 from seatrial.checkpoints.exchange.export_plan import (
     EXPORT_RECORD,
     ExportPlan,
@@ -36,7 +36,6 @@ from seatrial.checkpoints.exchange.safetensors_file import (
 )
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.record import Record
-from seatrial.checkpoints.setup import Setup
 from seatrial.checkpoints.stored_tensors import Chunk, StoredTensor
 from seatrial.checkpoints.verification import Verifier, read_record
 from seatrial.codes.exchange import ExchangeCode, refusal
@@ -161,12 +160,7 @@ TellBytes = Callable[[int], None]
 
 
 KIND = "HuggingFaceTokenizer"
-"""Megatron's name for tokenizers that transformers loads."""
-
-
-def tokenizer_of(setup: Setup) -> str:
-    """The kind and the name of a run's tokenizer; LLM Foundry names no kind, having one."""
-    return f"{KIND} {setup.tokenizer}".strip() if setup.by_composer else setup.tokenizer
+"""The kind of tokenizers that transformers loads."""
 
 
 def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.import_plan import misfits
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
-from seatrial.engines.megatron.arguments import engine_arguments
+from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.hub_model import model_of_arguments
 from seatrial.findings import Severity
 from seatrial.recipes.shipped import recipe

@@ -86,6 +86,7 @@ def workload(model: Architecture = GPT, **changes: Any) -> Workload:
         "micro_batches": 64,
         "precision": Precision.BF16,
         "hardware": A100,
+        "stack": "megatron-core",
         "hidden_dropout": True,
     }
     return Workload(**(given | changes))

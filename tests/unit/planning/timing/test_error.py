@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
 from seatrial.planning.timing.constants import (
     Measured,
@@ -20,7 +21,7 @@ from seatrial.planning.timing.error_bars import (
     workload_digest,
 )
 from seatrial.planning.timing.rates import Rates
-from seatrial.spec.parallelism import Sharding
+from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import EXPERTS, workload
 
@@ -28,6 +29,7 @@ REACH = Reach(gpus=512, tp_size=8, pp_size=8, cp_size=1, ep_size=1, sequence_len
 CONSTANTS = TimingConstants(
     Rates(), 0.1, "made up", "0", error_nine_of_ten=0.3, reach=REACH, expert_error_nine_of_ten=0.5
 )
+LIMITS = EngineLimits("made up", True, ((Sharding.FSDP,),), (Recompute.NONE,))
 WITHIN = workload(Layout(8, 1, 8, 8))
 
 
@@ -118,9 +120,11 @@ def test_the_layout_that_was_measured_has_the_deviation_of_its_steps() -> None:
     other = replace(WITHIN, micro_batch_size=2 * WITHIN.micro_batch_size)
     assert expected_error(other, constants).nine_of_ten == 0.3
     shared = replace(WITHIN, sharding=Sharding.FSDP)
-    assert time_error(shared, constants).nine_of_ten == table().unseen_error_nine_of_ten
+    assert time_error(shared, constants, LIMITS).nine_of_ten == table().unseen_error_nine_of_ten
+    fitted = replace(LIMITS, has_fsdp_runs=True)
+    assert time_error(shared, constants, fitted) == expected_error(shared, constants)
     measured = replace(constants, measured=replace(own, workload=workload_digest(shared)))
-    assert time_error(shared, measured).nine_of_ten == 0.005
+    assert time_error(shared, measured, LIMITS).nine_of_ten == 0.005
 
 
 def test_the_reach_of_workloads_is_the_largest_of_each() -> None:

@@ -67,5 +67,6 @@ def workload(layout: Layout, model: Architecture = GPT3, **changes: Any) -> Work
         micro_batches=64,
         precision=Precision.BF16,
         hardware=A100,
+        stack="megatron-core",
     )
     return replace(given, **changes)

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the nodes of a cluster: there, open, fit, and with what the pods ask for."""
+"""Rules about the nodes of a run: all of their GPUs used, which needs no cluster to see.
+
+And in its cluster: there, open, fit, and with what the pods ask for.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +17,8 @@ from seatrial.checks.cluster.demand import (
     shown,
 )
 from seatrial.checks.cluster.facts import NodeFacts, Subject
-from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rule import Checked, Situation, of_cluster, proposed, static
+from seatrial.codes.checks import CheckCode
 from seatrial.codes.cluster_checks import SiteCode
 
 FIELD = "cluster.node_type"
@@ -46,6 +50,24 @@ def _nodes(situation: Situation) -> list[NodeFacts]:
 
 def _count(nodes: list[NodeFacts]) -> int:
     return sum(node.count for node in nodes)
+
+
+def idle_gpus(situation: Situation) -> Iterator[Checked]:
+    """Fewer processes than GPUs on a node that nobody else will get."""
+    machines = situation.plan.machines
+    gpus = situation.catalog.node_type(machines.node_type).gpus
+    used = machines.processes_per_node
+    # A part of a node can be meant, where there is one node; of several, it hardly ever is.
+    if used < gpus and (machines.nodes > 1 or used == 1):
+        yield situation.warning(
+            CheckCode.IDLE_GPUS,
+            "cluster.processes_per_node",
+            f"{used} of the {gpus} GPUs of each {machines.node_type} are used; the others are idle "
+            "and paid for.",
+            f"Use {gpus}, or a smaller node type.",
+            used,
+            proposed(f"cluster.processes_per_node={gpus}"),
+        )
 
 
 def no_nodes(situation: Situation) -> Iterator[Checked]:
@@ -284,6 +306,7 @@ def preparation(situation: Situation) -> Iterator[Checked]:
 
 
 RULES = (
+    static(CheckCode.IDLE_GPUS, look=idle_gpus),
     of_cluster(SiteCode.NO_NODES, look=no_nodes),
     of_cluster(SiteCode.FEW_NODES, look=few_nodes),
     of_cluster(SiteCode.TAINTED, look=tainted),

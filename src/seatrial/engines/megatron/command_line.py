@@ -3,7 +3,7 @@
 """Megatron's arguments for a plan, and the words of its command line."""
 
 from seatrial.engines.engine import Arguments as Arguments
-from seatrial.engines.megatron.flags import FLAGS
+from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import Takes, known_options
 from seatrial.planning.plan import Plan
 

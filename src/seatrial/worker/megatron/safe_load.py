@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron's own loaders, replaced by Seatrial's (`worker/checkpointing/safe_load.py`)."""
+
+import sys
+from typing import Any, BinaryIO
+
+from seatrial.checkpoints.fp8_rules import EXTRA_STATE_RULES
+from seatrial.worker.checkpointing import safe_load
+
+
+def install() -> None:
+    """Route what loads checkpoints in this process through Seatrial's loader.
+
+    Call it after the engine is imported: Megatron puts a loader of its own into torch.
+    """
+    safe_load.install()
+    own = sys.modules.get("megatron.core.safe_globals")
+    if own is not None:
+        # Megatron's own for the same, which pickles of its processes name.
+        own.safe_load_from_bytes = safe_load.load_from_bytes  # type: ignore[attr-defined]
+        # Its layers import this when they load their state.
+        own.SafeUnpickler = _ExtraStateUnpickler  # type: ignore[attr-defined]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("megatron.") and "safe_numpy_load" in vars(module):
+            # Its indices are numbers, and need no pickle.
+            module.safe_numpy_load = safe_load.load_numbers  # type: ignore[attr-defined]
+
+
+class _ExtraStateUnpickler:
+    """Stands in for Megatron's SafeUnpickler, whose list of names leaves all arguments free.
+
+    What it reads is the state of FP8, which is in the bytes of a tensor.
+    """
+
+    def __init__(self, file: BinaryIO, **_: Any) -> None:
+        self._file = file
+
+    def load(self) -> Any:
+        return safe_load.load_pickle(self._file.read(), EXTRA_STATE_RULES)
