@@ -28,7 +28,7 @@ PHRASES = {
     r"watchkeeper": "monitor",
     r"voyages?": "pipeline, run",
     r"hold still": "pause",
-    r"(?:or|is|are|means|returns?|there is|yields?) nothing(?= (?:where|when|if|else)\b|[.;:,)]|$)": (
+    r"(?:or|is|are|means|returns?|yields?) nothing(?= (?:where|when|if|else)\b|[.;:,)]|$)": (
         "None, empty, not set, missing"
     ),
 }

@@ -50,7 +50,14 @@ from seatrial.reports.terminal import (
     say_text,
     seatrial_words,
 )
-from seatrial.sdk.checkpoints import ELSEWHERE, checkpoint_at, is_spec, place_of, resume_verdict
+from seatrial.sdk.checkpoints import (
+    ELSEWHERE,
+    checkpoint_at,
+    is_spec,
+    place_of,
+    resume_verdict,
+    training_losses,
+)
 from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import plan
 from seatrial.storage.location import place_at
@@ -90,14 +97,15 @@ def list_checkpoints(
         )
     place = place_of(where, overrides or ())
     there, aside = list(checkpoints(place)), list(set_aside(place))
+    losses = training_losses(place, (one.step for one in there))
     if as_json:
-        say_json({"checkpoints": [as_data(one) for one in there], "set_aside": aside})
+        say_json({"checkpoints": [as_data(one, losses) for one in there], "set_aside": aside})
         return
     if not there:
         say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
         say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
         return
-    say_list(where, there, aside)
+    say_list(where, there, aside, losses)
 
 
 @app.command(

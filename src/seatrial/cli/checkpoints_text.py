@@ -4,7 +4,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -24,11 +24,12 @@ COLUMNS: tuple[Column, ...] = (
     number("step"),
     text("saved"),
     number("size"),
-    number("files", rank=3),
+    number("files", rank=4),
     text("verified"),
     text("layout"),
-    text("resumes to", rank=1),
-    number("loss", rank=2),
+    text("resumes to", rank=3),
+    number("loss", rank=1),
+    number("val loss", rank=2),
     text("note"),
 )
 
@@ -70,15 +71,14 @@ def verified_line(one: Checkpoint, findings: Sequence[Finding], *, passed_by: bo
     return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {result}"
 
 
-def rows(there: Iterable[Checkpoint]) -> Iterator[tuple[str, ...]]:
-    """Yield one row per checkpoint."""
+def rows(there: Iterable[Checkpoint], losses: Mapping[int, float]) -> Iterator[tuple[str, ...]]:
+    """Yield one row per checkpoint. `losses` are the training losses by step."""
     for one in there:
         record = one.record
         if record is None:
             note = "incomplete: no record" if one.state is State.TORN else "the record is damaged"
-            yield (f"{one.step:,}", "", "", "", "no", "", "nothing", "", note)
+            yield (f"{one.step:,}", "", "", "", "no", "", "-", "", "", note)
             continue
-        loss = record.validation_loss
         yield (
             f"{one.step:,}",
             since(record.saved_at),
@@ -86,15 +86,27 @@ def rows(there: Iterable[Checkpoint]) -> Iterator[tuple[str, ...]]:
             f"{record.shards.files:,}",
             verified(one),
             str(record.setup.layout),
-            resumes_to(record.setup) if one.state is State.COMMITTED else "nothing",
-            "" if loss is None else f"{loss:.4g}",
+            resumes_to(record.setup) if one.state is State.COMMITTED else "-",
+            _loss(losses.get(one.step)),
+            _loss(record.validation_loss),
             "" if one.pinned is None else f"pinned: {one.pinned}".rstrip(": "),
         )
 
 
-def say_list(address: str, there: Sequence[Checkpoint], aside: Sequence[str]) -> None:
-    """Print the checkpoints of a run."""
-    say_table(COLUMNS, rows(there))
+def _loss(loss: float | None) -> str:
+    return "" if loss is None else f"{loss:.4g}"
+
+
+def say_list(
+    address: str,
+    there: Sequence[Checkpoint],
+    aside: Sequence[str],
+    losses: Mapping[int, float],
+) -> None:
+    """Print the checkpoints of a run, without columns that would be empty."""
+    table = list(rows(there, losses))
+    filled = [i for i, column in enumerate(COLUMNS) if any(r[i] for r in table) or not column.rank]
+    say_table([COLUMNS[i] for i in filled], [[row[i] for i in filled] for row in table])
     for directory in aside:
         say_text(f"{directory}: its step was saved again; prune deletes it.", rest="  ")
     unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
@@ -103,7 +115,7 @@ def say_list(address: str, there: Sequence[Checkpoint], aside: Sequence[str]) ->
     say_following(f"seatrial checkpoints {following}")
 
 
-def as_data(one: Checkpoint) -> dict[str, Any]:
+def as_data(one: Checkpoint, losses: Mapping[int, float]) -> dict[str, Any]:
     """Return a checkpoint for `--json`."""
     record = one.record
     return {
@@ -118,6 +130,7 @@ def as_data(one: Checkpoint) -> dict[str, Any]:
         "bytes": record.shards.size if record else None,
         "files": record.shards.files if record else None,
         "consumed_samples": record.consumed_samples if record else None,
+        "training_loss": losses.get(one.step),
         "validation_loss": record.validation_loss if record else None,
         "incarnation": record.incarnation if record else None,
         "layout": str(record.setup.layout) if record else None,

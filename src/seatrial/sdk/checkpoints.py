@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of a run: where they are, which one is meant, and weights out of and into them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from seatrial.engine_process.weights import import_weights as import_by_worker
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding
+from seatrial.monitoring.event_log import EventKind, read_events
+from seatrial.runs.history.files import EVENT_LOG
 from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import Overrides, PathOrText, override_texts, plan
 from seatrial.storage.location import Location, place_at
 
 ELSEWHERE = "If the run's volume is on a cluster, give its spec and --on kubernetes."
 """Why a host may see no checkpoints of a run that has some."""
+LARGEST_EVENT_LOG = 64 << 20
+"""Bytes; a larger log would make a list slow."""
 
 
 def is_spec(where: str) -> bool:
@@ -85,6 +90,24 @@ def resume_verdict(
 def list_checkpoints(where: PathOrText, overrides: Overrides = ()) -> list[Checkpoint]:
     """The checkpoints of a spec, or of an address, the newest first; only records are read."""
     return list(checkpoints(place_of(str(where), overrides)))
+
+
+def training_losses(place: Location, steps: Iterable[int]) -> dict[int, float]:
+    """Return the training loss at each step, from the run's event log next to its checkpoints.
+
+    Empty if there is no log on this host, or if it is too large to read for a list.
+    """
+    wanted = set(steps)
+    log = Path(place.address).parent / EVENT_LOG
+    try:
+        if not wanted or log.stat().st_size > LARGEST_EVENT_LOG:
+            return {}
+        events = [e for e in read_events(log) if e.kind is EventKind.STEP and e.step in wanted]
+    except (OSError, ValueError):
+        return {}
+    # A step that was repeated after a restart counts as it was at last.
+    losses = {event.step: event.values.get("loss") for event in events}
+    return {step: loss for step, loss in losses.items() if isinstance(loss, float)}
 
 
 def verify_checkpoint(

@@ -12,6 +12,8 @@ from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.setup import Versions
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.engines.megatron.command_line import engine_arguments
+from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.runs.history.files import EVENT_LOG
 from seatrial.sdk.plan import plan
 from tests.unit.checkpoints.made import SETUP, make_checkpoint, write_files
 from tests.unit.cli.test_commands import seatrial
@@ -40,7 +42,8 @@ def test_list_says_what_there_is(run: Path) -> None:
     said = seatrial("checkpoints", "list", "run", cwd=run).stdout
     lines = said.splitlines()
     assert lines[0].split() == [
-        *["step", "saved", "size", "files", "verified", "layout", "resumes", "to", "loss", "note"]
+        *["step", "saved", "size", "files", "verified", "layout", "resumes", "to"],
+        *["val", "loss", "note"],
     ]
     assert lines[1].split()[0] == "40"
     assert "incomplete: no record" in lines[1]
@@ -50,6 +53,18 @@ def test_list_says_what_there_is(run: Path) -> None:
     data = json.loads(seatrial("checkpoints", "list", "run", "--json", cwd=run).stdout)
     assert [one["step"] for one in data["checkpoints"]] == [40, 30, 20, 10]
     assert [one["state"] for one in data["checkpoints"]] == ["torn", *["committed"] * 3]
+
+
+def test_list_shows_training_losses_of_the_event_log(run: Path) -> None:
+    log = EventLog(run / EVENT_LOG)
+    for step, loss in ((20, 5.0), (30, 4.5), (20, 4.75)):
+        log.write(EventKind.STEP, step, loss=loss)
+    log.close()
+    lines = seatrial("checkpoints", "list", "run", cwd=run).stdout.splitlines()
+    assert lines[0].split()[8:11] == ["loss", "val", "loss"]
+    assert [line for line in lines if line.split()[:1] == ["20"] and " 4.75 " in line]
+    data = json.loads(seatrial("checkpoints", "list", "run", "--json", cwd=run).stdout)
+    assert [one["training_loss"] for one in data["checkpoints"]] == [None, 4.5, 4.75, None]
 
 
 def test_list_of_nothing(tmp_path: Path) -> None:
@@ -68,7 +83,7 @@ def test_the_run_of_a_spec_is_named_in_what_comes_next(spec_file: Path) -> None:
 
 def test_what_is_not_there_is_not_called_verified(tmp_path: Path) -> None:
     said = seatrial("checkpoints", "verify", "x", cwd=tmp_path, code=2).stderr
-    assert "has no checkpoint to verify" in " ".join(said.split())
+    assert "no checkpoints in" in " ".join(said.split())
 
 
 def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
@@ -104,7 +119,7 @@ def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
     (run / "empty").mkdir()
     for place in ("empty", "nowhere"):
         done = seatrial("checkpoints", "verify", place, cwd=run, code=2)
-        assert "has no checkpoint to verify" in done.stderr
+        assert "no checkpoints in" in done.stderr
     write_files(run / "begun" / directory_name(10))
     seatrial("checkpoints", "verify", "begun", cwd=run, code=1)
 
@@ -195,7 +210,7 @@ def test_an_export_needs_the_worker_and_a_class(
 def test_an_export_is_compared_by_the_spec_of_its_run(spec_file: Path) -> None:
     home = spec_file.parent
     words = ("checkpoints", "export", "saved", "--to", "out", "--compare")
-    assert "Give the run.yaml in the place of saved" in seatrial(*words, cwd=home, code=2).stderr
+    assert "Pass the run.yaml instead of saved" in seatrial(*words, cwd=home, code=2).stderr
     stored = ("checkpoints", "export", "run.yaml", "checkpoints.location=s3://bucket/run")
     done = seatrial(*stored, "--to", "out", "--compare", cwd=home, code=2)
     assert "s3://bucket/run is in an object store. Copy it" in done.stderr
