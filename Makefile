@@ -27,11 +27,11 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: env
-env: ## Create the development environment, unless it is there
+env: ## Create the development environment if it does not exist
 	@scripts/environment.sh create
 
 .PHONY: format
-format: $(ENV) ## Format the code and mend what ruff can mend
+format: $(ENV) ## Format the code and apply ruff's fixes
 	$(PYTHON) -m ruff check --fix-only --quiet .
 	$(PYTHON) -m ruff format .
 
@@ -46,7 +46,7 @@ types: $(ENV) ## Check types
 	$(PYTHON) -m mypy
 
 .PHONY: layers
-layers: $(ENV) ## Check that imports go one way
+layers: $(ENV) ## Check the layers of the imports
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
 
 .PHONY: test-programs
@@ -58,7 +58,7 @@ test: $(ENV) ## Run the tests that need no engine and no cluster
 	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 .PHONY: worker-env
-worker-env: ## Create the environment of the training engine, unless it is there (5 GB)
+worker-env: ## Create the environment of the training engine if it does not exist (5 GB)
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
@@ -69,11 +69,11 @@ engine: $(ENV) worker-env ## Run the tests that train with the real engine on a 
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine
 
 .PHONY: engine-short
-engine-short: $(ENV) worker-env ## Run the short ones of them
+engine-short: $(ENV) worker-env ## Run the short engine tests
 	$(PYTHON) -m pytest -m 'engine and not slow' -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) tests/engine
 
 .PHONY: foundry-env
-foundry-env: ## Create the environment of LLM Foundry, unless it is there (7 GB)
+foundry-env: ## Create the environment of LLM Foundry if it does not exist (7 GB)
 	@scripts/environment.sh create llm-foundry
 
 .PHONY: foundry
@@ -98,11 +98,11 @@ voyage-short: $(ENV) worker-env ## Walk the one on this host, to exported weight
 	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_voyage.py
 
 .PHONY: quickstart
-quickstart: $(ENV) worker-env ## Walk through the quickstart and compare its page; ARGS=--write writes it
+quickstart: $(ENV) worker-env ## Run the quickstart and compare its page with the output; ARGS=--write updates the page
 	$(PYTHON) -m docs.tools.tutorial.walk quickstart $(ARGS)
 
 .PHONY: tutorial
-tutorial: $(ENV) worker-env ## Walk through the tutorial and compare its pages; ARGS=--write writes them
+tutorial: $(ENV) worker-env ## Run the tutorial and compare its pages with the output; ARGS=--write updates the pages
 	$(PYTHON) -m docs.tools.tutorial.walk $(ARGS)
 
 .PHONY: tutorial-pictures
@@ -119,7 +119,7 @@ stores: $(ENV) store-servers ## Run the tests against S3, Azure, Google and Hub 
 	$(PYTHON) -m pytest -m stores -n $(WORKERS) $(ARGS) tests/stores
 
 .PHONY: cluster-programs
-cluster-programs: $(ENV) ## Build Kubernetes, the operators and Helm for the tests, unless they are there (needs Go)
+cluster-programs: $(ENV) ## Build Kubernetes, the operators and Helm for the tests (needs Go)
 	$(PYTHON) -m tests.cluster.building
 
 .PHONY: cluster-api
@@ -127,11 +127,11 @@ cluster-api: $(ENV) cluster-programs ## Run the tests with a real API server and
 	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/api
 
 .PHONY: cluster-api-short
-cluster-api-short: $(ENV) cluster-programs ## Run them without the older releases of the operators
+cluster-api-short: $(ENV) cluster-programs ## Run these tests without older releases of the operators
 	$(PYTHON) -m pytest -m 'cluster and not slow' -n $(WORKERS) --dist loadfile --durations=5 $(ARGS) tests/cluster/api
 
 .PHONY: cluster
-cluster: $(ENV) cluster-programs ## Run the tests in a whole cluster of one node (needs root)
+cluster: $(ENV) cluster-programs ## Run the tests in a real cluster of one node (needs root)
 	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/pods
 
 .PHONY: cluster-short
@@ -144,7 +144,7 @@ image: $(ENV) ## Build a worker image without Docker (needs root): cpu, or ARGS=
 
 .PHONY: image-test
 image-test: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
-image-test: $(ENV) worker-env cluster-programs ## Build the images, look into them, and train in a pod of one (needs root)
+image-test: $(ENV) worker-env cluster-programs ## Build the images, inspect them, and train in a pod (needs root)
 	$(PYTHON) -m pytest -m 'cluster and slow' -s $(ARGS) tests/cluster/test_image.py \
 		tests/cluster/test_image_in_pod.py tests/cluster/test_install.py
 
@@ -165,20 +165,20 @@ attack: $(ENV) worker-env foundry-env cluster-programs ## Attack files, clusters
 
 .PHONY: attack-short
 attack-short: export SEATRIAL_ATTACK = short
-attack-short: $(ENV) worker-env cluster-programs ## Run few cases of each attack
+attack-short: $(ENV) worker-env cluster-programs ## Run a few cases of each attack
 	$(PYTHON) -m pytest -m attack -n $(WORKERS) --dist loadfile --durations=5 $(ARGS) tests/attack
 
 .PHONY: corpus
-corpus: $(ENV) ## Make the benchmark's corpus from documentation packages, unless it is there
+corpus: $(ENV) ## Make the benchmark's corpus from documentation packages
 	$(PYTHON) -m benchmarks.dataprep.corpus
 
 .PHONY: bench
-bench: $(ENV) worker-env corpus ## Measure data preparation beside what it replaces
+bench: $(ENV) worker-env corpus ## Compare the speed of data preparation with other tools
 	SEATRIAL_WORKER_PYTHON=$$(scripts/environment.sh path worker)/bin/python \
 	$(PYTHON) -m benchmarks.dataprep.speed $(ARGS)
 
 .PHONY: backtest
-backtest: $(ENV) ## Predict published runs with constants that never saw them (some minutes)
+backtest: $(ENV) ## Predict published runs that were not used for fitting (some minutes)
 	$(PYTHON) -m backtest.prequential
 	$(PYTHON) -m backtest.report $(ARGS)
 
@@ -191,7 +191,7 @@ reference-check: $(ENV) ## Check that the reference documentation is up to date
 	$(PYTHON) -m docs.tools.generate_reference --check
 
 .PHONY: console
-console: $(ENV) ## Run the commands that the documentation shows and write down their output
+console: $(ENV) ## Run the commands shown in the documentation and update their output
 	$(PYTHON) -m docs.tools.refresh_console
 
 .PHONY: pictures
@@ -200,15 +200,15 @@ pictures: $(ENV) worker-env ## Make the pictures of watch and report from a real
 	    $(PYTHON) -m docs.tools.make_pictures
 
 .PHONY: import-picture
-import-picture: $(ENV) ## Draw which package imports which, for the page about the architecture
+import-picture: $(ENV) ## Draw the imports between packages for the architecture page
 	$(PYTHON) -m docs.tools.draw_imports
 
 .PHONY: structure
-structure: $(ENV) ## Count what makes the code easy or hard to enter, and hold the ratios
+structure: $(ENV) ## Print counts of the code's structure, and check their limits
 	$(PYTHON) -m scripts.structure
 
 .PHONY: duplicates
-duplicates: ## Measure how many lines are written twice (needs npm); more than 3 % is an error
+duplicates: ## Measure duplicated lines (needs npm); more than 3 % is an error
 	@scripts/count_duplicates.sh
 
 .PHONY: docs
@@ -216,11 +216,11 @@ docs: $(ENV) ## Build the documentation into build/docs; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
 
 .PHONY: startup
-startup: $(ENV) ## Measure how fast the command line starts, and hold it to its budget
+startup: $(ENV) ## Measure the start-up time of the command line, and check its limit
 	$(PYTHON) -m benchmarks.startup
 
 .PHONY: wheel
-wheel: $(ENV) ## Build the wheel and prove it in a fresh environment
+wheel: $(ENV) ## Build the wheel and test it in a new environment
 	@PYTHON=$(PYTHON) scripts/check_wheel.sh
 
 .PHONY: reproducible
@@ -228,7 +228,7 @@ reproducible: $(ENV) ## Build wheel and sdist twice, and compare them byte for b
 	@PYTHON=$(PYTHON) scripts/check_reproducible.sh
 
 .PHONY: packages
-packages: $(ENV) worker-env foundry-env ## List what an installation brings along, with licences
+packages: $(ENV) worker-env foundry-env ## List third-party packages and their licences
 	$(PYTHON) -m docs.tools.list_packages "$$(scripts/environment.sh path)/lib/python3.12/site-packages" \
 	    "$$(scripts/environment.sh path worker)/lib/python3.12/site-packages" \
 	    "$$(scripts/environment.sh path llm-foundry)/lib/python3.12/site-packages"
@@ -238,10 +238,10 @@ lock: $(ENV) ## Compile pyproject.toml into the lock files
 	@PYTHON=$(PYTHON) scripts/lock.sh $(ARGS)
 
 .PHONY: check
-check: ## Run all that CI runs
+check: ## Run everything that CI runs
 	@.ci/run
 
 .PHONY: clean
-clean: ## Remove what was built, and caches; the environment stays
+clean: ## Remove build output and caches, but not the environment
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests scripts benchmarks backtest docs -type d -name __pycache__ -prune -exec rm -rf {} +

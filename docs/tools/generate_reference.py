@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference from the code; with --check, only say which files are out of date.
+"""Write docs/reference from the code; with --check, only list the files that are out of date.
 
     python -m docs.tools.generate_reference [--check]
 
-What a page says is what the code says: docstrings of fields, of members and of commands. One
-that is missing stops the generator.
+The pages are made from docstrings of fields, members and commands. A missing docstring is an error.
 """
 
 import argparse
@@ -40,7 +39,7 @@ def pages() -> dict[str, str]:
 
 
 def changes(directory: Path = REFERENCE) -> dict[str, str | None]:
-    """The pages that are not as the code says, with their text; None for one that must go."""
+    """Return the outdated pages with their new text, or `None` for a page to delete."""
     wanted = pages()
     there = {
         path.relative_to(directory).as_posix(): path.read_text(encoding="utf-8")
@@ -53,7 +52,7 @@ def changes(directory: Path = REFERENCE) -> dict[str, str | None]:
 
 
 def write(directory: Path = REFERENCE) -> list[str]:
-    """Bring the pages up to date; the names of those that changed."""
+    """Update the pages, and return the names of those that changed."""
     changed = changes(directory)
     for name, text in changed.items():
         path = directory / name
@@ -74,9 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     stale = list(changes())
     for name in stale:
-        print(f"docs/reference/{name} is not what the code says", file=sys.stderr)
+        print(f"docs/reference/{name} is out of date", file=sys.stderr)
     if stale:
-        print("Mend it with: make reference", file=sys.stderr)
+        print("To update it: make reference", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -92,7 +92,7 @@ def _kind_page(kind: Kind, catalog: Catalog) -> str:
         f"# {kind.replace('-', ' ').capitalize()}",
         f"{member_docs(Kind)[kind]} On the command line: `seatrial catalog list {kind}`.",
         table([column.header for column in columns], rows),
-        "## What an entry says",
+        "## Fields of an entry",
         *_facts(ENTRY_TYPES[kind]),
         "## Entries",
         *[block for name, entry in entries.items() for block in _entry(name, entry)],
@@ -102,7 +102,10 @@ def _kind_page(kind: Kind, catalog: Catalog) -> str:
 def _facts(entry: type[Entry]) -> list[str]:
     """The facts of a kind, and those of the groups inside them."""
     own = [name for name in entry.model_fields if name not in Entry.model_fields]
-    blocks = [f"{doc_of(entry)} In a file, *required* facts must be stated.", _fields(entry, own)]
+    blocks = [
+        f"{doc_of(entry)} *Required* fields must be present in a catalog file.",
+        _fields(entry, own),
+    ]
     for name in own:
         for part in _classes(entry.model_fields[name].annotation):
             if issubclass(part, Enum):
@@ -152,7 +155,7 @@ def _entry(name: str, entry: Entry) -> list[str]:
         headers = list(dict.fromkeys(header for group in groups for header in group))
         cells = [[_cell(header, group.get(header, "")) for header in headers] for group in groups]
         blocks += [f"`{key}`:", table(headers, cells)]
-    return [*blocks, f"Source, unless one stands beside a fact: {link(entry.source)}"]
+    return [*blocks, f"Source of all other facts: {link(entry.source)}"]
 
 
 def _is_list_of_groups(value: Any) -> bool:

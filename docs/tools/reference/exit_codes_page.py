@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The page of exit codes and of the exceptions behind them."""
+"""The reference page of exit codes and exceptions."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,24 +11,24 @@ from seatrial import checkpoints, dataprep, runs
 from seatrial.errors import ExitCode, SeatrialError
 
 ERRORS = "seatrial.errors"
-"""Where the exceptions are that every part may raise."""
+"""The module of the exceptions that every part may raise."""
 
 INTRODUCTION = """\
-Every command ends with one of these codes, so that a script can tell what happened without reading
-the output."""
+Every command exits with one of these codes, so that a script can react without reading the
+output."""
 
 CLOSED = """\
-With `--json`, what went wrong is JSON on standard output too, `{"error": ..., "findings": [...]}`,
-and the code is the same. A command whose reader has gone, as in `seatrial schema | head -1`, ends
-quietly with 141, as programs do in a shell; an output that cannot be written, as on a full disk, is
-a 2."""
+With `--json`, errors are printed as JSON on standard output, `{"error": ..., "findings": [...]}`,
+with the same exit code. If the reader of a pipe exits first, as in `seatrial schema | head -1`, the
+command exits silently with 141, as other programs do. If the output cannot be written, for example
+because the disk is full, the exit code is 2."""
 
 SCRIPT = """\
 seatrial validate run.yaml
 case $? in
 0) echo "valid" ;;
-1) echo "mend the findings above" ;;
-2) echo "wrong path or wrong usage" ;;
+1) echo "fix the findings above" ;;
+2) echo "wrong path or invalid command line" ;;
 esac
 """
 
@@ -38,7 +38,7 @@ def exit_codes_page() -> str:
     rows = [(code(member.value), member.name, docs[member.name]) for member in ExitCode]
     for package in (checkpoints, dataprep, runs):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
-            # What nobody has imported yet has no exceptions.
+            # Exceptions exist only once their module is imported.
             import_module(module.name)
     errors = list(_tree(SeatrialError))
     return page(
@@ -48,8 +48,8 @@ def exit_codes_page() -> str:
         CLOSED,
         fenced(SCRIPT, "bash"),
         "## Exceptions",
-        "In Python, the same failures are exceptions. Each has the exit code that the command line "
-        "would end with, as `exit_code`.",
+        "In Python, the same errors are exceptions. `exit_code` is the exit code that the command "
+        "line would return.",
         fenced("\n".join(f"{i + error.__name__:<30}{error.exit_code:>3}" for i, error in errors)),
         table(
             ("exception", "exit code", "meaning"),
@@ -64,12 +64,12 @@ def exit_codes_page() -> str:
 def _tree(error: type[SeatrialError], depth: int = 0) -> Iterator[tuple[str, type[SeatrialError]]]:
     """An exception and those derived from it, each with its indentation."""
     yield "    " * depth, error
-    # What the worker raises ends one of its own processes, and nobody imports it.
+    # The exceptions of the worker never leave its own processes.
     own = [
         e
         for e in error.__subclasses__()
         if e.__module__.startswith("seatrial.") and not e.__module__.startswith("seatrial.worker.")
     ]
-    # Those of the base in the order in which they stand there; the others as a dictionary has them.
+    # Exceptions of the base module in their order there; the others by name.
     for below in sorted(own, key=lambda e: "" if e.__module__ == ERRORS else e.__name__):
         yield from _tree(below, depth + 1)

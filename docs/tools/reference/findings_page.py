@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The page of findings: their shape, and every code."""
+"""The reference page of findings: their fields, and every code."""
 
 from dataclasses import fields
 from enum import StrEnum
@@ -18,21 +18,22 @@ from seatrial.spec.loader import loads
 def findings_page() -> str:
     return page(
         "# Findings",
-        f"{doc_of(Finding)} All parts of Seatrial report in this one shape. A code is stable: it "
-        "is never given another meaning, and never used again.",
-        "## The shape",
+        f"{doc_of(Finding)} All parts of Seatrial report findings with these fields. Codes are "
+        "stable: a code never changes its meaning and is never reused.",
+        "## Fields",
         _fields(Finding),
         f"`where` is {doc_of(Where)[:1].lower()}{doc_of(Where)[1:]}",
         _fields(Where),
         "`severity` is one of:",
         table(("severity", "meaning"), [(code(v), d) for v, d in member_docs(Severity).items()]),
-        "As one line, a finding is its place, its rule and its fix:",
+        "On one line, a finding shows its place, its rule and its fix:",
         fenced(_example()),
-        "`seatrial validate --json` has the same parts under `findings`.",
-        "`seatrial explain CODE` tells the background of a code.",
+        "`seatrial validate --json` prints the same fields under `findings`.",
+        "`seatrial explain CODE` explains a code.",
         *[block for enum, (_, title) in AREAS.items() for block in _codes(enum, title)],
-        "## Backgrounds",
-        "What happens where nobody checks, and who says so. `seatrial explain` prints the same.",
+        "## Explanations",
+        "The consequences of ignoring a finding, and the sources. `seatrial explain` prints the "
+        "same text.",
         *[block for code_, found in _explained() for block in _background(code_, found)],
     )
 
@@ -78,4 +79,4 @@ def _example() -> str:
         loads(text, "run.yaml")
     except FindingsError as error:
         return error.findings[0].one_line()
-    raise SystemExit("the example of the findings page reports nothing any more.")
+    raise SystemExit("the example of the findings page no longer reports a finding.")

@@ -20,9 +20,9 @@ from seatrial.monitoring.goodput import Bucket
 from seatrial.monitoring.prometheus import EXPORTED
 
 ANOMALIES = """\
-What is watched for while a run trains: by the worker, which writes findings into the event log as
-they happen, and by whoever reads a log. [Anomalies while a run trains](../guides/anomalies.md) says
-where they are seen. Each is told once when it begins and once when it is over."""
+The anomalies that Seatrial detects while a run trains. The worker writes each one to the event log
+as a finding when it starts and again when it ends. `watch` and `report` detect them in any log. See
+[Anomalies while a run trains](../guides/anomalies.md) for where they are shown."""
 
 
 def anomalies_page() -> str:
@@ -40,15 +40,15 @@ def _slug(rule: AnomalyRule) -> str:
 
 
 def _section(rule: AnomalyRule) -> list[str]:
-    looks = "one look" if rule.calm == 1 else f"{rule.calm} looks in a row"
-    told = {
+    looks = "one check" if rule.calm == 1 else f"{rule.calm} checks in a row"
+    facts = {
         "threshold": rule.threshold,
         "number of steps": rule.steps,
         "why": rule.reason,
-        "what to do": rule.fix,
-        "over": f"After {looks} without it, or when the processes start again.",
+        "fix": rule.fix,
+        "ends": f"After {looks} without it, or when the processes restart.",
     }
-    rows = [(name, _words(text)) for name, text in told.items()]
+    rows = [(name, _words(text)) for name, text in facts.items()]
     return [f"## {rule.title}", table((code(rule.code), str(rule.severity)), rows)]
 
 
@@ -61,8 +61,8 @@ def _words(text: str) -> str:
 ALERTS = Path(__file__).parents[3] / "dashboards" / "rules.yaml"
 
 METRICS = """\
-What the worker serves to Prometheus, all from its event log. Every series has the label `run`;
-a PodMonitor adds `namespace` and `pod`. The guide is [Watch runs with Prometheus, Grafana, W&B and
+The metrics that the worker exports to Prometheus. All come from its event log. Every series has the
+label `run`; a PodMonitor adds `namespace` and `pod`. See [Watch runs with Prometheus, Grafana, W&B and
 MLflow](../guides/monitoring.md)."""
 
 
@@ -83,11 +83,11 @@ def metrics_page() -> str:
 
 
 def _alert(rule: dict[str, Any]) -> tuple[str, ...]:
-    told = rule["annotations"]["description"].replace("{{ $labels.code }}", "a code")
-    lasting = f", once it has lasted {rule['for']}" if "for" in rule else ""
+    text = rule["annotations"]["description"].replace("{{ $labels.code }}", "a code")
+    lasting = f", after {rule['for']}" if "for" in rule else ""
     return (
         f"### {rule['alert']}",
-        f"{rule['labels']['severity'].capitalize()}{lasting}. {told}",
+        f"{rule['labels']['severity'].capitalize()}{lasting}. {text}",
         fenced(rule["expr"]),
     )
 
@@ -97,15 +97,14 @@ def signatures_page() -> str:
     return page(
         "# Causes and signatures",
         f"`seatrial diagnose` knows {len(known.causes)} causes by {len(known.signatures)} "
-        f"signatures, and {len(known.symptoms)} symptoms that are only ever consequences. They are "
-        "data: the files in `src/seatrial/monitoring/diagnosis/data`. Besides them a few rules lay "
-        "several ranks side by side: collectives, exit codes, versions of NCCL, dumps of the "
-        "flight recorder.",
-        "How much a line proves:",
+        f"signatures, and {len(known.symptoms)} symptoms that are always consequences. They are "
+        "data files in `src/seatrial/monitoring/diagnosis/data`. A few more rules compare several "
+        "ranks: collectives, exit codes, NCCL versions, and flight recorder dumps.",
+        "How strongly a log line supports a cause:",
         table(("certainty", "meaning"), [(code(v), d) for v, d in member_docs(Certainty).items()]),
         *[block for cause in known.causes.values() for block in _of_cause(cause, known)],
         "## Symptoms",
-        "What is only ever a consequence, and never named as a cause:",
+        "Symptoms are always consequences and are never reported as a cause:",
         table(
             ("symptom", "says", "source"),
             [(code(one.name), one.says, link(one.source)) for one in known.symptoms],
@@ -118,11 +117,11 @@ def _of_cause(cause: Cause, known: Knowledge) -> list[str]:
     rows = [(code(one.name), one.certainty, link(one.source)) for one in signatures]
     words = [cause.says]
     if cause.slows:
-        words.append("The run goes on with it.")
+        words.append("The run continues, but slower.")
     if cause.yields:
-        words.append("Any other cause that is found explains it.")
+        words.append("If another cause is found, it explains this one.")
     if cause.before_start:
-        words.append("A run that failed later by something else had got over it.")
+        words.append("If the run failed later for another reason, it had recovered from this.")
     if cause.explained_by:
         words.append(f"Explained by: {', '.join(map(code, cause.explained_by))}.")
     return [
@@ -131,6 +130,6 @@ def _of_cause(cause: Cause, known: Knowledge) -> list[str]:
         f"Do: {cause.do}",
         table(("signature", "certainty", "source"), rows)
         if rows
-        else "Found by a rule, for no single line tells of it.",
+        else "Found by a rule, because no single line shows it.",
         *[fenced(one.example.strip()) for one in signatures[:1]],
     ]

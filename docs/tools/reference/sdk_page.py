@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the SDK: every public name with its signature and docstring."""
+"""The reference page of the SDK: every public name with its signature and docstring."""
 
 import inspect
 import re
@@ -14,14 +14,14 @@ import seatrial
 from docs.tools.reference.markdown import code, doc_of, docs_of, fenced, member_docs, page, table
 
 INTRODUCTION = """\
-`import seatrial` gives these names and no others. They are loaded when first used, so the import
-itself costs nothing. What a user can mend is raised as a `SeatrialError`; see
-[exit codes](exit-codes.md) for the tree of exceptions, and [Use from Python](../guides/python.md)
+`import seatrial` provides exactly these names. They are loaded on first use, so the import itself
+is fast. Errors that a user can fix are raised as `SeatrialError`; see
+[exit codes](exit-codes.md) for the exception classes, and [Use from Python](../guides/python.md)
 for examples. `seatrial.__version__` is the version."""
 
 RENAMED = """\
-Its fields are those of the [spec](spec.md), by the same names, but for two that Python cannot have
-or writes differently: `api_version` for `apiVersion`, and `from_` for `from`."""
+Its fields are those of the [spec](spec.md), with the same names except for two that Python spells
+differently: `api_version` for `apiVersion`, and `from_` for `from`."""
 
 _MODULES = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")
 _MEMBER = re.compile(r"<(\w+\.\w+): [^>]*>")
@@ -44,7 +44,7 @@ def sdk_page() -> str:
         "## Exceptions",
         *[block for thing in errors for block in _class(thing)],
         "## Inside a plan",
-        "These classes are not names of `seatrial`; they are the types of a plan's fields.",
+        "These classes are the types of a plan's fields. They are not exported from `seatrial`.",
         *[block for thing in inner for block in _class(thing)],
     )
 
@@ -70,7 +70,7 @@ def _class(thing: type) -> list[str]:
         blocks.append(fenced(f"{thing.__name__}{_signature(thing)}", "python"))
     rows = [row for name, member in vars(thing).items() for row in _member(name, member)]
     if rows:
-        blocks.append(table(("method or property", "what it gives"), rows))
+        blocks.append(table(("method or property", "result"), rows))
     return blocks
 
 

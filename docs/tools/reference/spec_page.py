@@ -137,13 +137,13 @@ BREAKING: list[tuple[str, ...]] = [
 ]  # fmt: skip
 
 INTRODUCTION = """\
-A spec is one YAML file. It says what is wanted; what can be derived is not written. Unknown keys
-are errors. In the tables, *required* means that there is no default, and *absent* that nothing is
-set. `auto` leaves a value to the planner: `seatrial plan` shows its choice and the reasons,
-`seatrial validate` accepts it with a note."""
+A spec is one YAML file. It contains your choices; Seatrial derives everything else. Unknown keys
+are errors. In the tables, *required* means that there is no default, and *absent* that the field is
+not set by default. With `auto`, the planner chooses the value: `seatrial plan` shows its choice and
+the reasons, and `seatrial validate` accepts it with a note."""
 
 DERIVED = """\
-Of these fields, the family and the sizes supply what is left out: `kv_heads` is `heads`,
+Fields that you omit are derived from the family and the sizes: `kv_heads` is `heads`,
 `head_dim` is `hidden_size` / `heads`, `ffn_hidden_size` is 4 × `hidden_size`, and the parts are:"""
 
 
@@ -154,15 +154,15 @@ def spec_page() -> str:
         "# Spec",
         INTRODUCTION,
         "## A complete small example",
-        "It validates and resolves to a plan. Everything that it leaves out has its default.",
+        "This spec is valid and resolves to a plan. All other fields have their defaults.",
         fenced(EXAMPLE, "yaml"),
         "## Top level",
         *_section(RunSpec, ""),
         *_below(RunSpec, ""),
         "## Rules between fields",
-        "A field can be right by itself and still contradict another. The left column is what was "
-        "changed in the example above, the right column is what Seatrial says of it.",
-        table(("change", "answer"), [_rule(overrides) for overrides in BREAKING]),
+        "A valid field can still contradict another one. The left column shows a change to the "
+        "example above, the right column the resulting error.",
+        table(("change", "error"), [_rule(overrides) for overrides in BREAKING]),
     )
 
 
