@@ -135,7 +135,7 @@ cluster: $(ENV) cluster-programs ## Run the tests in a real cluster of one node 
 	$(PYTHON) -m pytest -m cluster -s $(ARGS) tests/cluster/pods
 
 .PHONY: cluster-short
-cluster-short: $(ENV) cluster-programs ## Run the short ones of them
+cluster-short: $(ENV) cluster-programs ## Run the short cluster tests
 	$(PYTHON) -m pytest -m 'cluster and not slow' -s $(ARGS) tests/cluster/pods
 
 .PHONY: image

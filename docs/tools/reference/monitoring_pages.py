@@ -62,8 +62,8 @@ ALERTS = Path(__file__).parents[3] / "dashboards" / "rules.yaml"
 
 METRICS = """\
 The metrics that the worker exports to Prometheus. All come from its event log. Every series has the
-label `run`; a PodMonitor adds `namespace` and `pod`. See [Watch runs with Prometheus, Grafana, W&B and
-MLflow](../guides/monitoring.md)."""
+label `run`; a PodMonitor adds `namespace` and `pod`. See [Watch runs with Prometheus, Grafana, W&B
+and MLflow](../guides/monitoring.md)."""
 
 
 def metrics_page() -> str:
