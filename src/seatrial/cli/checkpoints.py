@@ -25,6 +25,7 @@ from seatrial.cli.checkpoints_text import (
     shown,
     verified_line,
 )
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import (
     Context,
     Json,
@@ -157,7 +158,10 @@ def verify(
         else:
             size = one.record.shards.size
             afresh = again or (whole and one.verified)
-            with shown(f"step {one.step:,}", size, quiet=as_json or passed_by) as tell:
+            with (
+                on_interrupt("Verified files are recorded: rerun the same command to continue."),
+                shown(f"step {one.step:,}", size, quiet=as_json or passed_by) as tell,
+            ):
                 found = verify_noting(place, one, threads=threads, anew=afresh, tell=tell)
             answers[one.step] = found
         if not as_json:
@@ -320,7 +324,10 @@ def copy(
     source, target = place_of(where, overrides or ()), place_at(to)
     one = checkpoint_at(source, step)
     size = one.record.shards.size if one.record else 0
-    with shown(f"step {one.step:,}", size, quiet=as_json) as tell:
+    with (
+        on_interrupt("Copied files are kept: rerun the same command to continue."),
+        shown(f"step {one.step:,}", size, quiet=as_json) as tell,
+    ):
         record = copy_checkpoint(source, one.directory, target, tell)
     if as_json:
         say_json({"step": record.step, "bytes": record.shards.size, "to": to})

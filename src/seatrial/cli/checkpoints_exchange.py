@@ -14,6 +14,7 @@ from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verdict import other_model
 from seatrial.cli.checkpoints_text import shown
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, Step, Where
 from seatrial.cli.remote import On, RemotePlace, Volume
 from seatrial.engine_process.process import worker_python
@@ -136,7 +137,10 @@ def _exported(
     worker_python(engine)
     exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
     size = record.shards.size
-    with shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell:
+    with (
+        on_interrupt(f"The checkpoint is unchanged. Delete {to} if it exists, and rerun."),
+        shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell,
+    ):
 
         def follow(doing: str, done: int, total: int) -> None:
             # The worker verifies all files first, then writes the weights.
@@ -215,7 +219,10 @@ def import_weights(
             "Download the weights first: hf download OWNER/NAME --local-dir DIR."
         )
     there = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))
-    with shown(source, there, quiet=as_json) as tell:
+    with (
+        on_interrupt(f"The source is unchanged. Delete {to} if it exists, and rerun."),
+        shown(source, there, quiet=as_json) as tell,
+    ):
         told = import_by_worker(Path(source), to.absolute(), lambda _, done, total: tell(0, done))
     if as_json:
         say_json(told)

@@ -21,6 +21,7 @@ from seatrial.cli.data_summary import (
     say_pieces,
     say_record,
 )
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
 from seatrial.dataprep.drivers.driver import limit_threads
@@ -120,14 +121,13 @@ def prepare(
         _freeze(file, overrides or (), to, as_json=as_json)
         return
     name = load_spec(file, overrides or ()).name
-    try:
-        with shown_progress(quiet=as_json) as tell:
-            outcome = prepare_data(
-                file, overrides or (), to=to, driver=driver, workers=workers, tell=tell
-            )
-    except KeyboardInterrupt:
-        say_error("\nStopped. Finished tasks are kept: rerun the same command to continue.")
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    with (
+        on_interrupt("Finished tasks are kept: rerun the same command to continue."),
+        shown_progress(quiet=as_json) as tell,
+    ):
+        outcome = prepare_data(
+            file, overrides or (), to=to, driver=driver, workers=workers, tell=tell
+        )
     cache = build_index_cache(file, overrides or (), found_at=outcome.address)
     if as_json:
         say_json(outcome_as_json(outcome, cache))

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
@@ -72,13 +73,15 @@ def command(
             _clear()
             _say_result(result, many=len(twins) > 1)
 
-    done = rehearse(
-        file,
-        overrides or (),
-        drills=chosen,
-        seed=seed,
-        watch=RehearsalWatch(say_error, began, _announcer(quiet=as_json), drilled),
-    )
+    again = seatrial_words("rehearse", file, *overrides or ())
+    with on_interrupt(f"The run itself is unchanged. To rehearse again: {again}"):
+        done = rehearse(
+            file,
+            overrides or (),
+            drills=chosen,
+            seed=seed,
+            watch=RehearsalWatch(say_error, began, _announcer(quiet=as_json), drilled),
+        )
     if as_json:
         say_json(done.report.to_dict())
     else:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import default_catalog
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import NO_NEXT, Overrides, SpecFile, examples
 from seatrial.errors import ExitCode, UsageError
 from seatrial.reports.terminal import say, say_error, say_text
@@ -79,7 +80,8 @@ def _run_steps(
         if book.has(step.name):
             continue
         try:
-            _do(step, f"{number} of {length}", again, lock)
+            with on_interrupt(f"Finished steps are kept. To continue: {again}"):
+                _do(step, f"{number} of {length}", again, lock)
         except typer.Exit as end:
             if step.name == "wait" and end.exit_code == ExitCode.RUN_FAILED:
                 # Waiting again for a finished run would fail again: launch it first.

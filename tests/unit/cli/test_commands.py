@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.spec.loader import loads
 from tests.conftest import SPEC
 
@@ -330,3 +332,10 @@ def test_a_name_that_no_disk_can_have_is_no_defect(command: str, tmp_path: Path)
     done = seatrial(command, "a1B2" * 2_000, cwd=tmp_path, code=2)
     assert "File name too long" in done.stderr
     assert len(done.stderr) < 1_000
+
+
+def test_an_interrupt_says_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, on_interrupt("Finished tasks are kept."):
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "\nStopped. Finished tasks are kept.\n"
