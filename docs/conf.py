@@ -5,10 +5,11 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from docs.tools.console_lexer import ConsoleLexer
+from docs.tools.site.tables import label_cells
 from seatrial.version import VERSION
 
 project = "Seatrial"
@@ -48,3 +49,4 @@ copybutton_line_continuation_character = "\\"
 
 def setup(app: Sphinx) -> None:
     app.add_lexer("console", ConsoleLexer)
+    app.connect("doctree-resolved", label_cells)

@@ -9,14 +9,14 @@ blanks too, for a prompt. Here only `$ ` in the first column is one.
 from collections.abc import Iterator
 from typing import Any
 
-from pygments.lexer import Lexer
-from pygments.lexers.shell import BashLexer
-from pygments.token import Generic, _TokenType
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from pygments.lexers.shell import BashLexer  # type: ignore[import-untyped]
+from pygments.token import Generic  # type: ignore[import-untyped]
 
 PROMPT = "$ "
 
 
-class ConsoleLexer(Lexer):
+class ConsoleLexer(Lexer):  # type: ignore[misc]
     name = "Seatrial console session"
     aliases = ("console",)
 
@@ -24,7 +24,7 @@ class ConsoleLexer(Lexer):
         super().__init__(**options)
         self._shell = BashLexer(**options)
 
-    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
         position, is_command = 0, False
         for line in text.splitlines(keepends=True):
             begin, typed = position, line

@@ -38,8 +38,8 @@ def recorded(
         stderr=subprocess.PIPE,
     ) as process:
         os.close(child)
-        assert process.stderr is not None
-        lines = _read((parent, process.stderr.fileno()), began)
+        errors = process.stderr.fileno() if process.stderr else parent
+        lines = _read((parent, errors), began)
         code = process.wait()
     os.close(parent)
     if code != 0:
