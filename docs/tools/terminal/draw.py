@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from re import finditer
+from re import finditer, fullmatch
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -62,15 +62,33 @@ class Line:
     is_command: bool = False
 
 
+def wrapped(lines: Sequence[Line], columns: int) -> list[Line]:
+    """The lines as a terminal of that width breaks them; colours go on in the next line."""
+    found = []
+    for line in lines:
+        text, width, colour = "", 0, ""
+        for match in finditer(r"\x1b\[[0-9;]*m|.", line.text):
+            if fullmatch(r"\x1b\[[0-9;]*m", match[0]):
+                colour = match[0]
+            elif width + cell_len(match[0]) > columns:
+                found.append(Line(line.seconds, text, line.is_command))
+                text, width = colour, 0
+            text += match[0]
+            width += 0 if match[0].startswith("\x1b") else cell_len(match[0])
+        found.append(Line(line.seconds, text, line.is_command))
+    return found
+
+
 def still(lines: Sequence[Line], columns: int, title: str, theme: Theme) -> str:
     """A picture of all lines."""
-    body = [_line(line, row, theme) for row, line in enumerate(lines)]
-    return _window(body, len(lines), columns, title, theme)
+    shown = wrapped(lines, columns)
+    body = [_line(line, row, theme) for row, line in enumerate(shown)]
+    return _window(body, len(shown), columns, title, theme)
 
 
 def replay(lines: Sequence[Line], columns: int, rows: int, title: str, theme: Theme) -> str:
     """An animation in a window of so many rows, with the waits shortened."""
-    shown = paced(lines)
+    shown = paced(wrapped(lines, columns))
     length = shown[-1].seconds + HOLD
     body = [_line(line, row, theme) for row, line in enumerate(shown)]
     covers = [

@@ -11,7 +11,16 @@ from pygments.token import Generic  # type: ignore[import-untyped]
 from docs.tools.console_lexer import ConsoleLexer
 from docs.tools.page_parts import ROOT
 from docs.tools.site.pages import clicks, dead_links, read_site, target_of
-from docs.tools.terminal.draw import LIGHT, LONGEST_WAIT, THEMES, Line, paced, replay, still
+from docs.tools.terminal.draw import (
+    LIGHT,
+    LONGEST_WAIT,
+    THEMES,
+    Line,
+    paced,
+    replay,
+    still,
+    wrapped,
+)
 
 ACCURACY = ROOT / "docs/accuracy.md"
 NUMBER = re.compile(r"(?<![\w.,-])\d[\d,.]*(?:e-\d+)?")
@@ -90,6 +99,11 @@ def test_a_replay_shortens_waits_and_respects_reduced_motion() -> None:
     assert "@media(prefers-reduced-motion:no-preference)" in picture
     assert ".scroll{transform:translateY(-19px)}" in picture
     assert "script" not in picture
+
+
+def test_long_lines_break_as_in_a_terminal() -> None:
+    lines = wrapped([Line(1.0, "\x1b[31mabcdef\x1b[0mgh")], 4)
+    assert [line.text for line in lines] == ["\x1b[31mabcd", "\x1b[31mef\x1b[0mgh"]
 
 
 def promises() -> list[list[str]]:
