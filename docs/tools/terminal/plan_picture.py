@@ -21,6 +21,8 @@ from docs.tools.terminal.draw import THEMES, Line, still
 from docs.tools.terminal.record import recorded
 
 COLUMNS = 100
+WIDTH = 1000
+"""Pixels of the photographed page."""
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
 name: slim-7b
@@ -61,13 +63,19 @@ def photograph(directory: Path) -> None:
         )
         for theme in THEMES:
             tab = browser.new_page(
-                viewport={"width": 1000, "height": 1000},
+                viewport={"width": WIDTH, "height": 1000},
                 color_scheme="dark" if theme.name == "dark" else "light",
             )
             tab.goto((directory / "plan.html").as_uri())
-            tab.evaluate("document.querySelector('h2').scrollIntoView()")
+            top = tab.evaluate("document.querySelector('h2').getBoundingClientRect().top") - 24
+            bottom = tab.evaluate("document.documentElement.scrollHeight")
             file = ROOT / f"docs/figures/plan-page-{theme.name}.png"
-            tab.screenshot(path=str(file), timeout=120_000)
+            tab.screenshot(
+                path=str(file),
+                timeout=120_000,
+                full_page=True,
+                clip={"x": 0, "y": top, "width": WIDTH, "height": bottom - top},
+            )
             print(f"wrote {file.relative_to(ROOT)}")
         browser.close()
 
