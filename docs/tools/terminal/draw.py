@@ -114,12 +114,13 @@ def replay(lines: Sequence[Line], columns: int, rows: int, title: str, theme: Th
     ]
     width, height = columns * CELL, rows * LINE
     clipped = [
-        f'<clipPath id="screen"><rect width="{width:.0f}" height="{height:.0f}"/></clipPath>',
+        f'<clipPath id="screen"><rect x="-6" width="{width + 12:.0f}" height="{height:.0f}"/>'
+        "</clipPath>",
         '<g clip-path="url(#screen)"><g class="scroll">',
         *body,
         *(shape for shape, _, _ in covers),
         "</g>",
-        f'<rect class="reveal" width="{width:.0f}" height="{height:.0f}" '
+        f'<rect class="reveal" x="-8" width="{width + 16:.0f}" height="{height:.0f}" '
         f'fill="{theme.background}"/></g>',
     ]
     return _window(clipped, rows, columns, title, theme, "".join(style))
