@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tables with many columns become lists on a phone: each cell carries the label of its column.
+"""Marks in tables for `docs/static/site.css`.
 
-`docs/static/site.css` shows the labels only where it stacks the cells.
+Tables with many columns become lists on a phone, where each cell shows the label of its column.
+Short names do not break.
 """
 
 from docutils import nodes  # type: ignore[import-untyped]
@@ -10,11 +11,16 @@ from sphinx.application import Sphinx
 
 FEWEST_COLUMNS = 4
 """Tables with fewer columns fit a phone as they are."""
+LONGEST_SHORT = 16
+"""Characters of a name that is kept in one line."""
 
 
 def label_cells(_app: Sphinx, document: nodes.document, _name: str) -> None:
-    """Add a label to each cell of the wide tables of a page."""
+    """Add a label to each cell of the wide tables of a page, and mark short names in all."""
     for table in document.findall(nodes.table):
+        for literal in table.findall(nodes.literal):
+            if len(literal.astext()) <= LONGEST_SHORT:
+                literal["classes"].append("short")
         heads = [row for head in table.findall(nodes.thead) for row in head.findall(nodes.row)]
         if not heads:
             continue
