@@ -62,7 +62,7 @@ worker-env: ## Create the environment of the training engine if it does not exis
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-attack attack-short engine engine-short faults faults-short voyage voyage-short quickstart tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+attack attack-short engine engine-short faults faults-short voyage voyage-short quickstart quickstart-picture tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
@@ -214,6 +214,20 @@ duplicates: ## Measure duplicated lines (needs npm); more than 3 % is an error
 .PHONY: docs
 docs: $(ENV) ## Build the documentation into build/docs; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
+
+.PHONY: site
+site: $(ENV) ## Build the documentation afresh and check it in a browser: links, clicks, widths, search (needs chromium)
+	rm -rf build/site
+	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m docs.tools.site.check build/site
+
+.PHONY: plan-picture
+plan-picture: $(ENV) ## Draw the output of plan and photograph its page, light and dark (needs chromium)
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m docs.tools.terminal.plan_picture
+
+.PHONY: quickstart-picture
+quickstart-picture: $(ENV) worker-env ## Record the quickstart with the real engine and draw it as an animation (minutes; ARGS=--draw only draws)
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m docs.tools.terminal.quickstart $(ARGS)
 
 .PHONY: startup
 startup: $(ENV) ## Measure the start-up time of the command line, and check its limit

@@ -38,6 +38,7 @@ QUICK = "tests/unit/docs/test_tutorial.py"
 WALKERS = (QUICK, "tests/engine/test_tutorial.py", "tests/engine/test_quickstart.py")
 """The tests that walk; the marker of a block that is run here names one of them."""
 PLACE = "/tmp/tutorial"  # noqa: S108  (what the reader is told)
+QUICKSTART_PLACE = "/tmp/seatrial"  # noqa: S108
 RUN = "dinghy"
 WORKER = "SEATRIAL_WORKER_PYTHON"
 LIMIT = 1800
@@ -105,7 +106,11 @@ class Walk:
         temporary = self.directory / ".tmp"
         temporary.mkdir(exist_ok=True)
         variables = self._variables | {"TMPDIR": str(temporary)}
-        printed, code = run_bash(self._here(typed), self.directory, variables, LIMIT)
+        text = self._here(typed)
+        if self.place == QUICKSTART_PLACE and WORKER in variables:
+            # Its reader has one environment for everything, with the engine.
+            text = f'python() {{ "${WORKER}" "$@"; }}\n{text}'
+        printed, code = run_bash(text, self.directory, variables, LIMIT)
         shown = without_progress(printed).replace(str(self.directory), self.place)
         return shown, 0 if code == READER_GONE else code
 
@@ -136,7 +141,7 @@ def times_table(seconds: dict[str, float]) -> str:
 def main() -> None:
     is_writing, found = "--write" in sys.argv[1:], 0
     is_tutorial = "quickstart" not in sys.argv[1:]
-    place, run = (PLACE, RUN) if is_tutorial else ("/tmp/seatrial", "stories-260k")  # noqa: S108
+    place, run = (PLACE, RUN) if is_tutorial else (QUICKSTART_PLACE, "stories-260k")
     with walking(place, run) as walk:
         for page in PAGES if is_tutorial else (QUICKSTART,):
             shown, printed = page.read_text(encoding="utf-8"), walk.through(page)
