@@ -75,7 +75,7 @@ def test_other_data_are_refused(home: Path) -> None:
         cwd=home,
         code=1,
     )
-    assert "holds a data set that was prepared with empty_documents keep" in done.stderr
+    assert "contains a data set that was prepared with empty_documents keep" in done.stderr
 
 
 def test_estimate_of_a_corpus_that_is_read_whole_is_exact(home: Path) -> None:
