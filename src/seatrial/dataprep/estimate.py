@@ -12,7 +12,7 @@ import io
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -21,6 +21,7 @@ import numpy as np
 
 from seatrial.dataprep.documents.reading import inputs_of, read_documents, sample_texts, spread
 from seatrial.dataprep.inputs.access import open_input
+from seatrial.dataprep.inputs.sources import named_sources
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.prepare import list_tasks
 from seatrial.dataprep.tasks.task_list import LARGEST, InputFile, SourceSettings, TaskList, thaw
@@ -78,6 +79,8 @@ class SourceEstimate:
     """Stored bytes of its largest file. A file is not split, so one core processes it."""
     largest_seconds: float = 0.0
     """CPU time of that file."""
+    epochs: Range | None = None
+    """How often the run reads its training split; None if that depends on prepared sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,10 @@ class Estimate:
     """CPU time."""
     wall_seconds: Range
     """Wall-clock time with that many cores, if reading and writing keep up."""
+    wanted_tokens: int = 0
+    """Tokens that the run trains on."""
+    training_share: float = 1.0
+    """Share of the tokens in the training split."""
     task_bytes: int = LARGEST
     """Most stored bytes per task, unless a single file is larger."""
 
@@ -137,7 +144,7 @@ def estimate(plan: Plan, cores: int) -> Estimate:
     disk = _sum([tokens.times(width), documents.times(20)])
     peak = _sum([disk, tokens.times(width), documents.times(4)])
     return Estimate(
-        tuple(sources),
+        with_epochs(sources, plan),
         encoder.backend,
         cores,
         tokens,
@@ -146,7 +153,47 @@ def estimate(plan: Plan, cores: int) -> Estimate:
         peak,
         seconds,
         seconds.times(1 / cores),
+        wanted_tokens(plan),
+        training_share(plan),
     )
+
+
+def wanted_tokens(plan: Plan) -> int:
+    """Return the tokens that a run trains on."""
+    return plan.length.samples * plan.model.sequence_length
+
+
+def training_share(plan: Plan) -> float:
+    """Return the share of the tokens in the training split."""
+    return plan.spec.data.split[0] / sum(plan.spec.data.split)
+
+
+def with_epochs(sources: Sequence[SourceEstimate], plan: Plan) -> tuple[SourceEstimate, ...]:
+    """Add how often the run reads the training split of each source.
+
+    Without weights the engine blends by size, so all sources are read equally often. The size of
+    prepared sources is unknown here; the number of epochs is then unknown too.
+    """
+    wanted, share = wanted_tokens(plan), training_share(plan)
+    named = named_sources(plan)
+    weights = {name: source.weight for name, source in named if source.weight is not None}
+    if weights:
+        total = sum(weights.values())
+        return tuple(
+            replace(each, epochs=_epochs(wanted * weights[each.name] / total, each.tokens, share))
+            for each in sources
+        )
+    if len(named) > len(sources):
+        return tuple(sources)
+    epochs = _epochs(wanted, _sum([each.tokens for each in sources]), share)
+    return tuple(replace(each, epochs=epochs) for each in sources)
+
+
+def _epochs(wanted: float, tokens: Range, share: float) -> Range:
+    low, middle, high = (
+        wanted / max(1.0, share * each) for each in (tokens.high, tokens.middle, tokens.low)
+    )
+    return Range(low, middle, high)
 
 
 def _sum(ranges: Sequence[Range]) -> Range:

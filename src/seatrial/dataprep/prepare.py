@@ -314,7 +314,8 @@ class _Preparation:
         """Assemble the parts and verify the result."""
         total = sum(file.tokens for part in records.values() for file in part.files)
         size = max(1, total * self.tasks.settings.tokenizer.token_bytes)
-        progress = Progress(PreparationPhase.ASSEMBLING)
+        tasks = len(self.tasks.tasks)
+        progress = Progress(PreparationPhase.ASSEMBLING, tasks=tasks, tasks_done=tasks)
 
         def moved(count: int) -> None:
             # `progress` is that of the current phase: assembling, then verifying.
@@ -330,7 +331,7 @@ class _Preparation:
             summarize(self.tasks, records.values()),
             *collect_quarantine(self.store, self.tasks, records),
         )
-        progress = Progress(PreparationPhase.VERIFYING)
+        progress = Progress(PreparationPhase.VERIFYING, tasks=tasks, tasks_done=tasks)
         self.tell(progress)
         file = tokenizer_path(self.store, self.tasks)
         findings = check_conserved(self.tasks, records.values(), files)

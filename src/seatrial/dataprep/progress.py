@@ -74,11 +74,26 @@ class Progress:
     """Start of the phase on the monotonic clock."""
     again: list[Again] = field(default_factory=list)
     """Tasks that failed and were retried."""
+    tasks: int = 0
+    """Number of tasks in the list; 0 before the inputs are listed."""
+    tasks_done: int = 0
+    """Number of tasks with a record."""
 
     @property
     def seconds(self) -> float:
         """Seconds since the phase started."""
         return time.monotonic() - self.began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the end of the phase at the rate so far; None if there is no rate yet."""
+        share = self.share
+        if self.sources:
+            before = sum(source.before for source in self.sources.values())
+            total = sum(source.total for source in self.sources.values()) - before
+            read = sum(source.read for source in self.sources.values()) - before
+            share = read / total if total else 0.0
+        return self.seconds * (1 - share) / share if share > 0 else None
 
 
 Tell = Callable[[Progress], None]
@@ -96,7 +111,7 @@ class Tracker:
         for task in tasks.tasks:
             totals[task.source] += task.size
         sources = {name: SourceProgress(name, total) for name, total in totals.items()}
-        self.progress = Progress(PreparationPhase.PREPARING, sources)
+        self.progress = Progress(PreparationPhase.PREPARING, sources, tasks=len(tasks.tasks))
         for record in records:
             source = self._of(record.task)
             source.before += self._size[record.task]
@@ -106,6 +121,7 @@ class Tracker:
         return self.progress.sources[self._source[task]]
 
     def _count(self, source: SourceProgress, record: PartRecord) -> None:
+        self.progress.tasks_done += 1
         source.tokens += sum(file.tokens for file in record.files)
         source.documents += sum(file.documents for file in record.files)
 
