@@ -53,9 +53,9 @@ def test_the_address_of_one_file(corpus: ObjectStore) -> None:
 
 
 def test_nothing_there(corpus: ObjectStore) -> None:
-    with pytest.raises(InputError, match="has nothing there"):
+    with pytest.raises(InputError, match="no object in"):
         list_inputs(_source(f"{corpus.address}/nothing"), QUICK)
-    with pytest.raises(InputError, match="A glob goes into files"):
+    with pytest.raises(InputError, match="Put the glob into files"):
         list_inputs(_source(f"{corpus.address}/train/*.zst"), QUICK)
 
 
@@ -88,10 +88,10 @@ def test_a_changed_object_is_refused(corpus: ObjectStore) -> None:
     (file,) = list_inputs(_source(corpus.address, files="train/a.*"), QUICK)
     with corpus.open_writer("train/a.jsonl.zst") as stream:
         stream.write(b"another content! ")
-    with pytest.raises(InputError, match="has changed since the inputs were listed"):
+    with pytest.raises(InputError, match="changed since the inputs were listed"):
         open_input(file, QUICK)
     corpus.delete(["train/a.jsonl.zst"])
-    with pytest.raises(InputError, match="is gone since the inputs were listed"):
+    with pytest.raises(InputError, match="deleted since the inputs were listed"):
         open_input(file, QUICK)
 
 
@@ -116,7 +116,7 @@ def test_faults_without_end(server: Running, corpus: ObjectStore) -> None:
     (file,) = list_inputs(_source(corpus.address, files="train/a.*"), QUICK)
     stream = open_input(file, QUICK)
     server.faults.plan(Fault(cut_after=3), when=server.is_data, forever=True)
-    with pytest.raises(StoreError, match=r"no success after 3 tries.*Try again later"):
+    with pytest.raises(StoreError, match=r"all 3 attempts .* failed.*Rerun the same command later"):
         stream.read()
     assert 3 <= len(server.faults.seen) <= 100
     server.faults.clear()

@@ -107,6 +107,8 @@ class CorpusFacts:
     """Those of them that hold something else than text."""
     unreadable: str = ""
     """Why its documents cannot be read, as a sentence begins; empty when they can."""
+    rough_tokens: int = 0
+    """Tokens of the files that the source takes, guessed from their stored sizes; 0 if unknown."""
 
 
 class DataProbe(Protocol):
@@ -126,6 +128,10 @@ class DataProbe(Protocol):
 
     def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
         """The raw text at an address, of which a source takes the files of a pattern."""
+        ...
+
+    def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
+        """Training tokens of each source of the data set at a location; empty if there is none."""
         ...
 
     def pairs_near(self, prefix: str) -> Sequence[str]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.cli.data_progress import shown_progress
+from seatrial.cli.data_progress import shown_progress, stopped_lines
 from seatrial.cli.data_summary import (
     outcome_as_json,
     record_as_json,
@@ -21,7 +21,6 @@ from seatrial.cli.data_summary import (
     say_pieces,
     say_record,
 )
-from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
 from seatrial.dataprep.drivers.driver import limit_threads
@@ -34,6 +33,7 @@ from seatrial.reports.terminal import (
     say_findings,
     say_following,
     say_json,
+    seatrial_words,
 )
 from seatrial.sdk.data import (
     build_index_cache,
@@ -45,6 +45,10 @@ from seatrial.sdk.data import (
     refuse_secret,
 )
 from seatrial.sdk.plan import load_spec
+
+if TYPE_CHECKING:
+    from seatrial.dataprep.prepare import PreparationOutcome
+    from seatrial.dataprep.progress import Progress
 
 app = typer.Typer(
     help="Prepare, estimate, verify and inspect training data.",
@@ -121,13 +125,7 @@ def prepare(
         _freeze(file, overrides or (), to, as_json=as_json)
         return
     name = load_spec(file, overrides or ()).name
-    with (
-        on_interrupt("Finished tasks are kept: rerun the same command to continue."),
-        shown_progress(quiet=as_json) as tell,
-    ):
-        outcome = prepare_data(
-            file, overrides or (), to=to, driver=driver, workers=workers, tell=tell
-        )
+    outcome = _prepared(file, overrides or (), to, driver, workers, quiet=as_json)
     cache = build_index_cache(file, overrides or (), found_at=outcome.address)
     if as_json:
         say_json(outcome_as_json(outcome, cache))
@@ -138,6 +136,34 @@ def prepare(
         say_outcome(name, outcome, cache, str(file))
     if has_errors(outcome.findings):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _prepared(
+    file: Path,
+    overrides: Sequence[str],
+    to: str | None,
+    driver: DriverChoice,
+    workers: int | None,
+    *,
+    quiet: bool,
+) -> "PreparationOutcome":
+    """Prepare the data and show the progress; after Ctrl-C, print how to continue."""
+    latest: list[Progress] = []
+    try:
+        with shown_progress(quiet=quiet) as show:
+
+            def tell(progress: "Progress") -> None:
+                latest[:] = [progress]
+                show(progress)
+
+            return prepare_data(file, overrides, to=to, driver=driver, workers=workers, tell=tell)
+    except KeyboardInterrupt:
+        words: list[object] = ["data", "prepare", file, *overrides]
+        words += ["--to", to] if to else []
+        words += ["--driver", driver] if driver is not DriverChoice.LOCAL else []
+        words += ["--workers", workers] if workers else []
+        say_error(stopped_lines(latest[0] if latest else None, seatrial_words(*words)))
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _freeze(file: Path, overrides: Sequence[str], to: str | None, *, as_json: bool) -> None:

@@ -1,31 +1,35 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a preparation shows itself while it works: bars on a terminal, now and then a line else."""
+"""Show the progress of a preparation: bars on a terminal, otherwise a line every 30 seconds."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from seatrial.reports.terminal import say_error
-from seatrial.units import format_count
+from seatrial.units import format_bytes, format_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seatrial.dataprep.progress import Progress, SourceProgress, Tell
 
 QUIET_SECONDS = 30.0
-"""Off a terminal, how often a line says that work goes on."""
+"""Seconds between two lines without a terminal."""
 REDRAW_SECONDS = 0.1
-"""How often bars move."""
+"""Seconds between two updates of the bars."""
 _WORDS = {
     "listing": "listing the inputs",
     "choosing": "comparing tokenizers on a sample",
     "preparing": "preparing",
-    "assembling": "putting the parts together",
-    "verifying": "reading the result again",
+    "assembling": "assembling the parts",
+    "verifying": "verifying the result",
 }
-"""What each phase is called."""
+"""The phases in messages."""
+_ALL = "all sources"
 
 
 def format_rate(size: float) -> str:
@@ -53,49 +57,82 @@ def format_core_time(seconds: float) -> str:
 
 @contextmanager
 def shown_progress(*, quiet: bool) -> Iterator["Tell"]:
-    """What to tell of the progress; nothing is shown when quiet."""
+    """Yield a function that shows the progress: bars on a terminal, otherwise periodic lines."""
     if quiet:
         yield lambda _: None
     elif sys.stderr.isatty():
         with _bars() as tell:
             yield tell
     else:
-        yield _lines()
+        with _lines() as tell:
+            yield tell
 
 
-def _lines() -> "Tell":
-    """A line now and then."""
-    said = time.monotonic()
+@contextmanager
+def _lines() -> Iterator["Tell"]:
+    """Print a line every `QUIET_SECONDS`, even if no task reports progress in the meantime."""
+    latest: list[Progress] = []
+    ended = threading.Event()
+
+    def show() -> None:
+        while not ended.wait(QUIET_SECONDS):
+            # The progress may change while it is read; the next line shows it.
+            with suppress(RuntimeError):
+                for progress in latest:
+                    say_error(f"  {progress_line(progress)}")
+
+    thread = threading.Thread(target=show, name="progress", daemon=True)
+    thread.start()
 
     def tell(progress: "Progress") -> None:
-        nonlocal said
-        if time.monotonic() - said < QUIET_SECONDS:
-            return
-        said = time.monotonic()
-        parts = [_WORDS[progress.phase]]
-        parts += [_line(source, progress.seconds) for source in progress.sources.values()]
-        if progress.share:
-            parts.append(f"{progress.share:.0%}")
-        say_error("  " + "; ".join(parts))
+        latest[:] = [progress]
 
-    return tell
+    try:
+        yield tell
+    finally:
+        ended.set()
+        thread.join()
 
 
-def _line(source: "SourceProgress", seconds: float) -> str:
-    """A source in a few words."""
-    share = source.read / source.total if source.total else 1.0
-    return f"{source.name} {share:.0%}, {_rest(source, seconds)}"
+def progress_line(progress: "Progress") -> str:
+    """Describe in one line what is done and what remains."""
+    words = []
+    sources = list(progress.sources.values())
+    if progress.tasks and sources:
+        words.append(f"{progress.tasks_done:,} of {progress.tasks:,} tasks")
+    if sources:
+        words += _amounts(sources, progress.seconds)
+    elif progress.share:
+        words.append(f"{progress.share:.0%}")
+    words += _left(progress.seconds_left)
+    if len(sources) > 1:
+        words.append(f"({', '.join(f'{source.name} {_share(source):.0%}' for source in sources)})")
+    return ": ".join(filter(None, (_WORDS[progress.phase], ", ".join(words).replace(", (", " ("))))
 
 
-def _rest(source: "SourceProgress", seconds: float) -> str:
-    """Rate, time left and tokens of a source."""
-    left = source.seconds_left(seconds)
-    words = [format_rate(source.rate(seconds))]
-    if left is not None:
-        words.append(f"{format_seconds(left)} left")
-    if source.tokens:
-        words.append(f"{format_count(source.tokens)} tokens")
-    return ", ".join(words)
+def _share(source: "SourceProgress") -> float:
+    return source.read / source.total if source.total else 1.0
+
+
+def _amounts(sources: "Sequence[SourceProgress]", seconds: float) -> list[str]:
+    """Stored bytes, rate and tokens of sources."""
+    read, total = sum(each.read for each in sources), sum(each.total for each in sources)
+    rate, tokens = sum(each.rate(seconds) for each in sources), sum(each.tokens for each in sources)
+    words = [f"{format_bytes(read)} of {format_bytes(total)}", format_rate(rate)]
+    return [*words, f"{format_count(tokens)} tokens"] if tokens else words
+
+
+def _left(seconds: float | None) -> list[str]:
+    return [] if seconds is None else [f"{format_seconds(seconds)} left"]
+
+
+def stopped_lines(progress: "Progress | None", command: str) -> str:
+    """What an interrupted preparation keeps, and the command that continues it."""
+    kept = "Stopped before any task started."
+    if progress is not None and progress.tasks:
+        kept = f"Stopped. {progress.tasks_done:,} of {progress.tasks:,} tasks are finished and kept"
+        kept += "." if progress.sources else ", and so are the files that are already assembled."
+    return f"\n{kept}\nTo continue: {command}"
 
 
 @contextmanager
@@ -129,11 +166,23 @@ class _Drawing:
         elif time.monotonic() - self.drawn < REDRAW_SECONDS:
             return
         self.drawn = time.monotonic()
-        for source in progress.sources.values():
-            rest = _rest(source, progress.seconds)
+        sources = list(progress.sources.values())
+        for source in sources:
+            rest = ", ".join(
+                [
+                    *_amounts([source], progress.seconds),
+                    *_left(source.seconds_left(progress.seconds)),
+                ]
+            )
             self.bars.update(self.numbers[source.name], completed=source.read, rest=rest)
-        if not progress.sources and progress.share:
-            self.bars.update(self.numbers[progress.phase], completed=progress.share)
+        if _ALL in self.numbers:
+            words = [f"{progress.tasks_done:,} of {progress.tasks:,} tasks"]
+            rest = ", ".join([*words, *_left(progress.seconds_left)])
+            read = sum(source.read for source in sources)
+            self.bars.update(self.numbers[_ALL], completed=read, rest=rest)
+        elif not sources and progress.share:
+            rest = ", ".join(_left(progress.seconds_left))
+            self.bars.update(self.numbers[progress.phase], completed=progress.share, rest=rest)
         self.bars.refresh()
 
     def _begin(self, progress: "Progress") -> None:
@@ -143,7 +192,10 @@ class _Drawing:
         self.phase = progress.phase
         totals: dict[str, float | None] = {s.name: s.total for s in progress.sources.values()}
         if not totals:
-            totals = {progress.phase: 1.0 if progress.phase == "assembling" else None}
+            has_share = progress.phase in ("assembling", "verifying")
+            totals = {progress.phase: 1.0 if has_share else None}
+        if len(totals) > 1:
+            totals = {_ALL: sum(s.total for s in progress.sources.values()), **totals}
         self.numbers = {
             name: self.bars.add_task(_WORDS.get(name, name), total=total, rest="")
             for name, total in totals.items()

@@ -248,6 +248,36 @@ def spread(found: "Range") -> str:
     return f" ± {max(1, round(100 * max(above, below)))} %"
 
 
+MANY_EPOCHS = 4
+"""Up to this many epochs, repeated data train about as well as new (Muennighoff et al., 2023)."""
+
+
+def epochs_line(found: "Estimate") -> str:
+    """How often the run reads the corpus; empty if that depends on prepared sources."""
+    known = [(source.name, source.epochs) for source in found.sources if source.epochs]
+    if not known:
+        return ""
+    wanted = format_count(found.wanted_tokens)
+    if len({epochs.middle for _, epochs in known}) == 1:
+        held = format_count(round(found.training_share * found.tokens.middle))
+        line = (
+            f"{_epochs(known[0][1])}: the run reads {wanted} tokens, and the training split has"
+            f" {held}"
+        )
+    else:
+        each = ", ".join(f"{name} {_epochs(epochs)}" for name, epochs in known)
+        line = f"{each}: the run reads {wanted} tokens, shared by weight"
+    if any(epochs.middle > MANY_EPOCHS for _, epochs in known):
+        line += f". Above {MANY_EPOCHS} epochs, repeated data train much worse than new"
+    return line
+
+
+def _epochs(found: "Range") -> str:
+    middle = found.middle
+    shown = f"{middle:,.0f}" if middle >= 10 else f"{middle:.1f}" if middle >= 0.1 else "below 0.1"
+    return shown + spread(found)
+
+
 def say_estimate(found: "Estimate", spec: str) -> None:
     """What a preparation would take."""
     columns = (
@@ -274,6 +304,8 @@ def say_estimate(found: "Estimate", spec: str) -> None:
     tables.say_table(columns, rows)
     say()
     say_text(format_count(round(found.tokens.middle)) + spread(found.tokens), "tokens    ")
+    if epochs := epochs_line(found):
+        say_text(epochs, "epochs    ")
     disk, peak = round(found.disk_bytes.middle), round(found.peak_bytes.middle)
     say_text(f"{format_bytes(disk)}, {format_bytes(peak)} while it is prepared", "disk      ")
     work = format_core_time(found.core_seconds.middle) + spread(found.core_seconds)

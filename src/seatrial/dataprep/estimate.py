@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What preparing a corpus would take, from preparing a little of it.
+"""Estimate the cost of preparing a corpus by preparing a small part of it.
 
-Some files of each source, spread evenly over it, are read from their beginning, tokenized and
-hashed as the kernel does. What they gave for each stored byte is taken for the rest of the source;
-how much the files differ gives the spread.
+It reads the start of some files of each source, evenly spaced, and tokenizes and hashes them as the
+kernel does. The result per stored byte is extrapolated to the source; the variation between files
+gives the error bars.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import io
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -21,6 +21,7 @@ import numpy as np
 
 from seatrial.dataprep.documents.reading import inputs_of, read_documents, sample_texts, spread
 from seatrial.dataprep.inputs.access import open_input
+from seatrial.dataprep.inputs.sources import named_sources
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.prepare import list_tasks
 from seatrial.dataprep.tasks.task_list import (
@@ -37,66 +38,68 @@ from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 
 FILES = 8
-"""Files that are sampled of a source."""
+"""Files to sample per source."""
 TEXT_BYTES = 24 << 20
-"""Bytes of text that are taken of a file."""
+"""Bytes of text to sample per file."""
 SECONDS = 10.0
-"""Time after which no further file of a source is begun."""
+"""After this time, no further file of a source is sampled."""
 _READ_AHEAD = 3 << 19
-"""Bytes that a compressed stream is on average ahead of what it has given."""
+"""Bytes that a decompressor has read beyond its output, on average."""
 _NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A figure with the ends of its spread."""
+    """An estimate with its confidence interval."""
 
     low: float
-    """Lower end."""
+    """Lower bound."""
     middle: float
-    """Best guess."""
+    """Best estimate."""
     high: float
-    """Upper end."""
+    """Upper bound."""
 
     def times(self, factor: float) -> "Range":
-        """The range of a multiple."""
+        """Multiply the estimate and both bounds by a factor."""
         return Range(self.low * factor, self.middle * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceEstimate:
-    """What one source would come to."""
+    """The estimate for one source."""
 
     name: str
     files: int
     input_bytes: int
-    """Bytes of its files as stored."""
+    """Stored bytes of its files."""
     sampled_files: int
-    """Files that were looked into."""
+    """Files that were sampled."""
     sampled_bytes: int
-    """Bytes as stored that were read of them."""
+    """Stored bytes that were read from them."""
     tokens: Range
     documents: Range
     core_seconds: Range
     """CPU time."""
     bad_share: float
-    """Share of the sampled lines that cannot be used."""
+    """Share of the sampled lines that are bad."""
     largest_file: int = 0
-    """Bytes of its largest file as stored. A file is one task at least, which one core does."""
+    """Stored bytes of its largest file. A file is not split, so one core processes it."""
     largest_seconds: float = 0.0
     """CPU time of that file."""
+    epochs: Range | None = None
+    """How often the run reads its training split; None if that depends on prepared sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a preparation would take."""
+    """The estimate for a whole preparation."""
 
     sources: tuple[SourceEstimate, ...]
     """The sources, in order."""
     backend: str
-    """The tokenizer backend that it would use."""
+    """The tokenizer backend that `data prepare` would use."""
     cores: int
-    """Cores that the wall time is for."""
+    """Cores that the wall-clock time assumes."""
     tokens: Range
     """Tokens of all sources."""
     documents: Range
@@ -104,18 +107,22 @@ class Estimate:
     disk_bytes: Range
     """Size of the data set."""
     peak_bytes: Range
-    """Disk needed while it is prepared: parts and files are there at the same time."""
+    """Disk space needed during the preparation, when parts and files exist together."""
     core_seconds: Range
     """CPU time."""
     wall_seconds: Range
-    """Time with that many cores, when reading and writing keep up."""
+    """Wall-clock time with that many cores, if reading and writing keep up."""
+    wanted_tokens: int = 0
+    """Tokens that the run trains on."""
+    training_share: float = 1.0
+    """Share of the tokens in the training split."""
     task_bytes: int = LARGEST
-    """Stored bytes of a task, at most, unless a single file has more."""
+    """Most stored bytes per task, unless a single file is larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What came of a file, or of its beginning."""
+    """The result of preparing a file or the start of it."""
 
     stored: int
     tokens: int
@@ -125,7 +132,7 @@ class _Sample:
 
 
 def estimate(plan: Plan, cores: int) -> Estimate:
-    """What preparing the data of a plan would take."""
+    """Estimate the cost of preparing the data of a plan."""
     frozen, tokenizer = list_tasks(plan)
     tasks = thaw(frozen)
     with TemporaryDirectory(prefix="seatrial-") as directory:
@@ -140,11 +147,11 @@ def estimate(plan: Plan, cores: int) -> Estimate:
     documents = _sum([source.documents for source in sources])
     seconds = _sum([source.core_seconds for source in sources])
     width = identity.token_bytes
-    # For each document its length, its pointer and its place: 4 + 8 + 8 bytes.
+    # Length, pointer and position of each document: 4 + 8 + 8 bytes.
     disk = _sum([tokens.times(width), documents.times(20)])
     peak = _sum([disk, tokens.times(width), documents.times(4)])
     return Estimate(
-        tuple(sources),
+        with_epochs(sources, plan),
         encoder.backend,
         cores,
         tokens,
@@ -153,11 +160,51 @@ def estimate(plan: Plan, cores: int) -> Estimate:
         peak,
         seconds,
         seconds.times(1 / cores),
+        wanted_tokens(plan),
+        training_share(plan),
     )
 
 
+def wanted_tokens(plan: Plan) -> int:
+    """Return the tokens that a run trains on."""
+    return plan.length.samples * plan.model.sequence_length
+
+
+def training_share(plan: Plan) -> float:
+    """Return the share of the tokens in the training split."""
+    return plan.spec.data.split[0] / sum(plan.spec.data.split)
+
+
+def with_epochs(sources: Sequence[SourceEstimate], plan: Plan) -> tuple[SourceEstimate, ...]:
+    """Add how often the run reads the training split of each source.
+
+    Without weights the engine blends by size, so all sources are read equally often. The size of
+    prepared sources is unknown here; the number of epochs is then unknown too.
+    """
+    wanted, share = wanted_tokens(plan), training_share(plan)
+    named = named_sources(plan)
+    weights = {name: source.weight for name, source in named if source.weight is not None}
+    if weights:
+        total = sum(weights.values())
+        return tuple(
+            replace(each, epochs=_epochs(wanted * weights[each.name] / total, each.tokens, share))
+            for each in sources
+        )
+    if len(named) > len(sources):
+        return tuple(sources)
+    epochs = _epochs(wanted, _sum([each.tokens for each in sources]), share)
+    return tuple(replace(each, epochs=epochs) for each in sources)
+
+
+def _epochs(wanted: float, tokens: Range, share: float) -> Range:
+    low, middle, high = (
+        wanted / max(1.0, share * each) for each in (tokens.high, tokens.middle, tokens.low)
+    )
+    return Range(low, middle, high)
+
+
 def _sum(ranges: Sequence[Range]) -> Range:
-    """The sum of ranges whose errors are independent."""
+    """Add estimates with independent errors."""
     middle = sum(each.middle for each in ranges)
     below = math.sqrt(sum((each.middle - each.low) ** 2 for each in ranges))
     above = math.sqrt(sum((each.high - each.middle) ** 2 for each in ranges))
@@ -165,7 +212,7 @@ def _sum(ranges: Sequence[Range]) -> Range:
 
 
 def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> SourceEstimate:
-    """Sample a source and scale what was found up to all of it."""
+    """Sample a source and extrapolate to all of it."""
     files = inputs_of(tasks, source.name)
     total = sum(file.size for file in files)
     samples: list[_Sample] = []
@@ -176,7 +223,7 @@ def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> Source
         samples.append(_sample(file, source, encoder))
     stored = sum(sample.stored for sample in samples)
     if not stored:
-        raise UsageError(f"the source {source.name} has only empty files.")
+        raise UsageError(f"all files of the source {source.name} are empty.")
     whole = stored >= total
     largest = max(file.size for file in files)
     lines = sum(sample.documents + sample.bad for sample in samples)
@@ -198,16 +245,16 @@ def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> Source
 def _scaled(
     samples: Sequence[_Sample], values: Sequence[float], total: int, *, whole: bool
 ) -> Range:
-    """A figure of the samples scaled up to all bytes, with a confidence interval of 95 %."""
+    """Extrapolate a value of the samples to all bytes, with a 95 % confidence interval."""
     stored = sum(sample.stored for sample in samples)
     ratio = sum(values) / stored
     if whole:
         return Range(ratio * total, ratio * total, ratio * total)
     count = len(samples)
     if count == 1:
-        # One file says nothing about how much files differ.
+        # One file does not show how much files vary.
         return Range(0.5 * ratio * total, ratio * total, 2 * ratio * total)
-    # The usual estimate for a ratio of two sums over a random sample of files.
+    # The standard ratio estimator for a random sample of files.
     residuals = [v - ratio * s.stored for v, s in zip(values, samples, strict=True)]
     variance = sum(residual**2 for residual in residuals) / (count - 1) / count
     error = _NORMAL_95 * math.sqrt(variance) / (stored / count) * total
@@ -216,7 +263,7 @@ def _scaled(
 
 
 class _Counting(io.RawIOBase):
-    """A stream that counts what is read of it."""
+    """A stream that counts the bytes read from it."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.count = stream, 0
@@ -244,7 +291,7 @@ class _Counting(io.RawIOBase):
 
 
 def _sample(file: InputFile, source: SourceSettings, encoder: Encoder) -> _Sample:
-    """Prepare the beginning of a file, and throw the result away."""
+    """Prepare the start of a file and discard the result."""
     streams: list[_Counting] = []
 
     def opened(wanted: InputFile) -> BinaryIO:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Looking into a prepared data set: documents decoded back, and any bytes explained."""
+"""Inspect a prepared data set: decode documents, and explain any range of bytes."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,24 +28,24 @@ from seatrial.storage.access import store_at
 from seatrial.storage.store import Store
 
 MOST_PIECES = 1000
-"""Pieces that are explained at once; nobody reads more."""
+"""Most pieces to explain in one call."""
 _PREVIEW = 300
 
 
 def record_at(address: str) -> DatasetRecord:
-    """The record of the data set at an address."""
+    """Return the record of the data set at an address."""
     record = finished_record(store_at(address))
     if record is None:
         raise UsageError(
             f"{address} has no {RECORD_FILE}, so there is no data set. "
-            "Prepare it with: seatrial data prepare run.yaml; for a run on a cluster, whose volume "
-            "this host does not see, with --on kubernetes, here too."
+            "Prepare it with: seatrial data prepare run.yaml. For a run on a cluster whose volume "
+            "this host does not mount, add --on kubernetes, here too."
         )
     return record
 
 
 def verify_at(address: str) -> list[Finding]:
-    """What is wrong with the data set at an address, and what could not be looked at."""
+    """Verify the data set at an address; return the problems and the skipped checks."""
     record, store = record_at(address), store_at(address)
     samples = [finding for one in cuts_at(store) for finding in check_cut(store, record, one)]
     data = tokenizer_data(record)
@@ -58,21 +58,21 @@ def verify_at(address: str) -> list[Finding]:
 
 
 def _not_decoded(record: DatasetRecord) -> Finding:
-    """That the check which needs the tokenizer was left out."""
+    """Return a note that the check that needs the tokenizer was skipped."""
     tokenizer = record.settings.tokenizer
     return Finding(
         DatasetCode.ROUND_TRIP,
         Severity.NOTE,
         Where(file=RECORD_FILE),
-        "no document was decoded and compared: the tokenizer that the data were prepared with is"
-        f" not at {tokenizer.address} any more, or cannot be read there.",
+        "no document was decoded and compared: the tokenizer of the data set is no longer at"
+        f" {tokenizer.address}, or it cannot be read.",
         tokenizer.address,
-        f"Put the file with the SHA-256 {tokenizer.sha256[:12]}… back there and verify again.",
+        f"Restore the file with the SHA-256 {tokenizer.sha256[:12]}… and verify again.",
     )
 
 
 def tokenizer_data(record: DatasetRecord) -> bytes | None:
-    """The tokenizer that a data set was made with, if it can still be had where it was."""
+    """Return the tokenizer of a data set, or None if it is no longer available."""
     with suppress(SeatrialError, OSError):
         tokenizer, data = describe(record.settings.tokenizer.address)
         if tokenizer.sha256 == record.settings.tokenizer.sha256:
@@ -86,52 +86,52 @@ class Document:
 
     file: str
     number: int
-    """Its number in the file."""
+    """Its number in the file, from 0."""
     documents: int
-    """Documents of the file."""
+    """Number of documents in the file."""
     start: int
-    """Where it begins in the `.bin`, in bytes."""
+    """Offset of its first byte in the `.bin`."""
     tokens: tuple[int, ...]
     text: str
-    """Its text, decoded back; the tokens themselves when the tokenizer cannot be had."""
+    """Decoded text, or the token IDs if the tokenizer is not available."""
 
     @property
     def heading(self) -> str:
-        """What it is, in a line."""
+        """Describe the document in one line."""
         return (
             f"document {self.number:,} of {self.documents:,} in {self.file}: "
             f"{len(self.tokens):,} tokens from byte {self.start:,}"
         )
 
     def preview(self) -> str:
-        """The heading and how the text begins."""
+        """Return the heading and the start of the text."""
         begin = self.text[:_PREVIEW]
         return f"{self.heading}\n{begin}{'…' if len(self.text) > _PREVIEW else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some bytes of a file and what they mean."""
+    """A range of bytes of a file and its meaning."""
 
     start: int
     end: int
     shown: str
     meaning: str
-    """What they are, in words."""
+    """Description of the bytes."""
 
 
 class Inspection:
-    """One file of a data set, opened for looking."""
+    """One file of a data set, opened for inspection."""
 
     def __init__(self, store: Store, record: DatasetRecord, file: DataFile, *, index: bool) -> None:
-        """Look into the tokens of a file, or into its index."""
+        """Open the tokens of a file, or its index."""
         self.store, self.record, self.file, self.is_index = store, record, file, index
         self.address = store.address
         self.index = StoredIndex(store, file)
 
     @classmethod
     def at(cls, address: str, name: str | None = None) -> "Inspection":
-        """Open a file of the data set at an address; the first one when none is named."""
+        """Open a file of the data set at an address; the first one by default."""
         record = record_at(address)
         if not record.files:
             raise UsageError(f"the data set at {address} has no documents.")
@@ -146,7 +146,7 @@ class Inspection:
 
     @cached_property
     def _encoder(self) -> Encoder | None:
-        """The tokenizer of the data set, for decoding."""
+        """The tokenizer of the data set, for decoding; None if not available."""
         data = tokenizer_data(self.record)
         if data is None:
             return None
@@ -167,24 +167,24 @@ class Inspection:
         )
 
     def _tokens(self, start: int, end: int) -> list[int]:
-        """The tokens between two places of the `.bin`."""
+        """Return the tokens between two offsets in the `.bin`."""
         with self.store.open_reader(self.file.tokens_file, start) as stream:
             data = stream.read(end - start)
         return [int(token) for token in np.frombuffer(data, token_type(self.file.token_bytes))]
 
     def _decoded(self, ids: list[int]) -> str:
-        """The text of tokens, or their numbers when the tokenizer cannot be had."""
+        """Decode tokens, or return their IDs if the tokenizer is not available."""
         return self._encoder.decode(ids) if self._encoder else " ".join(map(str, ids))
 
     def explain(self, start: int, end: int) -> list[Piece]:
-        """What the bytes between two places are."""
+        """Explain the bytes between two offsets."""
         size = self.file.header.size if self.is_index else self.file.tokens_size
         if start >= size:
             raise UsageError(f"{self._path} has {size:,} bytes; byte {start:,} is not in it.")
         pieces: list[Piece] = []
         for piece in self._pieces(start, min(end, size)):
             if len(pieces) == MOST_PIECES:
-                pieces.append(Piece(piece.start, end, "…", "more; ask for a shorter range"))
+                pieces.append(Piece(piece.start, end, "…", "more; use a shorter range"))
                 break
             pieces.append(piece)
         return pieces
@@ -194,7 +194,7 @@ class Inspection:
         return self.file.index_file if self.is_index else self.file.tokens_file
 
     def _pieces(self, start: int, end: int) -> Iterator[Piece]:
-        """The pieces that have a byte in the range."""
+        """Yield the pieces that overlap the range."""
         if self.is_index:
             for at, stop, shown, meaning in self.index.explain(start, end):
                 yield Piece(at, stop, shown, meaning)
@@ -202,7 +202,7 @@ class Inspection:
             yield from self._token_pieces(start, end)
 
     def _token_pieces(self, start: int, end: int) -> Iterator[Piece]:
-        """The tokens of a range, each with its document."""
+        """Yield the tokens of a range, each with its document."""
         width = self.file.token_bytes
         at = start - start % width
         while at < end:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole preparation: list, freeze, run the tasks, assemble, verify, record, remove the work.
+"""The whole preparation: list, freeze, run the tasks, assemble, verify, record, clean up.
 
-Every step leaves what it has done in the store, and a start begins by looking at what is there. So
-starting again after any end, a kill included, goes on where the last start was.
+Every step stores its results, and each start first checks which results exist. Starting again
+after an error, an interrupt or a kill therefore continues where the last start stopped.
 """
 
 import time
@@ -73,51 +73,51 @@ from seatrial.storage.access import store_at
 from seatrial.storage.store import Store
 
 ROUNDS = 3
-"""How often tasks are done again because their parts were damaged before they were assembled."""
+"""How often tasks run again because their parts were damaged before assembly."""
 
 
 @dataclass
 class PreparationOutcome:
-    """What a preparation came to."""
+    """The result of a preparation."""
 
     record: DatasetRecord
     """The data set."""
     address: str
-    """Where the data are."""
+    """Location of the data."""
     location: str
-    """Where the run will look for them."""
+    """Location where the run will look for them."""
     findings: list[Finding] = field(default_factory=list)
-    """What the run should know of them: splits that are too short, data read more than once."""
+    """Findings for the run: splits that are too short, data that are read more than once."""
     is_new: bool = True
-    """False when the data set was there already and no text was read."""
+    """False if the data set already existed and no text was read."""
     cut: tuple[str, ...] = ()
-    """Directories below the address into which this start has written samples."""
+    """Directories below the address where this start wrote samples."""
     tasks: int = 0
-    """Tasks that this start has done."""
+    """Tasks that this start ran."""
     seconds: float = 0.0
-    """Wall time of this start."""
+    """Wall-clock time of this start."""
     cpu_seconds: float = 0.0
-    """CPU time of the tasks that this start has done."""
+    """CPU time of the tasks that this start ran."""
     input_bytes: int = 0
-    """Bytes of raw text, as stored, of the tasks that this start has done."""
+    """Stored bytes of raw text of the tasks that this start ran."""
     again: list[Again] = field(default_factory=list)
-    """Tasks that were lost and tried again."""
+    """Tasks that failed and were retried."""
 
 
 def prepare(
     plan: Plan, driver: Driver, *, to: str | None = None, tell: Tell | None = None
 ) -> PreparationOutcome:
-    """Prepare the data of a plan; goes on where an earlier start has ended.
+    """Prepare the data of a plan; continues where an earlier start stopped.
 
     Args:
-        plan: The plan, whose sources are prepared.
-        driver: Where tasks run.
-        to: Where the data go, when not to where the run will look for them.
-        tell: Told how far it has come.
+        plan: The plan whose sources to prepare.
+        driver: Runs the tasks.
+        to: Output location, if not the location where the run will look for the data.
+        tell: Receives the progress.
 
     Raises:
-        FindingsError: An input, a part or the result is not as it should be.
-        OtherDataError: Where the data should go are others already.
+        FindingsError: An input, a part or the result is invalid.
+        OtherDataError: The output location already contains other data.
     """
     began = time.monotonic()
     tell = tell or (lambda _: None)
@@ -131,8 +131,8 @@ def prepare(
             freeze_into(store, frozen, tokenizer)
             outcome = work.run()
         except (SeatrialError, OSError):
-            # A rival that has finished the same data set has removed the work under our hands; one
-            # that has finished another has made our work useless.
+            # If another process has finished the same data set, it has deleted the work. If it has
+            # finished a different one, this work is useless.
             outcome = work.finished(begun=True)
             if outcome is None:
                 raise
@@ -141,7 +141,7 @@ def prepare(
 
 
 def driver_of(name: str, workers: int | None) -> Driver:
-    """The driver of a name, with as many processes at a time as there are cores if not told."""
+    """Return the driver of that name; by default it runs one process per usable core."""
     if name not in tuple(DriverName):
         raise UsageError(f"there is no driver {name!r}. Use one of: {', '.join(DriverName)}.")
     count = workers or usable_cores()
@@ -149,23 +149,23 @@ def driver_of(name: str, workers: int | None) -> Driver:
 
 
 def wanted_cuts(plan: Plan) -> list[Cut]:
-    """What is cut into samples for a plan: each source of raw text by itself."""
+    """Return the cuts into samples for a plan: one per source of raw text."""
     length, shares = plan.model.sequence_length, plan.spec.data.split
     directory = ENGINES[plan.spec.engine.name].sample_directory
     return [Cut(directory(plan, name), name, length, shares) for name, _ in raw_sources(plan)]
 
 
 def list_tasks(plan: Plan, to: str | None = None) -> tuple[bytes, bytes]:
-    """The task list of a plan as it is frozen, and the tokenizer's file.
+    """Return the frozen task list of a plan, and the tokenizer file.
 
     Args:
         plan: The plan.
-        to: Where the data go, when not to where the run will look for them.
+        to: Output location, if not the location where the run will look for the data.
     """
     sources = raw_sources(plan)
     output = to or plan.data_location
     for _, source in sources:
-        # Before the tokenizer, which may have to be fetched.
+        # Check this before the tokenizer, which may need a download.
         if source.from_ is not None and "://" not in source.from_:
             require_local(source.from_)
     tokenizer, data = describe(plan.model.tokenizer)
@@ -183,12 +183,12 @@ class _Preparation:
     store: Store
     tasks: TaskList
     claim: Claim | None = None
-    """What lets this start put files into the root."""
+    """The right of this start to write files to the root."""
 
     def finished(self, *, begun: bool = False) -> PreparationOutcome | None:
-        """The outcome when the data set is there; what a kill has left of the work is removed.
+        """Return the outcome if the data set exists, and delete leftover work.
 
-        Once this start has begun, its own work on another list goes too.
+        After this start has begun working, its own work on another list is deleted too.
         """
         record = finished_record(self.store)
         if record is None:
@@ -206,12 +206,12 @@ class _Preparation:
         )
 
     def _refuse_other(self, record: DatasetRecord | None) -> None:
-        """Refuse a data set that is there and is not the one that is wanted."""
+        """Reject an existing data set that is not the wanted one."""
         if record is not None and record.list_digest != self.tasks.digest:
             raise OtherDataError(_differs(self.store, record, self.tasks))
 
     def run(self) -> PreparationOutcome:
-        """Do all that is not done yet."""
+        """Do everything that is not done yet."""
         records = load_records(self.store, self.tasks)
         refuse_bad_tasks(self.tasks, records.values())
         remove_orphans(self.store, self.tasks, records)
@@ -232,7 +232,7 @@ class _Preparation:
         self._refuse_lost_claim()
         self.store.sync()
         if not self.store.create(RECORD_FILE, record.to_json()):
-            # A rival was first. If it has prepared the same, that is as good.
+            # Another process was first. Accept its data set if it is the same.
             self._refuse_other(finished_record(self.store))
         remove_work(self.store, record)
         place = self.plan.data_location
@@ -244,37 +244,37 @@ class _Preparation:
         return outcome
 
     def _take_claim(self) -> None:
-        """Let nobody else put files into the root from now on."""
+        """Keep all others from writing files to the root from now on."""
         self.claim = take_claim(self.store, self.tasks)
         if self.claim.is_new:
-            # Since an earlier start put files there, those of another list may have replaced them.
+            # Another list may have replaced files that an earlier start put there.
             forget_assembled(self.store, self.tasks)
 
     def _refuse_lost_claim(self) -> None:
-        """Fail if somebody has removed the claim while files were written under it."""
+        """Raise an error if the claim was deleted while files were written under it."""
         held = self.claim is not None and is_held(self.store, self.claim)
         if not held and finished_record(self.store) is None:
             raise OtherDataError(
-                f"{self.store.address}/{CLAIM_FILE} was removed or replaced meanwhile, so another "
-                "preparation may have written to the same files. Start again when no other is at "
-                "work there: tasks that are done are kept."
+                f"{self.store.address}/{CLAIM_FILE} was deleted or replaced in the meantime, so "
+                "another preparation may have written the same files. Rerun the command when no "
+                "other preparation uses this location: finished tasks are kept."
             )
 
     def _refuse_nothing(self, records: dict[int, PartRecord]) -> None:
-        """Fail when there is nothing that a run could be trained on."""
+        """Raise an error if there are no tokens to train on."""
         if any(file.tokens for record in records.values() for file in record.files):
             return
         inputs = sum(len(task.inputs) for task in self.tasks.tasks)
         lines = sum(record.counts.lines for record in records.values())
-        rule = f"{inputs:,} files with {lines:,} lines gave no token at all."
-        fix = "Check from, files, format and text_field of the sources: do they find the text?"
+        rule = f"{inputs:,} files with {lines:,} lines gave no tokens."
+        fix = "Check from, files, format and text_field of the sources."
         where = Where(field="data.sources")
         raise FindingsError(
             [Finding(InputCode.NOTHING, Severity.ERROR, where, rule, str(lines), fix)]
         )
 
     def _run_tasks(self, records: dict[int, PartRecord]) -> Sequence[Again]:
-        """Run the tasks that have no record, and add their records."""
+        """Run the tasks without a record, and add their records."""
         wanted = [task for task in self.tasks.tasks if task.number not in records]
         tracker = Tracker(self.tasks, records.values())
         if not wanted:
@@ -297,7 +297,7 @@ class _Preparation:
         except FindingsError as error:
             if not any(finding.code == InputCode.AUDIT for finding in error.findings):
                 raise
-            # What that backend has written is in doubt, all of it.
+            # All output of that backend is in doubt.
             distrust(self.store, self.tasks, backend)
             done = load_records(self.store, self.tasks)
             doubted = [r for r in done.values() if r.backend.split()[0] == backend]
@@ -314,10 +314,11 @@ class _Preparation:
         """Assemble the parts and verify the result."""
         total = sum(file.tokens for part in records.values() for file in part.files)
         size = max(1, total * self.tasks.settings.tokenizer.token_bytes)
-        progress = Progress(PreparationPhase.ASSEMBLING)
+        tasks = len(self.tasks.tasks)
+        progress = Progress(PreparationPhase.ASSEMBLING, tasks=tasks, tasks_done=tasks)
 
         def moved(count: int) -> None:
-            # Of the phase that is under way: assembling, then verifying.
+            # `progress` is that of the current phase: assembling, then verifying.
             progress.share += count / size
             self.tell(progress)
 
@@ -330,13 +331,13 @@ class _Preparation:
             summarize(self.tasks, records.values()),
             *collect_quarantine(self.store, self.tasks, records),
         )
-        progress = Progress(PreparationPhase.VERIFYING)
+        progress = Progress(PreparationPhase.VERIFYING, tasks=tasks, tasks_done=tasks)
         self.tell(progress)
         file = tokenizer_path(self.store, self.tasks)
         findings = check_conserved(self.tasks, records.values(), files)
         findings += verify(self.store, record, tokenizer_file=file, progress=moved)
         if has_errors(findings):
-            # Else the next start would take the damaged files for finished.
+            # Otherwise the next start would treat the damaged files as finished.
             forget_assembled(self.store, self.tasks)
             damaged = damaged_parts(
                 self.tasks,
@@ -348,7 +349,7 @@ class _Preparation:
         return record
 
     def _cut(self, record: DatasetRecord) -> tuple[str, ...]:
-        """Cut what was prepared into samples, for an engine that wants them so; what was new."""
+        """Cut the data into samples if the engine needs them; return the new directories."""
         if ENGINES[self.plan.spec.engine.name].data_format is not DataFormat.MDS:
             return ()
         cuts = wanted_cuts(self.plan)
@@ -358,7 +359,7 @@ class _Preparation:
         return tuple(each.directory for each in cuts if cut(self.store, record, each))
 
     def _blend(self, record: DatasetRecord) -> list[Finding]:
-        """Write the blend of this plan, unless it is there, and give what is to be known of it."""
+        """Write the blend of this plan if it has changed, and return the findings about it."""
         blend = run_blend(self.store, record, self.plan)
         data = blend.to_bytes()
         try:
@@ -375,7 +376,7 @@ class _Preparation:
 
 
 def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:
-    """Why the data that are there are not those that are wanted."""
+    """Explain how the existing data differ from the wanted ones."""
     before, now = record.settings, tasks.settings
     reasons = []
     if _without_place(before.tokenizer) != _without_place(now.tokenizer):
@@ -387,15 +388,15 @@ def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:
     if before.end_token_in_text != now.end_token_in_text:
         reasons.append(f"end_token_in_text {before.end_token_in_text}")
     if not reasons:
-        reasons.append("other input files, or other versions of them, or by an older Seatrial")
+        reasons.append("other input files, other versions of them, or an older Seatrial")
     return (
-        f"{store.address} holds a data set that was prepared with {' and '.join(reasons)}. "
-        "Give data.location (or --to) another directory, or remove this one to prepare it anew."
+        f"{store.address} contains a data set that was prepared with {' and '.join(reasons)}. "
+        "Set data.location (or --to) to another directory, or delete this one to prepare it again."
     )
 
 
 def _without_place(tokenizer: Tokenizer) -> Tokenizer:
-    """A tokenizer by what it does: only of a file of ranks the name says how text is split."""
+    """Drop the address, unless it is a rank file, whose name determines how text is split."""
     if tokenizer.kind is TokenizerKind.TIKTOKEN:
         return tokenizer
     return replace(tokenizer, address="")
@@ -403,31 +404,31 @@ def _without_place(tokenizer: Tokenizer) -> Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class FrozenList:
-    """A task list that is ready to be worked on."""
+    """A task list that is ready to run."""
 
     address: str
-    """The file `tasks.jsonl`, for `--list` of whoever does a task."""
+    """Address of `tasks.jsonl`, for the `--list` option of a worker."""
     tasks: int
-    """How many tasks it has; their numbers begin with 0."""
+    """Number of tasks; they are numbered from 0."""
     done: int
-    """How many of them have their record already."""
+    """Number of tasks that already have a record."""
     backend: str
-    """The tokenizer backend that has proved exact."""
+    """The verified tokenizer backend."""
 
 
 def freeze_list(plan: Plan, to: str | None = None) -> FrozenList:
-    """List the inputs of a plan, freeze them into tasks, choose the tokenizer, and do no task.
+    """List the inputs of a plan, freeze them into tasks and choose the tokenizer; run no task.
 
     Args:
         plan: The plan.
-        to: Where the data go, when not to where the run will look for them.
+        to: Output location, if not the location where the run will look for the data.
     """
     store = store_at(to or plan.data_location)
     frozen, tokenizer = list_tasks(plan)
     if finished_record(store) is not None:
         raise UsageError(
-            f"{store.address} holds a data set already, so there are no tasks to do. Verify it "
-            "with: seatrial data verify; or give data.location (or --to) another directory."
+            f"{store.address} already contains a data set, so there are no tasks to run. Verify it "
+            "with: seatrial data verify. Or set data.location (or --to) to another directory."
         )
     tasks = freeze_into(store, frozen, tokenizer)
     done = load_records(store, thaw(frozen))

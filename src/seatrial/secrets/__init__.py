@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which values are secrets, and text without them: formats of tokens, names, redaction."""
+"""Detect secrets and redact them from text: token formats, names, redaction."""

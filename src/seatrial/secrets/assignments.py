@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets that are told by what stands before them: variables, options, headers, parameters."""
+"""Secrets that the preceding text reveals: variables, options, headers, parameters."""
 
 import re
 from base64 import b64decode
@@ -15,7 +15,7 @@ _WORDS = (
     *("connstr", "conn_str", "connectionstring", "connection_string", "_pat", "accessid"),
 )
 _WORD = lazy_pattern("|".join(_WORDS))
-"""A name or a header without one of these holds no secret; longer ones are found in these too."""
+"""A name or header without one of these is not secret; longer words contain one of them."""
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
 _LONGEST_NAME = 64
 _ASSIGNED = lazy_pattern(
@@ -41,16 +41,16 @@ _VALUES = {
     "`": lazy_pattern(r"(?:[^`\\\n]++|\\.)*+"),
     "": lazy_pattern(r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=))*+", re.ASCII),
 }
-"""What follows a quote, or no quote: it ends at the quote, at a space, at the next parameter."""
+"""A value after a quote, or without one: it ends at the quote, a space or the next parameter."""
 _UNQUOTED = lazy_pattern(
     r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=)|\\(?![\\\"'`\s])"
     r"|(?<![,;&:=\[({\\])[\"'`](?=\w))*+",
     re.ASCII,
 )
-"""The whole of a password without quotes, in which quotes and backslashes may stand."""
+"""A complete password without quotes around it, which may contain quotes and backslashes."""
 _ESCAPED_VALUE = lazy_pattern(r"[^\"'`\\\n]*+")
 _LONGEST_LOOK = 256
-"""So much of a value decides whether it is a secret."""
+"""Characters of a value that are examined to decide if it is a secret."""
 _CLOSING = ")]},;.:"
 _PARAMETERS = frozenset(
     [
@@ -67,11 +67,11 @@ _PARAMETERS = frozenset(
         "sharedaccesssignature",
     ]
 )
-"""Parameters of signed addresses."""
+"""Parameters of signed URLs."""
 _PLACEHOLDER = lazy_pattern(
     r"(?:none|null|nil|true|false|unset|undefined|required|missing|invalid|expired|string"
     r"|(?:str|bytes|optional|union)(?:[\[(|].*)?|\*+|x{3,}|\.{3}\w{0,4}"
-    # <token>, [REDACTED], {{ secrets.X }}, %(name)s: words in brackets, and none behind them.
+    # <token>, [REDACTED], {{ secrets.X }}, %(name)s: words in brackets, not followed by others.
     r"|%?[<\[({]+[a-z_ .:$%/\"'-]*[>\])}]*s?"
     # ${name}, $(name), $NAME, $name_of_a_secret
     r"|\$[({]+[a-z_]\w*[)}]*\W{0,2}|\$(?-i:[A-Z_][A-Z0-9_]*)\W{0,2}"
@@ -88,9 +88,9 @@ _BASE64 = lazy_pattern(r"[./]{0,3}[0-9A-Za-z+/]{19,}+={0,2}")
 _LONGEST_WORD = 20
 _HUMP = lazy_pattern(r"[a-z][A-Z]")
 _MOST_HUMPS = 2
-"""So many changes to a capital have the directories of a path, such as `/x/MyRun1`."""
+"""A path can have this many changes to a capital, such as `/x/MyRun1`."""
 _LENGTHS = (40, 44, 88)
-"""Keys of AWS, and 32 and 64 bytes in base64."""
+"""AWS keys, and 32 and 64 bytes in base64."""
 _SCHEMES = lazy_pattern(
     r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256|sharedkey)\s{1,4}",
     re.IGNORECASE,
@@ -98,7 +98,7 @@ _SCHEMES = lazy_pattern(
 _COOKIES = frozenset({"cookie", "set-cookie"})
 _COOKIE = lazy_pattern(r"[^\s=;,:\"'`\\]{1,256}+=[^\s=]")
 _ESCAPE = lazy_pattern(r"\\(?:[nrtbf]|u[0-9a-f]{4}|x[0-9a-f]{2})")
-"""What stands before a name in text that was escaped, and ends in letters."""
+"""An escape before a name in escaped text; it ends in letters."""
 _LOGIN = lazy_pattern(r"\blogin(?:\s--?[\w-]{1,40}+){0,3}+\s([0-9a-f]{40})\b")
 _AFTER_BEARER = lazy_pattern(r"\s{1,4}([0-9A-Za-z._~+/=-]{8,})")
 _CURL_USER = lazy_pattern(
@@ -110,12 +110,12 @@ _NUMBER = lazy_pattern(r"[+-]?\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?[kmbt%]?"
 _SPECIAL_TOKEN = lazy_pattern(r"</?\|?\w[\w /-]{0,40}\|?>", re.ASCII)
 """An entry of a vocabulary, such as `<|user|>`."""
 _COUNTED = lazy_pattern(r"(?:token|key|id)$", re.IGNORECASE)
-"""Names that also mean an entry of a vocabulary or of a table, whose value is a number."""
+"""Names that can also mean a vocabulary or table entry, whose value is a number."""
 _SECRET_OPTION = lazy_pattern(
     r"(?:token|secret|pass|pwd|passphrase|credentials?|pat)$", re.IGNORECASE
 )
 _WORDS_OR_METAVAR = lazy_pattern(r"[a-z]+(?:[-_./][a-z]+)*|[A-Z]+(?:_[A-Z]+)*|.{0,5}", re.DOTALL)
-"""What follows an option in a sentence or in its usage."""
+"""Text after an option in a sentence or in its usage."""
 
 Span = tuple[int, int]
 
@@ -127,7 +127,7 @@ def is_secret_value(name: str, value: str) -> bool:
     if is_vocabulary_value(name, value):
         return False
     if is_certain(name):
-        # A path to a secret is not the secret; a password may begin like one.
+        # A path to a secret is not the secret, but a password may start like a path.
         return "pass" in name.lower() or not _is_path(value)
     return may_name_secret(name) and _is_random(value)
 
@@ -152,12 +152,12 @@ def is_secret_argument(option: str, value: str) -> bool:
 
 
 def is_login(command: str, option: str, value: str) -> bool:
-    """Return True for USER:PASSWORD behind an option of curl."""
+    """Return True for USER:PASSWORD after a curl option."""
     return command.endswith("curl") and option in _CURL_OPTIONS and ":" in value
 
 
 def assigned_spans(text: str, low: str, redacted: str) -> Iterator[Span]:
-    """Find values that follow the name of a secret; `low` is the text in lower case."""
+    """Find values after the name of a secret; `low` is the text in lower case."""
     if "curl" in low:
         yield from (found.span(1) for found in _CURL_USER.finditer(text))
     if "wandb login" in low:
@@ -180,13 +180,13 @@ def assigned_spans(text: str, low: str, redacted: str) -> Iterator[Span]:
         done = word.end() + len(match["rest"])
         span = _value_span(text, _name_start(low, word), done, match)
         if span is not None:
-            # The value may end in a name itself, as in `sig=--password VALUE`.
+            # The value may end in another name, as in `sig=--password VALUE`.
             done = max(span[0], span[1] - _LONGEST_NAME)
             yield span
 
 
 def _name_start(low: str, word: re.Match[str]) -> int:
-    """Find where the name begins that a word is a part of."""
+    """Find the start of the name that contains a word."""
     start, end = word.span()
     while start > 0 and end - start < _LONGEST_NAME and low[start - 1] in _NAME_CHARACTERS:
         start -= 1
@@ -211,7 +211,7 @@ def _value_span(text: str, start: int, end: int, match: re.Match[str]) -> Span |
         return None
     is_option = written.startswith("--") and plain not in _PARAMETERS and plain != "auth"
     if not is_option and plain not in _PARAMETERS and plain != "auth" and not is_certain(name):
-        # Most names end in "token" or "key" for other reasons: look at few characters of them.
+        # Most names end in "token" or "key" for other reasons: examine only a few characters.
         looked = _RANDOM.match(text, begin, begin + _LONGEST_LOOK)
     else:
         looked = pattern.match(text, begin, begin + _LONGEST_LOOK)
@@ -232,7 +232,7 @@ def _value_span(text: str, start: int, end: int, match: re.Match[str]) -> Span |
 
 
 def _is_prose(text: str, end: int, begin: int, value: str) -> bool:
-    """Return True for `HF_TOKEN: nobody gives it`: a colon, a word, and a sentence goes on."""
+    """Return True for `HF_TOKEN: nobody gives it`: a colon, a word, and the rest of a sentence."""
     follows = text[begin + len(value) : begin + len(value) + 2]
     return text[end:begin] == ": " and value.isalpha() and follows[:1] == " " and follows.isascii()
 
@@ -249,7 +249,7 @@ def _header_span(text: str, begin: int) -> Span | None:
 
 
 def _whole_span(text: str, begin: int, pattern: re.Pattern[str]) -> Span:
-    """Find the end of a value; only of secrets, because the search behind them goes on there."""
+    """Find the end of a value; only for secrets, because the search continues after them."""
     whole = pattern.match(text, begin)
     last = whole.end() if whole else begin
     return begin, begin + len(text[begin:last].rstrip(_CLOSING))
@@ -275,7 +275,7 @@ def _is_credential(value: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """Return True if a value is no word, number, path or name of a parameter."""
+    """Return True if a value is not a word, a number, a path or a parameter name."""
     head = value[:_LONGEST_LOOK]
     if not _RANDOM.fullmatch(head) or _is_path(head) or not _DIGIT.search(head):
         return False
@@ -287,7 +287,7 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Return True for a path; one key in 64 begins with a slash too, because base64 has it."""
+    """Return True for a path; base64 contains slashes, so 1 in 64 keys also starts with one."""
     head = value[:_LONGEST_LOOK]
     if not head.startswith(_PATH):
         return False
@@ -301,7 +301,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_user_and_password(value: str) -> bool:
-    """Return True for what a registry's configuration holds: USER:PASSWORD in base64."""
+    """Return True for the format of a registry configuration: USER:PASSWORD in base64."""
     try:
         return len(value) >= 8 and b":" in b64decode(value, validate=True)
     except (Error, ValueError):

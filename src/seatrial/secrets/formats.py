@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token formats that issuers publish, each with its source: the facts behind redaction.
+"""Token formats that issuers publish, each with its source; redaction uses them.
 
-A shape is literal text with fields in between: `<ALPHABET:LENGTH>` or `<ALPHABET:LEAST-MOST>`.
+A shape is literal text with fields: `<ALPHABET:LENGTH>` or `<ALPHABET:LEAST-MOST>`.
 """
 
 import re
@@ -20,14 +20,14 @@ ALPHABETS: Final = {
     "base64": "0-9A-Za-z+/",
     "dotted": "0-9A-Za-z_.~-",
 }
-"""The characters of a field, as a regular expression writes them in brackets."""
+"""The characters of a field, as in the brackets of a regular expression."""
 ENOUGH: Final = 20
-"""So many characters of a last field are recognised: log lines may be cut in a token."""
+"""This many characters of a last field are enough: log lines may cut off a token."""
 DISTINCT: Final = 6
 """A literal of at least this length needs no boundary before it."""
 
 RUN: Final = 16
-"""Letters, digits, hyphens and underscores in a row without which a text has few formats."""
+"""Most formats contain at least this many consecutive letters, digits, hyphens or underscores."""
 _IN_RUNS = frozenset({"digit", "hex", "lower", "upper", "alnum", "word", "url"})
 
 _RUN_TEXT = re.compile(r"[0-9A-Za-z_-]+")
@@ -47,24 +47,24 @@ _PEM = "https://www.rfc-editor.org/rfc/rfc7468"
 
 
 class Format:
-    """One format; its pattern is compiled when its anchor is first seen in a text."""
+    """One format; its pattern is compiled when its anchor first occurs in a text."""
 
     def __init__(self, issuer: str, shape: str, source: str, *, is_word: bool = False) -> None:
-        """Take the facts; `is_word`: the prefix also begins names in lower case."""
+        """Set the facts; `is_word` means that the prefix also starts ordinary lower-case names."""
         self.issuer = issuer
         self.shape = shape
         self.source = source
         self.is_word = is_word
         literals = [part for part in _FIELD.split(shape)[::4] if part]
         self.anchor = max(literals, key=len).lower()
-        """Its longest literal text, in lower case: without it there is no such token."""
+        """Its longest literal text, in lower case; every token of this format contains it."""
         self.needs_boundary = len(self.anchor) < DISTINCT
         self.in_run = _RUN_TEXT.fullmatch(self.anchor) is not None
-        """Whether the anchor can be a part of a run."""
+        """True if the anchor can be a part of a run."""
 
     @cached_property
     def has_run(self) -> bool:
-        """Whether every such token has RUN letters, digits, hyphens and underscores in a row."""
+        """True if every such token has RUN consecutive letters, digits, hyphens or underscores."""
         longest = length = 0
         for literal, alphabet, low in _PARTS.findall(self.shape):
             if alphabet in _IN_RUNS:
@@ -76,7 +76,7 @@ class Format:
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """How far before the anchor the token may start, the longest first."""
+        """Possible distances from the start of the token to the anchor, the longest first."""
         before = self.shape[: self.shape.lower().index(self.anchor)]
         fields = _FIELD.findall(before)
         literal = len(_FIELD.sub("", before))
@@ -86,7 +86,7 @@ class Format:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The shape as a regular expression; the last field takes all that follows."""
+        """The shape as a regular expression; the last field matches all following characters."""
         parts, place = [], 0
         for field in _FIELD.finditer(self.shape):
             parts.append(re.escape(self.shape[place : field.start()]))
@@ -95,10 +95,10 @@ class Format:
             if place == len(self.shape):
                 parts.append(f"[{alphabet}]{{{min(low, ENOUGH)},}}+={{0,3}}")
             else:
-                # Possessive: what follows a field is not of its alphabet, or its length is fixed.
+                # Possessive: the text after a field is not of its alphabet, or its length is fixed.
                 parts.append(f"[{alphabet}]{{{low},{high or low}}}+")
         parts.append(re.escape(self.shape[place:]))
-        # A log may have changed the case.
+        # A log may change the case.
         return re.compile("".join(parts), re.IGNORECASE | re.ASCII)
 
 
@@ -265,7 +265,7 @@ FORMATS: Final = (
     Format("Linear", "lin_api_<alnum:40>", _GITLEAKS + "linear-api-key"),
     Format("Notion", "ntn_<digit:11><alnum:35>", _GITLEAKS + "notion-api-token"),
     Format("Figma", "figd_<url:40>", _TRUFFLEHOG + "figmapersonalaccesstoken/v2"),
-    # Standards: what any issuer may use
+    # Standards that any issuer may use
     Format(
         "JSON web token (RFC 7519)",
         "eyJ<url:10-8192>.<url:10-8192>.<url:20>",
@@ -283,4 +283,4 @@ FORMATS: Final = (
         "OpenSSH private key, in base64", "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEU<base64:60>", _PEM
     ),
 )
-"""Every known format. A new one needs its source."""
+"""Every known format. A new one needs a source."""

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names of variables, keys and options that hold a secret."""
+"""Names of variables, keys and options that contain a secret."""
 
 import re
 
 from seatrial.secrets.lazy_pattern import lazy_pattern
 
 _HINT = lazy_pattern("TOKEN|PASS|PWD|PAT|CRED|KEY|SECRET|CONN|SIGNATURE", re.IGNORECASE)
-"""Part of every name that any pattern below takes for one of a secret; most names have none."""
+"""Every name that matches a pattern below contains one of these; most names contain none."""
 _SECRET_NAME = lazy_pattern(
     r"""
       (^|[_.-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?)$
@@ -23,15 +23,15 @@ _HARMLESS_NAME = lazy_pattern(
     r"""
       ^(NCCL|TORCH_NCCL|FI|OMP|UCX|GLOO)_(?!.*(SECRET|PASSWORD)$)
     | (^|[_-])(BOS|EOS|EOD|PAD|UNK|CLS|SEP|MASK|PREFIX|MIDDLE|SUFFIX)[_-]TOKEN$  # of a vocabulary
-    | [_-](PATH|FILE|DIR|NAME|ARN)$                      # where a secret lies, not the secret
+    | [_-](PATH|FILE|DIR|NAME|ARN)$                      # the location of a secret, not the secret
     | (^|[_-])(PUBLIC|PRIMARY|FOREIGN|SORT|PARTITION|CACHE|TEXT|JSON)[_-]?KEY$
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 _REFERENCES = frozenset({"secret", "image_pull_secret"})
-"""Keys of the spec that hold the name of a secret."""
+"""Spec keys that contain the name of a secret."""
 
-# In what a training prints, a token is most often a part of a text, and a key one of a mapping.
+# In training output, a token is usually a part of a text, and a key one of a mapping.
 _CERTAIN_NAME = lazy_pattern(
     r"""
       PASSWORD$ | PASSWD$ | PASSPHRASE$ | (^|[_-])PWD$ | (DB|ROOT|SSH|MYSQL)[_-]?PASS$
@@ -55,29 +55,29 @@ _TEXT_TOKEN = lazy_pattern(
 
 
 def has_hint(name: str) -> bool:
-    """Return False if no value of this name is a secret by its name: a quick look."""
+    """Return False if no value of this name can be a secret because of it: a quick check."""
     return _HINT.search(name) is not None
 
 
 def names_secret(name: str) -> bool:
-    """Return True if a variable or key of this name holds a secret, such as `HF_TOKEN`."""
+    """Return True if a variable or key of this name contains a secret, such as `HF_TOKEN`."""
     if not has_hint(name) or name in _REFERENCES or _HARMLESS_NAME.search(name):
         return False
     return _SECRET_NAME.search(name) is not None
 
 
 def is_certain(name: str) -> bool:
-    """Return True if whatever follows this name in a log is a secret, however it looks."""
+    """Return True if any value after this name in a log is a secret."""
     if not has_hint(name) or name in _REFERENCES:
         return False
     if _HARMLESS_NAME.search(name) or _TEXT_TOKEN.search(name):
         return False
     if not name.isupper() or "_" not in name:
         return _CERTAIN_NAME.search(name) is not None
-    # An environment variable, of which few hold a piece of text or the key of a mapping.
+    # Few environment variables contain a piece of text or the key of a mapping.
     return names_secret(name)
 
 
 def may_name_secret(name: str) -> bool:
-    """Return True if what follows this name in a log is a secret if it looks random."""
+    """Return True if a value after this name in a log is a secret when it looks random."""
     return names_secret(name) and _TEXT_TOKEN.search(name) is None

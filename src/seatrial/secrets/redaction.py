@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Does a value look like a secret, and a text without its secrets: one search answers both.
+"""Detect secrets in a value, and redact them from text, with the same search.
 
-Whatever is looked for has an anchor, a few literal characters. A text without any anchor costs one
-pass of `str.find` per anchor; patterns are tried at anchors only, so that time stays linear.
+Every pattern has an anchor, a few literal characters. A text without any anchor costs one pass of
+`str.find` per anchor. Patterns are tried only at anchors, so the time is linear.
 """
 
 import re
@@ -21,19 +21,19 @@ from seatrial.secrets.lazy_pattern import lazy_pattern
 from seatrial.secrets.names import has_hint
 
 REDACTED = "(not shown)"
-"""What stands in place of a secret."""
+"""Replaces a secret."""
 
 _RUN = lazy_pattern(f"(?<![0-9A-Za-z_-])[0-9A-Za-z_-]{{{RUN},}}+")
 _WITH_RUN = tuple(each for each in FORMATS if each.has_run)
 _OTHERS = tuple(each for each in FORMATS if not each.has_run)
 _LONGEST_WORD = 18
 _SHORTEST = 8
-"""No shorter text holds a secret and what tells that it is one."""
+"""No shorter text can contain a secret together with its context."""
 _ESCAPE = "\x1b"
 _ANSI = lazy_pattern(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _ENCODED = lazy_pattern(r"%(?:25)?(2F|3A|40|3D|2B|3F|26)", re.IGNORECASE)
 _UNICODE = lazy_pattern(r"\\u00(22|26|27|2f|3c|3d|3e)", re.IGNORECASE)
-"""Go writes & < > in JSON so, other programs quotes, slashes and equals signs too."""
+"""Go escapes & < > in JSON like this; other programs also escape quotes, slashes and =."""
 _ENTITIES = {"&quot;": '"', "&amp;": "&", "&#x27;": "'", "&#39;": "'", "&#34;": '"'}
 _ENTITY = lazy_pattern("|".join(_ENTITIES))
 _BOUNDARY = lazy_pattern(
@@ -41,15 +41,15 @@ _BOUNDARY = lazy_pattern(
     r"|(?:\\x1b|\\u001b|\\033|\\e)\[[0-9;]{0,10}[a-z])$",
     re.IGNORECASE,
 )
-"""An escape sequence before a token: its last letter does not belong to the token."""
+"""An escape sequence before a token; its last letter does not belong to the token."""
 _LONGEST_ESCAPE = 18
 _MOST_HYPHENS = 4
 _SLASHES, _SLASH = "://", ":/"
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]*$", re.IGNORECASE)
 _PASSWORD = lazy_pattern(
     r"[^\s/@:?#\[\]'\"<>|]*+:(?!\d{1,5}(?:[/?#\s'\"\\]|$))(?!/)"
-    # Neither a slash nor a quote is allowed in a password, but some have them. The quote that
-    # ends an address is followed by punctuation.
+    # Passwords must not contain a slash or a quote, but some do. The quote that ends an address is
+    # followed by punctuation.
     r"(?:(?:(?:[^\s/@'\"<>]++|['\"](?=[\w@!$%^*+-]))*+@(?!sha\d{3}:))++"
     r"|(?:[^\s'\"<>]|['\"](?=[\w@!$%^*+-])){1,256}@(?!sha\d{3}:))"
 )
@@ -70,9 +70,9 @@ _TOKEN_SCHEMES = frozenset(
         "mongodb+srv",
     ]
 )
-"""Schemes whose only word before @ may be a token; elsewhere it is a container or a login."""
+"""Schemes in which a single word before @ may be a token; elsewhere it is a container or a user."""
 _STORE_SCHEMES = frozenset({"s3", "gs", "http", "https"})
-"""Schemes of addresses that somebody takes for a path, which has one slash where they have two."""
+"""Schemes of addresses that may be normalized like a path, which leaves one slash of two."""
 _PLAIN_USERS = frozenset({"git@", "hg@", "anonymous@"})
 _BEGINS_KEY = lazy_pattern(r"-----begin [a-z0-9 ]{0,40}private key(?: block)?-----")
 _ENDS_KEY = "-----end"
@@ -84,25 +84,25 @@ _WHOLE_KEY_LINE = lazy_pattern(
     r"(?:.{0,60}[\]:|])?\s{0,20}(?=.{0,75}[0-9])(?=.{0,75}[A-Z])(?=.{0,75}[a-z])"
     r"(?:[0-9A-Za-z+/]{64}|[0-9A-Za-z+/]{70}|[0-9A-Za-z+/]{76})"
 )
-"""A line of PEM (64), of OpenSSH (70) or of MIME (76), wherever reading began."""
+"""A line of PEM (64), OpenSSH (70) or MIME (76), even if reading starts in the middle of a key."""
 _MOST_KEY_LINES = 120
 _LONGEST_KEY_LINE = 200
 _MORE_KEY_LINES = 16
-"""So many lines after a whole one may hold the end of the key, of other ranks too."""
+"""Lines after a full line that may contain the end of a key, also of other ranks."""
 HELD = 1 << 14
-"""Characters behind a cut that are searched with what stands before it."""
+"""Characters after a cut that are searched together with the text before it."""
 _CUTS = 8
-"""So many places are tried for a cut."""
+"""Number of positions to try for a cut."""
 _HEX_KEY = lazy_pattern(r"[0-9a-f]{40}")
 _DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-"""One of 65,536 begins as a key of AWS does, for upper and lower case count alike."""
-# An older key of Weights & Biases looks like the commit of a repository: the name decides.
+"""One in 65,536 digests starts like an AWS key, because the case is ignored."""
+# An old Weights & Biases key looks like a commit: the name decides.
 _COMMIT_NAME = lazy_pattern(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$", re.IGNORECASE)
 _ADDRESS_NAME = "tracking_uri"
-"""The key of the spec whose address may hold a token where the name of a user stands."""
+"""The spec key whose address may have a token in place of the user name."""
 
 _NAMES = ("name", "key")
-"""Keys that hold a name beside a value, as in the environment of a pod."""
+"""Keys with the name of a value next to them, as in a pod's environment."""
 
 Span = tuple[int, int]
 
@@ -121,7 +121,7 @@ def looks_secret(value: object, name: str = "") -> bool:
 
 
 def redact(text: str) -> str:
-    """Return the text with every secret replaced; unchanged where there is none."""
+    """Return the text with every secret replaced; unchanged if there is none."""
     if len(text) < _SHORTEST:
         return text
     plain = _canonical(text)
@@ -134,7 +134,7 @@ def redact(text: str) -> str:
 
 
 def redact_tree(value: Any, name: str = "") -> Any:
-    """Return plain data (of JSON, YAML) with every secret in it replaced, by form or by name."""
+    """Return plain data (JSON, YAML) with every secret replaced, detected by format or name."""
     if isinstance(value, (int, float)):
         is_named = has_hint(name) and not isinstance(value, bool)
         return REDACTED if is_named and is_secret_value(name, str(value)) else value
@@ -153,7 +153,7 @@ def redact_tree(value: Any, name: str = "") -> Any:
 
 
 def name_in(around: Mapping[Any, Any], key: object) -> str:
-    """Return what a value of a mapping is called: its key, or `name` where the key is `value`."""
+    """Return the name of a value in a mapping: its key, or `name` if the key is `value`."""
     if str(key).lower() == "value":
         for other in (*_NAMES, *map(str.capitalize, _NAMES)):
             if isinstance(around.get(other), str):
@@ -162,7 +162,7 @@ def name_in(around: Mapping[Any, Any], key: object) -> str:
 
 
 def redact_entry(around: Sequence[Any], place: int, name: str = "") -> Any:
-    """Return an entry of a list without its secrets; that of a command follows its option."""
+    """Return an entry of a list without secrets; in a command, the option before it counts."""
     value, option = around[place], around[place - 1] if place else None
     if isinstance(value, str) and isinstance(option, str) and option.startswith("-"):
         commands = (each for each in around[:place] if isinstance(each, str))
@@ -172,9 +172,9 @@ def redact_entry(around: Sequence[Any], place: int, name: str = "") -> Any:
 
 
 def redact_beginning(text: str, length: int) -> str:
-    """Return at most the first characters of a text, redacted before it is cut.
+    """Return at most the first characters of a text, redacted before cutting.
 
-    Reads little more than these, however long the text is.
+    Reads only a little more than these, no matter how long the text is.
     """
     if len(text) <= length + HELD:
         return redact(text)[:length]
@@ -183,10 +183,10 @@ def redact_beginning(text: str, length: int) -> str:
 
 
 def safe_cut(text: str) -> int:
-    """Return where a text that goes on can be cut: both parts show what the whole shows.
+    """Find a position to cut an incomplete text, so that redacting both parts gives the same.
 
-    Cuts between words where it can, and HELD characters or more before the end. Returns 0 if no
-    such place was found, as in a secret of this length.
+    Cuts between words if possible, at least HELD characters before the end. Returns 0 if there is
+    no such position, for example inside a secret of this length.
     """
     whole = _canonical(redact(text))
     for place in _cuts(text):
@@ -197,7 +197,7 @@ def safe_cut(text: str) -> int:
 
 
 def _cuts(text: str) -> Iterator[int]:
-    """Yield places to cut at, from the last one: a few between words, then others."""
+    """Yield positions to cut, from the last one: a few between words, then others."""
     last = place = max(0, len(text) - HELD)
     for _ in range(_CUTS):
         place = text.rfind(" ", 0, place)
@@ -208,23 +208,23 @@ def _cuts(text: str) -> Iterator[int]:
 
 
 class LineRedactor:
-    """Redacts the lines of one stream: a private key takes several of them."""
+    """Redacts the lines of one stream; it recognizes private keys, which span several lines."""
 
     def __init__(self) -> None:
-        """Begin outside of any key."""
+        """Start outside of any key."""
         self._key_lines = 0
 
     def __call__(self, line: str, length: int | None = None) -> str:
-        """Return the next line without its secrets, or at most its first characters."""
-        # A tail begins inside of a key, and the ranks of one stream print theirs at once: neither
-        # its beginning nor its end tells which lines belong to a key.
+        """Return the next line without secrets, or at most its first characters."""
+        # A tail may start inside a key, and the ranks of one stream print theirs at the same time:
+        # neither the start nor the end shows which lines belong to a key.
         if len(line) < _LONGEST_KEY_LINE and _WHOLE_KEY_LINE.fullmatch(line.rstrip()):
             self._key_lines = max(self._key_lines - 1, _MORE_KEY_LINES)
             return REDACTED
         if self._key_lines:
             self._key_lines -= 1
             if _ENDS_KEY in line.lower():
-                # Other ranks may not have come to the end of theirs.
+                # Other ranks may not have printed all of theirs.
                 self._key_lines = min(self._key_lines, _MORE_KEY_LINES)
                 return REDACTED
             if _KEY_LINE.fullmatch(line.rstrip()):
@@ -242,11 +242,11 @@ def _is_same(made: Any, given: Any) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """Return the text without colours and without the escapes that JSON and URLs allow."""
+    """Return the text without colours and without the escapes of JSON and URLs."""
     if _ESCAPE in text:
         text = _ANSI.sub("", text)
     if "\\u00" in text:
-        # A quote stays escaped, so that JSON stays JSON.
+        # Keep quotes escaped, so that JSON stays valid.
         text = _UNICODE.sub(lambda code: chr(int(code[1], 16)).replace('"', '\\"'), text)
     if "&quot;" in text or "&amp;" in text or "&#" in text:
         text = _ENTITY.sub(lambda entity: _ENTITIES[entity[0]], text)
@@ -262,7 +262,7 @@ def _has_secret(text: str) -> bool:
 
 
 def _without(text: str, spans: list[Span]) -> str:
-    """Replace the spans, of which some may overlap."""
+    """Replace the spans; some may overlap."""
     parts, place = [], 0
     for start, end in sorted(spans):
         if start >= place:
@@ -275,7 +275,7 @@ def _spans(text: str) -> list[Span]:
     """Find every secret."""
     low = text.lower()
     if len(low) != len(text):
-        # Few characters are longer in lower case; anchors are ASCII.
+        # Some characters are longer in lower case; anchors are ASCII.
         low = "".join(char.lower() if char.isascii() else char for char in text)
     found = [span for each in _present(text, low) for span in _token_spans(each, text, low)]
     if _SLASH in low:
@@ -286,7 +286,7 @@ def _spans(text: str) -> list[Span]:
 
 
 def _present(text: str, low: str) -> list[Format]:
-    """Select the formats whose anchors are in a text."""
+    """Select the formats whose anchors occur in a text."""
     present = [each for each in _OTHERS if each.anchor in low]
     words = "\n".join(filter(_is_no_identifier, _RUN.findall(text))).lower()
     if words:
@@ -295,7 +295,7 @@ def _present(text: str, low: str) -> list[Format]:
 
 
 def _is_no_identifier(word: str) -> bool:
-    """Return False for a name in a program or a file: words in lower case, without digits."""
+    """Return False for identifiers and file names: lower-case words without digits."""
     words = word.replace("-", "_")
     if not (words.islower() and words.replace("_", "").isalpha()):
         return True
@@ -303,7 +303,7 @@ def _is_no_identifier(word: str) -> bool:
 
 
 def _places(text: str, anchor: str) -> Iterator[int]:
-    """Find where an anchor stands; the next search begins behind it."""
+    """Find the occurrences of an anchor; each search starts after the previous one."""
     place = text.find(anchor)
     while place >= 0:
         yield place
@@ -328,12 +328,12 @@ def _token_spans(each: Format, text: str, low: str) -> Iterator[Span]:
 
 
 def _is_boundary(text: str, start: int) -> bool:
-    """Return True if no letter or digit stands before the token.
+    """Return True if there is no letter or digit before the token.
 
-    So a run of characters of which each could begin a token is tried once.
+    A run of characters that could each start a token is therefore tried only once.
     """
     before = start
-    # Hyphens of an option do not belong to a token, those of `task-sk-...` do.
+    # Hyphens of an option do not belong to a token; those of `task-sk-...` do.
     while before > 0 and start - before < _MOST_HYPHENS and text[before - 1] in "-_":
         before -= 1
     if before == 0 or not (text[before - 1].isalnum() and text[before - 1].isascii()):
@@ -342,7 +342,7 @@ def _is_boundary(text: str, start: int) -> bool:
 
 
 def _is_random(token: str) -> bool:
-    """Return False for words in lower case that follow a short prefix, such as `sk-learn`."""
+    """Return False for lower-case words after a short prefix, such as `sk-learn`."""
     rest = token[3:]
     return any(char.isdigit() for char in rest) or rest not in (rest.lower(), rest.upper())
 
@@ -365,7 +365,7 @@ def _user_spans(text: str) -> Iterator[Span]:
 
 
 def _key_spans(text: str, low: str) -> Iterator[Span]:
-    """Find private keys in PEM; of one that is cut off, what looks like a part of it."""
+    """Find private keys in PEM; if a key is cut off, the text that looks like a part of it."""
     done, is_closed = 0, True
     for begin in _BEGINS_KEY.finditer(low):
         if begin.start() < done:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes anywhere: directories, object stores, and the files in which Seatrial keeps state.
+"""Store bytes in directories and object stores, and Seatrial's state in files.
 
-Writes are atomic and created once; digests, copies and retries are here too.
+Writes are atomic, and creation happens only once. Digests, copies and retries are here too.
 """

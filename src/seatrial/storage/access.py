@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The store at an address."""
+"""Open the store at an address."""
 
 from seatrial.errors import UsageError
 from seatrial.storage.directory import LocalStore
@@ -10,7 +10,7 @@ from seatrial.storage.store import Store, named
 
 
 def store_at(address: str) -> Store:
-    """The store whose root is a path, or an address such as `s3://BUCKET/PATH`."""
+    """Return the store whose root is a path, or an address such as `s3://BUCKET/PATH`."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         return LocalStore(address)
@@ -18,6 +18,6 @@ def store_at(address: str) -> Store:
         return ObjectStore(address)
     known = ", ".join(f"{name}://" for name in KINDS)
     raise UsageError(
-        f"{named(address)}: data cannot be written there. Use a path, or one of {known} with "
+        f"{named(address)}: this address is not writable. Use a path, or one of {known} with "
         "a bucket and a path."
     )

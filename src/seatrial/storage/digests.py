@@ -1,53 +1,53 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of files, written as the name of the algorithm, a colon and hexadecimal digits."""
+"""Digests of files, written as the algorithm, a colon and hexadecimal digits."""
 
 import hashlib
 from collections.abc import Iterable
 from typing import Protocol
 
 ALGORITHM = "sha256"
-"""What new digests are made with; every CPU of a cluster has instructions for it."""
+"""Algorithm of new digests; CPUs have instructions for it."""
 
 
 class Hasher(Protocol):
-    """A digest that is being made."""
+    """A digest in progress."""
 
     def update(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Take more bytes."""
+        """Add bytes."""
 
     def hexdigest(self) -> str:
-        """The digest of all bytes so far."""
+        """Return the digest of all bytes so far."""
 
 
 def hasher_like(digest: str) -> Hasher:
-    """A new hasher of the algorithm that made a digest; ValueError when it is not known."""
+    """Return a new hasher with the algorithm of a digest; ValueError if it is not supported."""
     name = digest.partition(":")[0]
     if name not in ("sha256", "blake2b", "sha512"):
-        raise ValueError(f"digests of {name!r} are not known")
+        raise ValueError(f"the digest algorithm {name!r} is not supported")
     return hashlib.new(name, usedforsecurity=False)
 
 
 def new_hasher() -> Hasher:
-    """A hasher of the algorithm that new digests are made with."""
+    """Return a hasher with the algorithm of new digests."""
     return hashlib.new(ALGORITHM, usedforsecurity=False)
 
 
 def digest_text(hasher: Hasher, algorithm: str = ALGORITHM) -> str:
-    """A finished digest as it is written down."""
+    """Return a finished digest as text."""
     return f"{algorithm}:{hasher.hexdigest()}"
 
 
 def matches(hasher: Hasher, digest: str) -> bool:
-    """Whether what was hashed has that digest."""
+    """True if the hashed bytes have that digest."""
     return hasher.hexdigest() == digest.partition(":")[2]
 
 
 def joined(pieces: Iterable[tuple[int, str]]) -> str:
-    """The digest of a file made of pieces, from the size and the digest of each.
+    """Return the digest of a file that consists of pieces, from their sizes and digests.
 
-    So a file that was put together by the kernel, or within an object store, has a digest without
-    anybody reading it, and damage is found piece by piece.
+    A file that the kernel or an object store assembled then has a digest without being read, and
+    damage can be located by piece.
     """
     hasher = new_hasher()
     for size, digest in pieces:

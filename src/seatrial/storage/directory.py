@@ -17,46 +17,46 @@ from seatrial.storage.writer_claims import is_dead, new_attempt
 
 _BUFFER = 1 << 20
 _UNFINISHED = re.compile(r"\.seatrial-(?P<attempt>[^~]+)~.*", re.DOTALL)
-# How often a directory may vanish under a new file: another process removes empty ones.
+# How often a directory may vanish before a file is created: another process deletes empty ones.
 _RACES = 100
 
 
 class LocalStore:
-    """Files below a directory of this machine, or of a file system that it has mounted.
+    """Files below a directory on this machine or on a mounted file system.
 
-    Reading follows symbolic links; writing and deleting never go through one out of the root.
+    Reading follows symbolic links; writing and deleting never follow one out of the root.
     """
 
     def __init__(
         self, root: str | os.PathLike[str], setting: str = "data.location (or --to)"
     ) -> None:
-        """Keep files below a directory, which is made with the first of them.
+        """Store files below a directory, which is created with the first of them.
 
-        A fix for a disk that takes no more names the setting that says where that directory is.
+        `setting` is the setting for this directory; error messages about a full disk name it.
         """
         self._explained = _Explain(setting)
         self.address = os.path.abspath(root)
         self._root = os.path.realpath(root)
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file; FileNotFoundError when there is none."""
+        """Read a small file; raise FileNotFoundError if it does not exist."""
         place = self._place(path)
-        explained = self._explained(place, FileNotFoundError, fix="Check that it can be read")
+        explained = self._explained(place, FileNotFoundError, fix="Check that it is readable")
         with explained, open_regular(place) as stream:
             return stream.read()
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
-        """A stream from an offset on."""
+        """Open a stream at an offset."""
         stream = open_regular(self._place(path))
         stream.seek(start)
         return stream
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A stream into a new file, which is there when the stream is closed without an error."""
+        """Open a stream to a new file, which appears when the stream is closed without an error."""
         return StoreWriter(_FileSink(self._place_to_write(path), self._explained))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create a small file whole; False, and nothing changed, when it is there already."""
+        """Create a small file atomically; False, without a change, if it already exists."""
         place = self._place_to_write(path)
         if os.path.lexists(place):
             return False
@@ -71,17 +71,17 @@ class LocalStore:
         return True
 
     def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
-        """All files below a path, in order of their paths; none that is not whole yet."""
+        """List all complete files below a path, sorted by path."""
         found = []
         for entry in self._entries(below, deep=deep):
             if not _UNFINISHED.fullmatch(entry.name):
-                # Another process may have removed it since.
+                # Another process may have deleted it.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(StoredFile(self._path(entry), entry.stat().st_size))
         return iter(sorted(found, key=lambda file: file.path))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files, and directories that are empty then; one that is gone is no error."""
+        """Delete files, and directories that become empty; missing files are not an error."""
         emptied = set()
         for path in paths:
             place = self._place_to_write(path)
@@ -92,23 +92,23 @@ class LocalStore:
             self._remove_empty(directory)
 
     def sync(self) -> None:
-        """Have the names of files in the root, and the root's own, on the disk."""
+        """Flush the root directory and its entry in the parent directory to disk."""
         root = Path(self._root)
         for directory in (root, root.parent):
             with self._explained(directory):
                 sync_directory(directory)
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
-        """Remove files that killed writers left unfinished below a path."""
+        """Delete unfinished files of killed writers below a path."""
         paths = []
-        # Below the root may be anybody's directories; the one of our own is swept by its name.
+        # The root may contain other directories; those of Seatrial are swept by name.
         for entry in self._entries(below, deep=bool(below)):
             match = _UNFINISHED.fullmatch(entry.name)
             if match and (everything or is_dead(match["attempt"])):
                 paths.append(self._path(entry))
         self.delete(paths)
         if everything and below:
-            # One who was killed between a file and its directory left the directory, empty.
+            # A kill between creating a directory and its file leaves an empty directory.
             for directory, _, _ in os.walk(self._place_to_write(below), topdown=False):
                 self._remove_empty(Path(directory))
 
@@ -116,7 +116,7 @@ class LocalStore:
         return Path(self._root, *path_parts(path, self.address))
 
     def _place_to_write(self, path: str) -> Path:
-        """Where a path lies; raises UnsafePathError when a link leads out of the root."""
+        """Resolve a path; raise UnsafePathError if a link leads out of the root."""
         place = self._place(path)
         if not Path(os.path.realpath(place.parent)).is_relative_to(self._root):
             raise UnsafePathError(
@@ -129,7 +129,7 @@ class LocalStore:
         return entry.path[len(os.path.join(self._root, "")) :]
 
     def _entries(self, below: str, *, deep: bool) -> Iterator[os.DirEntry[str]]:
-        """Every file below a path; directories behind links are left out."""
+        """Yield every file below a path; does not follow links to directories."""
         start = os.path.join(self._root, *path_parts(below, self.address)) if below else self._root
         waiting = [start]
         while waiting:
@@ -138,21 +138,21 @@ class LocalStore:
                 with os.scandir(directory) as entries:
                     found = [*entries]
             except (FileNotFoundError, NotADirectoryError):
-                # Gone, or a file, by the time it is looked into.
+                # Deleted, or replaced by a file, in the meantime.
                 continue
             except PermissionError as error:
                 if directory == start:
                     raise StoreError(
-                        f"{start}: {error.strerror}. Check that it can be read."
+                        f"{start}: {error.strerror}. Check that it is readable."
                     ) from error
-                # Not ours, such as the lost+found of a file system: ours can be read.
+                # A foreign directory, such as lost+found: Seatrial's own are readable.
                 continue
             if deep:
                 waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
             yield from (entry for entry in found if entry.is_file())
 
     def _remove_empty(self, directory: Path) -> None:
-        """Remove a directory and those above it, below the root, as far as they are empty."""
+        """Delete a directory and its parents below the root, as long as they are empty."""
         while directory != Path(self._root) and directory.is_relative_to(self._root):
             try:
                 directory.rmdir()
@@ -164,7 +164,7 @@ class LocalStore:
 
 
 class _FileSink(Sink):
-    """A hidden file beside the one that it will be."""
+    """A hidden file next to the final one."""
 
     def __init__(
         self,
@@ -194,12 +194,12 @@ class _FileSink(Sink):
             return self._stream.write(data)
 
     def fileno(self) -> int:
-        """The number of the open file; what was written so far is in it."""
+        """Return the file descriptor, after flushing."""
         self._stream.flush()
         return self._stream.fileno()
 
     def commit(self) -> None:
-        """Give the file its name; what was written is on the disk before the name is."""
+        """Rename the file; its content is on disk before the new name."""
         with self._explained(self._place, FileExistsError):
             self._stream.flush()
             os.fsync(self._stream.fileno())
@@ -208,20 +208,20 @@ class _FileSink(Sink):
             sync_directory(self._place.parent)
 
     def abort(self) -> None:
-        # A stream that cannot be flushed, as on a full disk, is closed all the same.
+        # Close a stream even if it cannot be flushed, as on a full disk.
         with contextlib.suppress(OSError):
             self._stream.close()
         self._hidden.unlink(missing_ok=True)
 
 
-_KEPT = "start the same command again: what is finished is kept"
-_ANEW = "and begin anew there"
+_KEPT = "rerun the same command: finished work is kept"
+_ANEW = "and start from scratch there"
 _FIXES = {
-    errno.ENOSPC: f"Make room and {_KEPT}. Or set {{setting}} to a larger disk {_ANEW}",
-    errno.EDQUOT: f"Make room within the quota and {_KEPT}. Or set {{setting}} to a place with a "
+    errno.ENOSPC: f"Free some space and {_KEPT}. Or set {{setting}} to a larger disk {_ANEW}",
+    errno.EDQUOT: f"Free some quota and {_KEPT}. Or set {{setting}} to a place with a "
     f"larger quota {_ANEW}",
-    errno.EFBIG: f"Set {{setting}} to a file system that takes larger files {_ANEW}",
-    errno.EROFS: "Nothing can be written there. Set {setting} to a directory that can be written",
+    errno.EFBIG: f"Set {{setting}} to a file system that supports larger files {_ANEW}",
+    errno.EROFS: "Set {setting} to a writable directory",
     errno.ENOTDIR: "A part of this path is a file. Set {setting} to a directory, or a new one",
     errno.EEXIST: "A part of this path is a file. Set {setting} to a directory, or a new one",
     errno.EIO: f"The disk or its connection failed. Check it and {_KEPT}",
@@ -229,7 +229,7 @@ _FIXES = {
 
 
 class _Explain:
-    """Turns what the operating system refuses into an error with a fix."""
+    """Turns errors of the operating system into errors with a fix."""
 
     def __init__(self, setting: str) -> None:
         self._setting = setting
@@ -239,7 +239,7 @@ class _Explain:
         self,
         place: Path,
         *passing: type[OSError],
-        fix: str = f"Check that the directory can be written, and {_KEPT}",
+        fix: str = f"Check that the directory is writable, and {_KEPT}",
     ) -> Iterator[None]:
         try:
             yield

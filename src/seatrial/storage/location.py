@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the checkpoints of a run are: a directory, or a prefix of an object store.
+"""The location of a run's checkpoints: a directory, or a prefix in an object store.
 
-Built on the stores of data preparation. What those lack is here: directories without their files,
-for a checkpoint may have 100,000 of them; a file replaced whole; files one after the other.
+Built on the stores of data preparation. It adds listing directories without their files, because a
+checkpoint may have 100,000 of them, replacing a file atomically, and iterating over file names.
 """
 
 import os
@@ -21,39 +21,39 @@ class Location(Protocol):
     """The root of a run's checkpoints."""
 
     address: str
-    """A path, or an address with its scheme."""
+    """A path, or an address with a scheme."""
     store: Store
     """The files below it."""
 
     def directories(self) -> list[str]:
-        """The names of the directories directly in it, in order."""
+        """Return the names of the top-level directories, sorted."""
 
     def names(self, directory: str) -> Iterator[str]:
-        """The names of files and directories in a directory, in no order, one at a time."""
+        """Yield the names of files and directories in a directory, unsorted."""
 
     def size(self, path: str) -> int | None:
-        """Bytes of a file; none where there is no such file."""
+        """Return the size of a file in bytes; None if it does not exist."""
 
     def modified(self, path: str) -> float | None:
-        """When a file was written last, in seconds since 1970; none where nobody knows."""
+        """Return the modification time of a file in seconds since 1970; None if unknown."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a small file whole, in the place of what is there: a reader sees one or other."""
+        """Replace a small file atomically: a reader sees the old or the new content."""
 
     def open(self, path: str) -> BinaryIO:
-        """A stream of a file; FileNotFoundError when there is none."""
+        """Open a file; raise FileNotFoundError if it does not exist."""
 
 
 class LocalPlace:
-    """A directory of this machine, or of a file system that it has mounted."""
+    """A directory on this machine or on a mounted file system."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
-        """Look at a directory, which need not be there."""
+        """Open a directory, which need not exist."""
         self.store: Store = LocalStore(address, "checkpoints.location (or --to)")
         self.address = self.store.address
 
     def directories(self) -> list[str]:
-        """The names of the directories directly in it, in order."""
+        """Return the names of the top-level directories, sorted."""
         try:
             with os.scandir(self.address) as entries:
                 return sorted(entry.name for entry in entries if entry.is_dir())
@@ -61,11 +61,11 @@ class LocalPlace:
             return []
         except OSError as error:
             raise StoreError(
-                f"{self.address}: {error.strerror}. Check that it is a directory that can be read."
+                f"{self.address}: {error.strerror}. Check that it is a readable directory."
             ) from error
 
     def names(self, directory: str) -> Iterator[str]:
-        """The names in a directory, in no order, one at a time."""
+        """Yield the names in a directory, unsorted."""
         place = Path(self.address, directory)
         try:
             with os.scandir(place) as entries:
@@ -74,43 +74,43 @@ class LocalPlace:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StoreError(f"{place}: {error.strerror}. Check that it can be read.") from error
+            raise StoreError(f"{place}: {error.strerror}. Check that it is readable.") from error
 
     def size(self, path: str) -> int | None:
-        """Bytes of a file; none where there is no such file."""
+        """Return the size of a file in bytes; None if it does not exist."""
         try:
             return Path(self.address, path).stat().st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def modified(self, path: str) -> float | None:
-        """When a file was written last."""
+        """Return the modification time of a file."""
         try:
             return Path(self.address, path).stat().st_mtime
         except OSError:
             return None
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a small file whole, in the place of what is there."""
+        """Replace a small file atomically."""
         with self.store.open_writer(path) as stream:
             stream.write(data)
 
     def open(self, path: str) -> BinaryIO:
-        """A stream of a file; FileNotFoundError when there is none."""
+        """Open a file; raise FileNotFoundError if it does not exist."""
         return Path(self.address, path).open("rb")
 
 
 class ObjectPlace:
-    """A prefix of an object store, through fsspec."""
+    """A prefix in an object store, through fsspec."""
 
     def __init__(self, address: str) -> None:
-        """Look below an address such as `s3://BUCKET/PATH`."""
+        """Open an address such as `s3://BUCKET/PATH`."""
         self.store: Store = store_at(address)
         self.address = self.store.address
         self._objects = object_files(address)
 
     def directories(self) -> list[str]:
-        """The names of the directories directly in it, in order."""
+        """Return the names of the top-level directories, sorted."""
         return sorted(
             str(entry["name"]).rstrip("/").rpartition("/")[2]
             for entry in self._entries("")
@@ -118,32 +118,32 @@ class ObjectPlace:
         )
 
     def names(self, directory: str) -> Iterator[str]:
-        """The names in a directory, in no order, one at a time."""
+        """Yield the names in a directory, unsorted."""
         for entry in self._entries(directory):
             yield str(entry["name"]).rstrip("/").rpartition("/")[2]
 
     def size(self, path: str) -> int | None:
-        """Bytes of a file; none where there is no such file."""
+        """Return the size of a file in bytes; None if it does not exist."""
         try:
             return int(self._objects.info(path)["size"])
         except FileNotFoundError:
             return None
 
     def modified(self, path: str) -> float | None:
-        """Unknown: stores write down when an object was uploaded, each in its own way."""
+        """Return None: each store reports upload times in a different way."""
         return None
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a small file whole: an upload replaces at once."""
+        """Replace a small file: uploads are atomic."""
         with self.store.open_writer(path) as stream:
             stream.write(data)
 
     def open(self, path: str) -> BinaryIO:
-        """A stream of a file; FileNotFoundError when there is none."""
+        """Open a file; raise FileNotFoundError if it does not exist."""
         return self.store.open_reader(path)
 
     def _entries(self, directory: str) -> list[dict[str, object]]:
-        """What a listing with a delimiter gives: directories, and the files beside them."""
+        """List the directories and files directly in a directory."""
         full = self._objects.full(directory)
 
         def once() -> list[dict[str, object]]:
@@ -157,5 +157,5 @@ class ObjectPlace:
 
 
 def place_at(address: str) -> Location:
-    """The place at a path or an address."""
+    """Return the location at a path or an address."""
     return ObjectPlace(address) if "://" in address else LocalPlace(address)

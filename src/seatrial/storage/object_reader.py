@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A stream from an object store, in ranges: one that was cut short is asked for again."""
+"""Read an object in ranges, and request a range again if it was cut short."""
 
 import io
 from collections.abc import Buffer, Callable
@@ -11,11 +11,11 @@ from seatrial.storage.providers import ObjectFiles
 from seatrial.storage.retries import CutShortError
 
 RANGE = 8 << 20
-"""Bytes of one request; two such ranges are held by a stream that is read in order."""
+"""Bytes per request; a stream that is read sequentially holds two such ranges."""
 
 
 class RangeReader(io.RawIOBase):
-    """A file of known size, fetched in ranges, the next one while the last is being read."""
+    """A file of known size, fetched in ranges; prefetches the next range while you read."""
 
     def __init__(
         self,
@@ -27,11 +27,11 @@ class RangeReader(io.RawIOBase):
         """Read a file.
 
         Args:
-            fetch: Gives the bytes from one offset to before another.
-            size: Bytes of the file.
-            start: Where to begin.
-            verify: Called after the last range, and at the close if ranges came after that;
-                raises when the file is no longer the one that was opened.
+            fetch: Returns the bytes between two offsets; the end is exclusive.
+            size: Size of the file in bytes.
+            start: First offset to read.
+            verify: Called after the last range, and on close if more ranges followed; raises an
+                error if the file is no longer the one that was opened.
         """
         self._fetch = fetch
         self._size = size
@@ -49,11 +49,11 @@ class RangeReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """The offset of the next byte."""
+        """Return the offset of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go on from another offset; nothing is fetched for it."""
+        """Continue at another offset; sends no request."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"negative seek position {base + offset}")
@@ -61,7 +61,7 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Fill the buffer as far as the range at hand goes."""
+        """Fill the buffer from the current range."""
         if self._position >= self._size:
             return 0
         begin, data = self._held
@@ -75,7 +75,7 @@ class RangeReader(io.RawIOBase):
         return count
 
     def _next(self, follows: bool) -> tuple[int, memoryview]:
-        """The range at the position, and in a stream that is read in order the one after it."""
+        """Fetch the range at the position; prefetch the next one if reading is sequential."""
         begin = self._position
         end = min(begin + RANGE, self._size)
         self._unverified = True
@@ -95,7 +95,7 @@ class RangeReader(io.RawIOBase):
         return begin, memoryview(data)
 
     def close(self) -> None:
-        """End the stream."""
+        """Close the stream."""
         if self.closed:
             return
         try:
@@ -115,14 +115,14 @@ def open_range_reader(
     start: int = 0,
     verify: Callable[[], None] = lambda: None,
 ) -> BinaryIO:
-    """A stream from a file of an object store."""
+    """Open a stream to an object."""
     full = place.full(path)
 
     def fetch(begin: int, end: int) -> bytes:
         def once() -> bytes:
             data: bytes = place.files.cat_file(full, start=begin, end=end)
             if len(data) < end - begin:
-                raise CutShortError(f"{len(data):,} of {end - begin:,} bytes came")
+                raise CutShortError(f"received {len(data):,} of {end - begin:,} bytes")
             return data
 
         return place.call(path, once)

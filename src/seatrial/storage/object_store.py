@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""An object store as a store: S3, Azure Blob and Google Storage through fsspec."""
+"""A store in S3, Azure Blob or Google Storage, through fsspec."""
 
 import contextlib
 import re
@@ -25,33 +25,33 @@ class ObjectStore:
     """Objects below one prefix of a bucket or container."""
 
     def __init__(self, address: str, patience: RetryPolicy = PATIENCE) -> None:
-        """Keep objects below an address such as `s3://BUCKET/PATH`."""
+        """Store objects below an address such as `s3://BUCKET/PATH`."""
         self.address = address.rstrip("/")
         self._place = object_files(address, patience)
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file; FileNotFoundError when there is none."""
+        """Read a small file; raise FileNotFoundError if it does not exist."""
         full = self._full(path)
         data: bytes = self._place.call(path, lambda: self._place.files.cat_file(full))
         return data
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
-        """A stream from an offset on; broken connections are taken up again where they broke."""
+        """Open a stream at an offset; resumes broken connections at the same byte."""
         self._full(path)
         size = int(self._place.info(path)["size"])
         return open_range_reader(self._place, path, size, start)
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A stream into a new file, which is there when the stream is closed without an error."""
+        """Open a stream to a new file, which appears when the stream is closed without an error."""
         self._full(path)
         return StoreWriter(upload(self._place, path))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create a small file whole; False, and nothing changed, when it is there already.
+        """Create a small file atomically; False, without a change, if it already exists.
 
-        The condition goes with the upload, so of two creators the store lets one win. An answer
-        can get lost and the upload be sent again; that would then find the file there. So the
-        file carries, as a parameter of its content type, who made it.
+        The upload is conditional, so the store accepts only one of two creators. If a response is
+        lost, the upload is sent again and then finds its own file. The content type therefore has
+        a parameter that identifies the creator.
         """
         full = self._full(path)
         mark = f"application/octet-stream; creator={uuid4().hex}"
@@ -61,10 +61,10 @@ class ObjectStore:
             try:
                 self._place.files.pipe_file(full, data, mode="create", **options)
             except OSError as error:
-                # s3fs knows only some servers' way to say that the condition does not hold.
+                # s3fs recognizes a failed condition only for some servers.
                 if status_of(error) == 412:
                     raise FileExistsError(path) from error
-                # S3 says so of two conditional uploads at once; the next try settles it.
+                # S3 returns this for simultaneous conditional uploads; a retry resolves it.
                 if status_of(error) == 409 and self._place.kind is S3:
                     raise ConnectionError("conflicting uploads") from None
                 raise
@@ -76,7 +76,7 @@ class ObjectStore:
         return True
 
     def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
-        """All files below a path, in order of their paths; an upload shows when it is whole."""
+        """List all files below a path, sorted by path; unfinished uploads are not visible."""
         start = self._full(below) if below else self._place.root
         found = self._place.call(below, lambda: _found(self._place.files, start))
         cut = len(self._place.root) + 1
@@ -87,7 +87,7 @@ class ObjectStore:
         return iter(sorted(files, key=lambda file: file.path))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; one that is gone already is no error."""
+        """Delete files; missing files are not an error."""
         checked = [(path, self._full(path)) for path in paths]
 
         def remove(one: tuple[str, str]) -> None:
@@ -100,12 +100,12 @@ class ObjectStore:
                 pass
 
     def sync(self) -> None:
-        """Nothing: an upload that was answered outlasts whatever the store is made for."""
+        """Do nothing: completed uploads are durable."""
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
-        """Abort uploads to S3 that killed writers left below a path.
+        """Abort S3 uploads that killed writers left below a path.
 
-        The other stores drop theirs by themselves after a week and do not show them.
+        Other stores delete theirs after a week and do not list them.
         """
         start = self._full(below) if below else self._place.root
         if self._place.kind is not S3:
@@ -117,7 +117,7 @@ class ObjectStore:
                 self._s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=name)
 
     def _uploads(self, bucket: str, prefix: str) -> Iterator[tuple[str, str]]:
-        """Uploads to S3 that have begun and not ended: key and name."""
+        """Yield key and ID of unfinished uploads to S3."""
         more: dict[str, str] = {}
         while True:
             page = self._s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
@@ -138,7 +138,7 @@ class ObjectStore:
         try:
             return self._place.call("", once)
         except FileNotFoundError:
-            # Ended by somebody else in the meantime.
+            # Another process has ended it in the meantime.
             return {}
 
     def _full(self, path: str) -> str:
@@ -146,7 +146,7 @@ class ObjectStore:
 
 
 def _found(files: Any, start: str) -> dict[str, dict[str, Any]]:
-    """The objects below a prefix; without those that only stand for a directory."""
+    """List the objects below a prefix, without directory markers."""
     found = files.find(start, detail=True)
     return {
         name: info
@@ -156,7 +156,7 @@ def _found(files: Any, start: str) -> dict[str, dict[str, Any]]:
 
 
 def _content_type(info: dict[str, Any]) -> str:
-    """The content type of a file, by whichever name its store has for it."""
+    """Return the content type of a file under the name that its store uses."""
     settings = info.get("content_settings") or {}
     return str(
         info.get("ContentType") or info.get("contentType") or settings.get("content_type") or ""

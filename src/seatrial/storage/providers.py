@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The object stores through fsspec: what differs between them, and what their errors mean.
+"""The object stores through fsspec: their differences, and the meaning of their errors.
 
-Credentials come from each library's own chain (environment, profile, workload identity) and from
-nowhere else: no address, argument or file of Seatrial holds one.
+Credentials come only from each library's own chain (environment, profile, workload identity): no
+address, argument or file of Seatrial contains one.
 """
 
 import importlib
@@ -23,17 +23,17 @@ class StoreKind:
     """One kind of object store."""
 
     name: str
-    """What people call it."""
+    """Common name."""
     package: str
     """The module with its file system."""
     file_system: str
     """The class in that module."""
     version: str
-    """The entry of a file's information that changes with its content."""
+    """Key in a file's metadata that changes with its content."""
     credentials: str
-    """Where its library looks for credentials, for an error's fix."""
+    """Where its library looks for credentials; part of error messages."""
     content_type: Callable[[str], dict[str, Any]]
-    """The option of an upload that sets the content type."""
+    """Returns the upload option that sets the content type."""
 
 
 S3 = StoreKind(
@@ -55,7 +55,7 @@ AZURE = StoreKind(
 )
 _GOOGLE = StoreKind(
     "Google Storage",
-    # The package's own class asks a second service, over gRPC, of what kind each bucket is.
+    # The default class queries a second service over gRPC for the kind of each bucket.
     "gcsfs.core",
     "GCSFileSystem",
     "generation",
@@ -64,7 +64,7 @@ _GOOGLE = StoreKind(
     lambda content_type: {"content_type": content_type},
 )
 KINDS = {"s3": S3, "abfs": AZURE, "abfss": AZURE, "az": AZURE, "gs": _GOOGLE}
-"""The kinds by the scheme of an address."""
+"""The kinds by address scheme."""
 
 _SILENT = logging.NullHandler()
 _NO_CREDENTIALS = {
@@ -80,22 +80,22 @@ _NO_CREDENTIALS = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectFiles:
-    """A place in an object store: calls are tried again while that may help, and explained."""
+    """A location in an object store; retries calls if that can help, and explains errors."""
 
     kind: StoreKind
     address: str
-    """The place as the user wrote it, without a slash at its end."""
+    """The location as the user wrote it, without a trailing slash."""
     root: str
-    """The place as the file system has it: the bucket and the key's beginning."""
+    """The location as the file system names it: the bucket and the key prefix."""
     files: Any
     """The file system of fsspec."""
     patience: RetryPolicy
-    """How often a call is tried."""
+    """Retry policy of calls."""
 
     def call[T](self, path: str, action: Callable[[], T]) -> T:
-        """What an action on a file gives; FileNotFoundError and FileExistsError pass through.
+        """Run an action on a file; FileNotFoundError and FileExistsError pass through.
 
-        Whatever else goes wrong becomes a StoreError that says what to do.
+        Any other error becomes a StoreError with a fix.
         """
         where = named(f"{self.address}/{path}" if path else self.address)
         try:
@@ -106,34 +106,34 @@ class ObjectFiles:
             raise self._explained(where, error) from error
 
     def info(self, path: str) -> dict[str, Any]:
-        """What the store knows of a file now."""
+        """Return the current metadata of a file."""
         found: dict[str, Any] = self.call(path, lambda: self.files.info(self.full(path)))
         return found
 
     def version(self, info: dict[str, Any]) -> str:
-        """What tells a changed file; listings and single answers differ in the quotes."""
+        """Return the version of a file; strips the quotes, which only some responses have."""
         return str(info.get(self.kind.version) or "").strip('"')
 
     def full(self, path: str) -> str:
-        """A path below the place as the file system has it."""
+        """Return a path below this location as the file system names it."""
         return f"{self.root}/{path}" if path else self.root
 
     def _explained(self, where: str, error: Exception) -> StoreError:
         status = status_of(error)
         no_credentials = any(is_a(cause, _NO_CREDENTIALS) for cause in chain(error))
-        # Azure's file system cannot be made without an account, and says so with a ValueError.
+        # Azure's file system raises a ValueError if no account is configured.
         no_account = self.files is None and isinstance(error, ValueError)
         if no_credentials or no_account or status == 401:
             fix = f"{self.kind.name} needs credentials: {self.kind.credentials}."
         elif status == 403 or isinstance(error, PermissionError):
-            fix = f"Check that these credentials may do this: {self.kind.credentials}."
+            fix = f"Check that these credentials have the permission: {self.kind.credentials}."
         else:
             fix = "Check the address and the store's settings."
-        return StoreError(f"{where}: {self.kind.name} refused with {described(error)}. {fix}")
+        return StoreError(f"{where}: {self.kind.name} returned {described(error)}. {fix}")
 
 
 def object_files(address: str, patience: RetryPolicy = PATIENCE) -> ObjectFiles:
-    """The place at an address such as `s3://BUCKET/PATH`."""
+    """Return the location at an address such as `s3://BUCKET/PATH`."""
     address = address.rstrip("/")
     kind = KINDS[address.partition("://")[0]]
     try:
@@ -145,11 +145,11 @@ def object_files(address: str, patience: RetryPolicy = PATIENCE) -> ObjectFiles:
             extra="data",
         ) from error
     for name in ("azure", "gcsfs", "s3fs"):
-        # Their errors come to us; without a handler, Python would print tracebacks of them too.
+        # Seatrial handles their errors; without a handler Python would also print tracebacks.
         logging.getLogger(name).addHandler(_SILENT)
     options = {"use_listings_cache": False, **file_system._get_kwargs_from_urls(address)}
     if kind is _GOOGLE and os.environ.get("STORAGE_EMULATOR_HOST"):
-        # As Google's own libraries do: an emulator knows no accounts.
+        # Like Google's own libraries: an emulator has no accounts.
         options |= {"token": "anon"}
     root = str(file_system._strip_protocol(address)).rstrip("/")
     place = ObjectFiles(kind, address, root, None, patience)
@@ -160,7 +160,7 @@ def object_files(address: str, patience: RetryPolicy = PATIENCE) -> ObjectFiles:
 
 
 def _hurry(files: Any) -> None:
-    """Let Azure's library wait 1 s before it tries again, and not 15 s as it would."""
+    """Make Azure's library wait 1 s before a retry instead of 15 s."""
     configuration = getattr(files.service_client, "_config", None)
     policy = getattr(configuration, "retry_policy", None)
     if policy is not None:

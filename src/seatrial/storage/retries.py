@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trying again what a store or the Hub could not do at the moment, for a bounded time.
+"""Retry transient failures of a store or the Hub, for a limited time.
 
-Whether an error will pass is told by the status of the answer, or by the kind of the error when
-there was no whole answer. The kinds are known by name, so that no store's library has to be loaded
-to look at the error of another.
+The status of the response decides if an error is transient, or the type of the error if there was
+no complete response. Types are matched by name, so that no store's library has to be imported to
+examine an error of another.
 """
 
 import random
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from seatrial.storage.store import BusyStoreError, StoreError
 
 _PASSING_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-# A broken, refused or silent connection, as each library calls it.
+# A broken, refused or unresponsive connection in each library.
 _CUT = {
     ("aiohttp", "ClientConnectionError"),
     ("aiohttp", "ClientPayloadError"),
@@ -33,26 +33,26 @@ _CUT = {
     ("builtins", "TimeoutError"),
 }
 _LONGEST_HINT = 300.0
-"""Seconds of a `Retry-After` that are waited; the Hub counts requests in windows of 5 minutes."""
+"""Longest `Retry-After` in seconds to obey; the Hub counts requests in windows of 5 minutes."""
 
 
 class CutShortError(ConnectionError):
-    """An answer that ended before its announced length."""
+    """A response ended before its announced length."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long to try."""
+    """How often and how long to retry."""
 
     tries: int = 6
-    """Tries of one call, the first included."""
+    """Attempts per call, including the first."""
     first_wait: float = 1.0
-    """Seconds before the second try; doubled with each further one."""
+    """Seconds before the second attempt; doubles with each further attempt."""
     longest_wait: float = 60.0
-    """Seconds that are waited at most, unless the answer asks for more."""
+    """Longest wait in seconds, unless the response asks for more."""
 
     def call[T](self, what: str, action: Callable[[], T]) -> T:
-        """What the action gives; BusyStoreError after `tries` failures that might have passed."""
+        """Run an action; raise BusyStoreError after `tries` transient failures."""
         began = time.monotonic()
         for count in range(1, self.tries + 1):
             try:
@@ -66,30 +66,30 @@ class RetryPolicy:
         raise AssertionError
 
     def wait(self, failures: int, error: BaseException) -> None:
-        """Wait before the next try, longer with each failure and as long as the answer asks."""
+        """Wait before the next attempt, longer with each failure, at least as the response asks."""
         wait = min(self.first_wait * 2 ** (failures - 1), self.longest_wait)
-        # Many workers that were turned away together should not all come back together.
+        # Add jitter, so that many rejected workers do not all return at the same time.
         wait *= random.uniform(0.5, 1.0)  # noqa: S311
         time.sleep(max(wait, min(_hint(error), _LONGEST_HINT)))
 
 
 PATIENCE = RetryPolicy()
-"""What is used unless a caller has its own."""
+"""The default policy."""
 
 
 def gave_up(what: str, tries: int, seconds: float, error: BaseException) -> BusyStoreError:
-    """The error after the last try."""
+    """Return the error after the last attempt."""
     return BusyStoreError(
-        f"{what}: no success after {tries} tries in {seconds:.0f} s; the last one ended with "
-        f"{described(error)}. Try again later: what is finished is kept, and the same command "
-        "goes on from there."
+        f"{what}: all {tries} attempts in {seconds:.0f} s failed; the last error: "
+        f"{described(error)}. Rerun the same command later: finished work is kept, and it "
+        "continues from there."
     )
 
 
 def described(error: BaseException) -> str:
-    """An error in a few words, with its status if it has one."""
+    """Describe an error briefly, with its status if it has one."""
     status = status_of(error)
-    # The query of a signed address is a secret, and libraries put addresses into their errors.
+    # The query of a signed URL is a secret, and libraries put URLs into their errors.
     text = re.sub(r"\?[^\s'\"]+", "?...", " ".join(str(error).split()))[:200]
     text = text.rstrip(".! ") or type(error).__name__
     if status is None or (str(status) in text and text != str(status)):
@@ -98,11 +98,11 @@ def described(error: BaseException) -> str:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether the same call may succeed a little later."""
+    """True if the same call may succeed later."""
     if isinstance(error, FileNotFoundError | FileExistsError | PermissionError | StoreError):
         return False
     for cause in chain(error):
-        # A cut answer has a status too, and it is that of success or, with aiohttp, a 400.
+        # A truncated response also has a status: that of success or, with aiohttp, 400.
         if is_a(cause, _CUT):
             return True
         if (status := _own_status(cause)) is not None:
@@ -111,14 +111,14 @@ def passes(error: BaseException) -> bool:
 
 
 def is_a(error: BaseException, kinds: set[tuple[str, str]]) -> bool:
-    """Whether an error is of one of the kinds, each a top-level package and the class's name."""
+    """True if an error has one of the types, each a top-level package and a class name."""
     return any(
         (kind.__module__.partition(".")[0], kind.__name__) in kinds for kind in type(error).__mro__
     )
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what caused it."""
+    """Yield the error and its causes."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -126,7 +126,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The status of the answer that an error stands for, of whichever library it is."""
+    """Return the HTTP status of an error of any library, or None."""
     return next((s for s in map(_own_status, chain(error)) if s is not None), None)
 
 
@@ -146,7 +146,7 @@ def _own_status(error: BaseException) -> int | None:
 
 
 def _hint(error: BaseException) -> float:
-    """Seconds that the answer asks to wait; 0 when it does not say."""
+    """Return the seconds that the response asks to wait; 0 if not specified."""
     for cause in chain(error):
         response = getattr(cause, "response", None)
         if isinstance(response, dict):

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one reader and the one writer of the files in which Seatrial keeps state.
+"""The only reader and writer of files that contain Seatrial's state.
 
-A state file can be damaged: cut short by a power cut, edited, restored from elsewhere, replaced by
-a directory or a pipe. Reading never blocks, never takes more memory than `MOST_BYTES` and raises
-`DamagedError`, whatever is there. Writing puts the whole file on the disk, then its name: after a
-power cut there is the old file or the new one.
+A state file can be damaged: truncated by a power loss, edited, restored from elsewhere, replaced by
+a directory or a pipe. Reading never blocks, never uses more memory than `MOST_BYTES`, and raises
+`DamagedError` in all these cases. Writing flushes the content to disk before the rename: after a
+power loss, the file is the old or the new one.
 """
 
 import errno
@@ -27,11 +27,11 @@ from typing import Any, BinaryIO, get_args, get_origin, get_type_hints
 from seatrial.secrets.redaction import redact_tree
 
 MOST_BYTES = 64 * 2**20
-"""State files are smaller by far: the plan of a run, the largest of them, takes some kilobytes."""
+"""State files are much smaller: the largest, the plan of a run, has a few kilobytes."""
 MOST_NESTED = 100
-"""How deep JSON may nest. Python's encoder, which digests need, fails near 1,000."""
+"""Deepest nesting of JSON. Python's encoder, which digests use, fails near 1,000."""
 FILE_MODE = 0o600
-"""State names hosts, paths and environment variables: it is for its owner only."""
+"""State contains host names, paths and environment variables: only the owner may read it."""
 DIRECTORY_MODE = 0o700
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -43,25 +43,25 @@ _KINDS = {
 _UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _BUFFER = 2**20
 _MOST_DIGITS = 20
-"""Digits and sign of the largest integer of 64 bits."""
+"""Digits and sign of the largest 64-bit integer."""
 _LONGEST_STEM = 120
-"""Characters of a file's name that its temporary name repeats; file systems allow 255 bytes."""
+"""Characters of a file name to repeat in its temporary name; file systems allow 255 bytes."""
 
 
 class DamagedError(ValueError):
-    """State cannot be used as it is; the text says why, as the end of a sentence about it."""
+    """State is unusable; the message gives the reason, as the end of a sentence."""
 
 
 # ------------------------------------------------------------------------------------ reading
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file for reading without ever waiting; raises OSError for anything but a file."""
+    """Open a file for reading without blocking; raises OSError if it is not a regular file."""
     return BufferedReader(FileIO(open_descriptor(path, os.O_RDONLY)), _BUFFER)
 
 
 def open_append(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a log or a lock for appending, unbuffered, made for its owner only; never waits."""
+    """Open a log or lock file for appending, unbuffered and private to its owner; never blocks."""
     return os.fdopen(open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab", buffering=0)
 
 
@@ -69,13 +69,13 @@ def read_state(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """Read a whole state file; raises FileNotFoundError if it is missing, else DamagedError."""
     try:
         with open_regular(path) as stream:
-            # Its size first: a read of `most` bytes would allocate all of them for a small file.
+            # Check the size first: a read of `most` bytes would always allocate all of them.
             size = os.fstat(stream.fileno()).st_size
             data = stream.read(min(size, most) + 1)
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
-        # A directory above it is a file: whoever wants to write there is told so.
+        # A parent is a file: report the file as missing; writing to it reports the cause.
         raise FileNotFoundError(error.errno, error.strerror, error.filename) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -93,8 +93,8 @@ def read_json(path: str | os.PathLike[str], most: int = MOST_BYTES) -> Any:
 def parse_json(data: bytes | str) -> Any:
     """Parse JSON from a source that may be damaged or hostile; raises DamagedError.
 
-    Refuses what would fail only later: numbers that are not finite, deep nesting, and text that
-    cannot be printed (half of a surrogate pair) or be part of a path (NUL).
+    Rejects values that would fail later: non-finite numbers, deep nesting, and text that cannot be
+    printed (half of a surrogate pair) or be part of a path (NUL).
     """
     try:
         text = data.decode() if isinstance(data, bytes) else data
@@ -113,12 +113,12 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def decode[T](kind: type[T], value: Any) -> T:
-    """Make a dataclass from parsed JSON, each field of its declared type; raises DamagedError.
+    """Create a dataclass from parsed JSON and check the field types; raises DamagedError.
 
-    Fields that the class does not have are ignored: a newer Seatrial may write more.
+    Ignores unknown fields: a newer Seatrial may write more.
     """
     if not isinstance(value, dict):
-        raise DamagedError(f"it holds {_shown(value)} where an object is expected")
+        raise DamagedError(f"it contains {_shown(value)} instead of an object")
     hints, made = get_type_hints(kind), {}
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in value:
@@ -129,7 +129,7 @@ def decode[T](kind: type[T], value: Any) -> T:
 
 
 def _decoded(kind: Any, value: Any, name: str) -> Any:
-    """The value as its type; the types that fields of state have, and no others."""
+    """Convert a value to its type; supports only the types that state uses."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType and type(None) in inner:
         other = next(one for one in inner if one is not type(None))
@@ -155,26 +155,26 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message: short, and quoted as JSON is."""
+    """Format a value for a message: short, and quoted like JSON."""
     text = json.dumps(redact_tree(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _refuse_constant(name: str) -> float:
-    raise DamagedError(f"it holds {name}, which is not a number of JSON")
+    raise DamagedError(f"it contains {name}, which is not a JSON number")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise DamagedError(f"it holds {text[:20]}, which is too large for a number")
+        raise DamagedError(f"it contains {text[:20]}, which is too large for a number")
     return number
 
 
 def _small(text: str) -> int:
-    """The integer, if 64 bits hold it; Python itself refuses to convert thousands of digits."""
+    """Parse an integer that fits 64 bits; Python refuses to convert thousands of digits."""
     if len(text) > _MOST_DIGITS or not -(2**63) <= int(text) < 2**63:
-        raise DamagedError(f"it holds {text[:20]}..., which is too large for a number")
+        raise DamagedError(f"it contains {text[:20]}..., which is too large for a number")
     return int(text)
 
 
@@ -182,7 +182,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite
 
 
 def _refuse_unusable(value: Any) -> None:
-    """Refuse deep nesting and unusable text, without recursion of our own."""
+    """Reject deep nesting and unusable text, without recursion."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -203,22 +203,22 @@ def _refuse_text(text: str) -> None:
     if text.isascii() and "\0" not in text:
         return
     if "\0" in text:
-        raise DamagedError("a text in it holds a NUL character")
+        raise DamagedError("a text in it contains a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DamagedError("a text in it holds half of a character") from None
+        raise DamagedError("a text in it contains half of a surrogate pair") from None
 
 
 def open_descriptor(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file without ever waiting; raises OSError for anything but a regular file."""
-    # A pipe without O_NONBLOCK would be waited for, for ever.
+    """Open a file without blocking; raises OSError if it is not a regular file."""
+    # Without O_NONBLOCK, opening a pipe would block forever.
     flags |= os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     number = os.open(path, flags, FILE_MODE)
     kind = stat.S_IFMT(os.fstat(number).st_mode)
     if kind != stat.S_IFREG:
         os.close(number)
-        what = _KINDS.get(kind, "no regular file")
+        what = _KINDS.get(kind, "a special file")
         raise OSError(errno.EINVAL, f"it is {what}, not a file", os.fspath(path))
     return number
 
@@ -227,22 +227,22 @@ def open_descriptor(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def write_state(path: Path, data: str | bytes, *, durable: bool = True) -> None:
-    """Replace a state file whole, for its owner only, making its directory if it is missing.
+    """Replace a state file atomically, private to its owner; creates its directory if needed.
 
-    Without `durable` the disk is not waited for: for what nobody needs after the host restarts.
+    With `durable=False` it does not wait for the disk, for state that a reboot makes useless.
     """
     make_directory(path.parent)
     _write(path, data, os.replace, FILE_MODE, durable=durable)
 
 
 def create_state(path: Path, data: str | bytes) -> None:
-    """Create a state file whole; raises FileExistsError if the name is taken: of two, one wins."""
+    """Create a state file atomically; raises FileExistsError if it exists: one creator wins."""
     make_directory(path.parent)
     _write(path, data, link_once, FILE_MODE)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file that the user named, whole; it keeps its permissions."""
+    """Replace a file of the user atomically; keeps its permissions."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -251,7 +251,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
-    """Make a directory and those above that are missing; for state, for their owner only."""
+    """Create a directory and its missing parents; by default private to the owner."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -260,35 +260,35 @@ def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
         path = path.parent
     for each in reversed(missing):
         try:
-            # Another process may be faster.
+            # Another process may create it first.
             each.mkdir(mode, exist_ok=True)
         except FileExistsError:
-            # Not to be taken for a state file that exists already.
+            # Do not confuse this with a state file that already exists.
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(each)) from None
         sync_directory(each.parent)
 
 
 def link_once(hidden: Path, path: Path) -> None:
-    """Give a file its name; raises FileExistsError if that is taken: of two, exactly one wins."""
+    """Rename a file; raises FileExistsError if the name exists: exactly one process wins."""
     try:
-        # A link fails where a rename would replace.
+        # A link fails if the name exists; a rename would replace the file.
         os.link(hidden, path)
     except OSError as error:
         if error.errno not in (errno.EPERM, *_UNSUPPORTED):
             raise
-        # No hard links: FAT, shares over SMB such as Azure Files, most of FUSE. There the name is
-        # taken by an empty file, which only one can create, and the whole file then replaces it.
-        # A kill in between leaves the empty file, which readers take for damaged.
+        # No hard links: FAT, SMB shares such as Azure Files, most FUSE file systems. Reserve the
+        # name with an empty file, which only one process can create, and then replace that file.
+        # A kill in between leaves the empty file, which readers treat as damaged.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         os.replace(hidden, path)
 
 
 def sync_directory(directory: Path) -> None:
-    """Have the names in a directory on the disk, where its file system can do that."""
+    """Flush the entries of a directory to disk, if its file system supports that."""
     try:
         number = os.open(directory, os.O_RDONLY)
     except (FileNotFoundError, PermissionError):
-        # Removed since, empty; or one that we may write to and not read.
+        # Deleted because it was empty, or writable but not readable.
         return
     try:
         os.fsync(number)
@@ -300,7 +300,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _temporary_name(path: Path) -> Path:
-    """A hidden name beside a path that no other process has, on this host or on another."""
+    """Return a hidden name next to a path that is unique across processes and hosts."""
     host = socket.gethostname().partition(".")[0][:40]
     unique = f"{host}-{os.getpid()}-{secrets.token_hex(6)}"
     return path.with_name(f".{path.name[:_LONGEST_STEM]}.{unique}")
@@ -321,7 +321,7 @@ def _write(
             stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             if mode is not None:
-                # Whatever the umask is; shares without permissions refuse it.
+                # Independent of the umask; shares without permissions reject it.
                 with suppress(OSError):
                     os.fchmod(stream.fileno(), mode)
             if durable:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where prepared data are kept: one short interface over a directory and the object stores."""
+"""The store of prepared data: one small interface for directories and object stores."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,81 +11,81 @@ from seatrial.secrets.redaction import REDACTED, looks_secret
 
 
 def named(address: str) -> str:
-    """An address for a message: without what looks like a secret."""
+    """Return an address for a message, redacted if it looks like a secret."""
     return REDACTED if looks_secret(address, "revision") else address
 
 
 class UnsafePathError(SeatrialError):
-    """A path that would lead out of its store, from a file that somebody else wrote."""
+    """A path from a file that may be foreign would lead out of its store."""
 
 
 class StoreError(SeatrialError):
-    """A store that refuses, or that did not answer for too long; the text says what to do."""
+    """A store returned an error or timed out; the message contains the fix."""
 
 
 class BusyStoreError(StoreError):
-    """A store that did not answer for too long: the same may succeed later, with nothing mended."""
+    """A store timed out: the same call may succeed later without any change."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     path: str
-    """Path below the root of the store, with `/` between its parts."""
+    """Path below the root of the store, separated by `/`."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class Store(Protocol):
-    """Files below one root. Every path is relative to it and can never leave it."""
+    """Files below one root. Every path is relative to the root and cannot leave it."""
 
     address: str
-    """The root: a path, or an address with its scheme."""
+    """The root: a path, or an address with a scheme."""
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file; FileNotFoundError when there is none."""
+        """Read a small file; raise FileNotFoundError if it does not exist."""
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
-        """A stream from an offset on; broken connections are taken up again where they broke."""
+        """Open a stream at an offset; resumes broken connections at the same byte."""
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A stream into a new file, which is there when the stream is closed without an error.
+        """Open a stream to a new file, which appears when the stream is closed without an error.
 
-        Leaving a `with` block by an error, or forgetting the stream, leaves no file.
+        An exception in a `with` block, or dropping the stream, leaves no file.
         """
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create a small file whole; False, and nothing changed, when it is there already."""
+        """Create a small file atomically; False, without a change, if it already exists."""
 
     def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
-        """All files below a path, in order of their paths; none that is not whole yet.
+        """List all complete files below a path, sorted by path.
 
-        Without `deep` only those directly there: the root may hold directories of others.
+        With `deep=False`, only the files directly there: the root may contain other directories.
         """
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; one that is gone already is no error."""
+        """Delete files; missing files are not an error."""
 
     def sync(self) -> None:
-        """Make the files in the root outlast a loss of power; they are there, named or uploaded.
+        """Make the files in the root survive a power loss.
 
-        Called before what relies on them: creating a record, and removing work because of one.
+        Call it before steps that rely on them: creating a record, and deleting work.
         """
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
-        """Remove what killed writers left below a path, or in the root, and `list` does not show.
+        """Delete invisible leftovers of killed writers below a path, or in the root.
 
-        Only what is known to be of a process that is gone, or, with `everything`, whatever is
-        unfinished: for when nobody can be at work there any more.
+        Deletes only leftovers of processes that are known to be dead or, with `everything`, all
+        unfinished files: for when no other process can be working there.
         """
 
 
 def path_parts(path: str, address: str) -> tuple[str, ...]:
-    """The parts of a path below a store's root; raises UnsafePathError if it would leave it."""
+    """Split a path below a store's root; raises UnsafePathError if it would leave the root."""
     parts = tuple(path.split("/"))
     if "\0" in path or not path or any(part in ("", ".", "..") for part in parts):
         raise UnsafePathError(
             f"{path!r} is not a path below {address}: it must be relative, without empty parts, "
-            "'.', '..' and NUL. The file that names it is damaged or not from Seatrial; remove "
+            "'.', '..' and NUL. The file that contains it is damaged or not from Seatrial; delete "
             "that file and prepare the data again."
         )
     return parts

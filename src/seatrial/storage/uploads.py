@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads in parts: the object appears when the upload is completed."""
+"""Multipart uploads: the object appears when the upload is complete."""
 
 import importlib
 from collections.abc import Awaitable, Buffer, Callable
@@ -14,26 +14,26 @@ from seatrial.storage.retries import RetryPolicy
 from seatrial.storage.writer import Sink
 
 BLOCK = 8 << 20
-"""Bytes of one part of an upload, at first."""
+"""Initial size of a part in bytes."""
 _SHARE = 1000
-"""A part is at least this share of what came before: 10,000, as many as S3 takes, are then 5 TB."""
+"""A part has at least 1/1000 of the bytes before it, so S3's limit of 10,000 parts allows 5 TB."""
 
 
 def upload(place: ObjectFiles, path: str) -> Sink:
-    """An upload of a new object."""
+    """Start the upload of a new object."""
     return _AzureSink(place, path) if place.kind is AZURE else _FileSink(place, path)
 
 
 def _block_size(written: int) -> int:
-    """Bytes of the next part; in steps, because Google Storage takes multiples of 256 KiB only."""
+    """Return the size of the next part, a multiple of 256 KiB as Google Storage requires."""
     return max(BLOCK, written // _SHARE // BLOCK * BLOCK)
 
 
 class _FileSink(Sink):
-    """An upload through a file of fsspec, whose requests the store's library tries again itself."""
+    """An upload through an fsspec file, whose library retries requests itself."""
 
     def __init__(self, place: ObjectFiles, path: str) -> None:
-        # Doing a whole step again would add its last part twice.
+        # Retrying a whole step would add its last part twice.
         self._place = replace(place, patience=RetryPolicy(tries=1))
         self._path = path
         self._written = 0
@@ -60,17 +60,16 @@ class _FileSink(Sink):
         try:
             self._place.call(self._path, file.discard)
         finally:
-            # Closing would complete the upload: fsspec must take it for closed.
+            # Closing would complete the upload: make fsspec treat the file as closed.
             file.closed = True
             file.buffer = None
 
 
 class _AzureSink(Sink):
-    """An upload to Azure block by block, each with a name of its own and so safe to send again.
+    """An upload to Azure in blocks with unique names, which are safe to send again.
 
-    A file of adlfs cannot be used: Azure's library does not try again after a 429, and adlfs adds
-    its last blocks twice when asked to. Blocks that are never committed are dropped by Azure after
-    a week, and nobody sees them.
+    An adlfs file does not work: Azure's library does not retry after a 429, and adlfs adds its last
+    blocks twice on a retry. Azure deletes uncommitted blocks after a week, and they are invisible.
     """
 
     def __init__(self, place: ObjectFiles, path: str) -> None:
@@ -107,7 +106,7 @@ class _AzureSink(Sink):
         self._held.clear()
 
     def _ask(self, question: Callable[[Any], Awaitable[Any]]) -> None:
-        """One request about the blob."""
+        """Send one request about the blob."""
         files = self._place.files
         container, name, _ = files.split_path(self._place.full(self._path))
         sync = importlib.import_module("fsspec.asyn").sync

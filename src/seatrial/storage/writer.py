@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The stream into a new file of a store: the whole file appears at its close, or none."""
+"""A stream to a new file of a store: the complete file appears on close, or none."""
 
 import io
 from abc import ABC, abstractmethod
@@ -10,34 +10,34 @@ from typing import BinaryIO
 
 
 class Sink(ABC):
-    """What a writer fills; either `commit` or `abort` ends it."""
+    """The target of a writer; call `commit` or `abort` at the end."""
 
     @abstractmethod
     def write(self, data: Buffer) -> int:
-        """Take all of the bytes."""
+        """Write all bytes."""
 
     def fileno(self) -> int:
-        """The number of the open file, so that the kernel can copy into it; an error elsewhere."""
+        """Return the file descriptor, so that the kernel can copy into it; an error if none."""
         raise io.UnsupportedOperation("fileno")
 
     @abstractmethod
     def commit(self) -> None:
-        """Make the file appear."""
+        """Make the file visible."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Leave nothing."""
+        """Discard the file."""
 
 
 class StoreWriter(io.BufferedIOBase, BinaryIO):
-    """A stream whose file appears when it is closed, unless an error came first.
+    """A stream whose file appears on close, unless an error occurred.
 
-    Python closes a stream that goes out of scope, and files of fsspec commit when a `with` block
-    is left by an error: both would make half a file count. Here both abort.
+    Python closes a stream that goes out of scope, and fsspec files commit if an exception leaves a
+    `with` block: both would publish a partial file. This class aborts in both cases.
     """
 
     def __init__(self, sink: Sink) -> None:
-        """Write into a sink."""
+        """Write to a sink."""
         self._sink: Sink | None = sink
         self._written = 0
 
@@ -45,7 +45,7 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
         return True
 
     def write(self, data: Buffer) -> int:
-        """Take all of the bytes; an error ends the stream and leaves no file."""
+        """Write all bytes; an error ends the stream and leaves no file."""
         if self._sink is None:
             raise ValueError("write to a closed stream")
         try:
@@ -57,17 +57,17 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
         return count
 
     def fileno(self) -> int:
-        """The number of the open file, so that the kernel can copy into it; an error elsewhere."""
+        """Return the file descriptor, so that the kernel can copy into it; an error if none."""
         if self._sink is None:
-            raise ValueError("a closed stream")
+            raise ValueError("the stream is closed")
         return self._sink.fileno()
 
     def tell(self) -> int:
-        """Bytes written so far, without those that the kernel copied."""
+        """Return the bytes written so far, without those that the kernel copied."""
         return self._written
 
     def close(self) -> None:
-        """Make the file appear; nothing when the stream has ended already."""
+        """Make the file visible; does nothing if the stream has already ended."""
         sink, self._sink = self._sink, None
         if sink is None:
             return
@@ -89,7 +89,7 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
                 super().close()
 
     def __enter__(self) -> "StoreWriter":
-        """The stream itself."""
+        """Return the stream."""
         return self
 
     def __exit__(
@@ -98,13 +98,13 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the stream, or abort it when the block was left by an error."""
+        """Close the stream, or abort it after an exception."""
         if kind is None:
             self.close()
         else:
             self.abort()
 
     def __del__(self) -> None:
-        """A stream that was forgotten is aborted, and not closed as Python would."""
+        """Abort a stream that was dropped; Python would close it."""
         if getattr(self, "_sink", None) is not None:
             self.abort()

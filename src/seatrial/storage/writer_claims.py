@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts: who writes a file, and whether that process still lives.
+"""Attempts: identify the writer of a file, and check if that process is alive.
 
-An attempt's name says which process makes it: host, process id and the moment that process
-started. So any later process on that host can tell whether the writer is gone, and may remove what
-it left. Of a process on another host nothing is known; its files stay until the data set is whole.
+An attempt's name identifies its process by host, process ID and start time. Any later process on
+that host can then check if the writer is dead, and delete its leftovers. Processes on other hosts
+cannot be checked; their files stay until the data set is complete.
 """
 
 import os
@@ -21,22 +21,22 @@ _counter = count()
 
 @cache
 def _host() -> str:
-    """This host as long as it runs; a container is one of its own, as its process ids are."""
+    """Identify this host until it reboots; a container counts as its own host, as its PIDs do."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     except OSError:
-        # Not Linux: the name of the host has to do.
+        # Not Linux: use only the host name.
         pass
     return sha256("\0".join(parts).encode()).hexdigest()[:8]
 
 
 def _began(pid: int) -> int | None:
-    """When a process of this host started, in ticks; 0 where nobody tells, None if it is gone."""
+    """Return the start time of a process in ticks; 0 if unknown, None if it is dead."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-        # The name of the program, in parentheses, may hold anything.
+        # The program name, in parentheses, may contain any character.
         state, *fields = stat.rpartition(b")")[2].split()
     except FileNotFoundError:
         if Path("/proc/self/stat").exists():
@@ -44,12 +44,12 @@ def _began(pid: int) -> int | None:
         return _signalled(pid)
     except ProcessLookupError:
         return None
-    # A zombie does nothing any more; its parent has only not asked yet.
+    # A zombie is dead; its parent has not reaped it yet.
     return None if state in (b"Z", b"X") else int(fields[18])
 
 
 def _signalled(pid: int) -> int | None:
-    """Whether a process is there, on a host without /proc."""
+    """Check for a process on a host without /proc; 0 if it exists, None if not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -60,13 +60,13 @@ def _signalled(pid: int) -> int | None:
 
 
 def new_attempt() -> str:
-    """A name that no other attempt has, of any process on any host."""
+    """Return a unique attempt name across processes and hosts."""
     pid = os.getpid()
     return f"{_host()}-{pid}-{_began(pid) or 0}-{next(_counter)}"
 
 
 def is_dead(attempt: str) -> bool:
-    """Whether the process that made the attempt is known to be gone."""
+    """True if the process that made the attempt is known to be dead."""
     match = _NAME.fullmatch(attempt)
     if match is None or match["host"] != _host():
         return False

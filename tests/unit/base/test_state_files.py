@@ -61,7 +61,7 @@ WHEN = "2026-11-15T03:12:00Z"
         ("[" * 200_000, "levels deep"),
         ("[" * (MOST_NESTED + 1) + "]" * (MOST_NESTED + 1), "levels deep"),
         ('{"a": "\\u0000"}', "NUL"),
-        ('{"\\ud800": 1}', "half of a character"),
+        ('{"\\ud800": 1}', "half of a surrogate pair"),
     ],
 )
 def test_json_that_would_fail_later_is_damaged(text: str | bytes, why: str) -> None:

@@ -38,6 +38,7 @@ class Described:
     )
     corpora: dict[tuple[str, str | None], CorpusFacts] = field(default_factory=dict)
     splits: dict[str, SplitFacts | Unknown] = field(default_factory=dict)
+    prepared: dict[str, int] = field(default_factory=dict)
 
     def tokenizer(self, address: str) -> TokenizerFacts | Unknown:
         return self.tokenizers.get(address, Unknown.ABSENT)
@@ -50,6 +51,9 @@ class Described:
 
     def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
         return self.corpora.get((address, pattern), Unknown.ABSENT)
+
+    def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
+        return self.prepared
 
     def pairs_near(self, prefix: str) -> list[str]:
         return [other for other in self.pairs if other != prefix]

@@ -76,6 +76,10 @@ class DescribedData:
         count = found.get("count", len(files)) if len(taken) == len(files) else len(taken)
         return CorpusFacts(tuple(files), count, tuple(found.get("fields", ())))
 
+    def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
+        """Nothing: no broken run that is described has a data set of Seatrial's."""
+        return {}
+
     def pairs_near(self, prefix: str) -> list[str]:
         """The pairs that are described, the most alike first."""
         alike = sorted(

@@ -173,7 +173,9 @@ def test_a_tokenizer_and_a_corpus(tmp_path: Path, tokenizer: str) -> None:
     with gzip.open(raw / "a.jsonl.gz", "wt") as stream:
         stream.write(json.dumps({"content": "x", "repo": "y"}) + "\n")
     found = reader.corpus(str(raw), "*.gz")
-    assert found == CorpusFacts(("a.jsonl.gz",), 1, ("content", "repo"))
+    size = (raw / "a.jsonl.gz").stat().st_size
+    tokens = round(3 * size / 4)
+    assert found == CorpusFacts(("a.jsonl.gz",), 1, ("content", "repo"), rough_tokens=tokens)
     assert reader.corpus(str(raw), "*.parquet") == CorpusFacts(("a.jsonl.gz",), 0, ())
 
 
@@ -210,7 +212,10 @@ def test_fields_that_hold_no_text(tmp_path: Path, tokenizer: str) -> None:
     (raw / "a.jsonl").write_text('{"text": 5, "body": "x", "meta": {"id": 1}}\n')
     parquet.write_table(pa.table({"text": [1], "body": ["x"]}), raw / "b.parquet")
     reader = DataReader(tokenizer)
-    expected = CorpusFacts(("a.jsonl", "b.parquet"), 1, ("text", "body", "meta"), ("text",))
+    tokens = round((raw / "a.jsonl").stat().st_size / 4)
+    expected = CorpusFacts(
+        ("a.jsonl", "b.parquet"), 1, ("text", "body", "meta"), ("text",), rough_tokens=tokens
+    )
     assert reader.corpus(str(raw), "*.jsonl") == expected
     found = reader.corpus(str(raw), "*.parquet")
     assert isinstance(found, CorpusFacts)

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import UNSEEN, Verdict, check, codes_of
-from seatrial.checks.probe_facts import SplitFacts, TokenizerFacts, Unknown
+from seatrial.checks.probe_facts import CorpusFacts, SplitFacts, TokenizerFacts, Unknown
 from seatrial.checks.repairs.repair import Broken, mends
 from seatrial.checks.rule import Scope, proposed
 from seatrial.codes.checks import CheckCode
@@ -17,7 +17,7 @@ from seatrial.codes.rendering import RenderCode
 from seatrial.codes.resume import ResumeCode
 from seatrial.codes.spec import SpecCode
 from seatrial.findings import Severity
-from tests.unit.checks.described import GPT2, OTHER, PREFIX, Described, pair
+from tests.unit.checks.described import CORPUS, GPT2, OTHER, PREFIX, Described, pair
 from tests.unit.checks.examples import (
     BASE,
     DIGEST,
@@ -278,3 +278,42 @@ def test_a_path_that_leads_off_the_volume_is_not_on_it(catalog: Catalog) -> None
     off = ("data.sources[0].prepared=/data/../etc/x", "checkpoints.location=/data/../etc/saves")
     codes = {finding.code for finding in verdict(off, None, catalog).findings}
     assert {CheckCode.DATA_PLACE, RenderCode.LOCATION} <= codes
+
+
+def test_prepared_data_that_are_read_a_few_times_are_a_note(catalog: Catalog) -> None:
+    found = verdict(("training.steps=10000",), one(tokens=1_000_000_000), catalog).findings
+    (finding,) = [each for each in found if each.code == DatasetCode.EPOCHS]
+    assert finding.severity is Severity.NOTE
+    assert "2.7 times (1,000,000,000 tokens)" in finding.rule
+
+
+@pytest.mark.parametrize(
+    ("tokens", "severity"),
+    [
+        # The run reads 262 M tokens, of which 98 % of the corpus are for training.
+        (10_000_000, Severity.WARNING),
+        (60_000_000, Severity.NOTE),
+        (250_000_000, None),
+        (0, None),
+    ],
+)
+def test_the_epochs_of_a_corpus_are_judged_by_its_size(
+    tokens: int, severity: Severity | None, catalog: Catalog
+) -> None:
+    facts = CorpusFacts(("a.jsonl",), 1, ("text",), rough_tokens=tokens)
+    data = Described({PREFIX: pair()}, corpora={(CORPUS, "*.jsonl"): facts})
+    found = verdict((RAW,), data, catalog).findings
+    epochs = [each for each in found if each.code == DatasetCode.EPOCHS]
+    assert [each.severity for each in epochs] == ([severity] if severity else [])
+    for finding in epochs:
+        assert finding.where.field == "data.sources[0].from"
+        assert "about" in finding.rule
+        assert "seatrial data estimate" in finding.fix
+
+
+def test_the_epochs_of_a_prepared_corpus_are_counted(catalog: Catalog) -> None:
+    data = Described({PREFIX: pair()}, prepared={"corpus": 100_000_000})
+    found = verdict((RAW,), data, catalog).findings
+    (finding,) = [each for each in found if each.code == DatasetCode.EPOCHS]
+    assert finding.severity is Severity.NOTE
+    assert finding.rule == "the run reads the training data of corpus 2.6 times."

@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -75,7 +76,7 @@ def test_other_data_are_refused(home: Path) -> None:
         cwd=home,
         code=1,
     )
-    assert "holds a data set that was prepared with empty_documents keep" in done.stderr
+    assert "contains a data set that was prepared with empty_documents keep" in done.stderr
 
 
 def test_estimate_of_a_corpus_that_is_read_whole_is_exact(home: Path) -> None:
@@ -91,6 +92,7 @@ def test_estimate_speaks_of_tokens_disk_and_time(home: Path) -> None:
     said = seatrial("data", "estimate", "run.yaml", "--cores", "64", cwd=home).stdout
     for words in (
         "tokens    ",
+        "epochs    ",
         "disk      ",
         "while it is prepared",
         "core-seconds",
@@ -219,7 +221,8 @@ def test_ctrl_c_ends_with_what_is_kept(tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130, said
-    assert "rerun the same command to continue" in said
+    assert re.search(r"Stopped\. \d+ of 6 tasks are finished and kept|before any task", said)
+    assert "To continue: seatrial data prepare run.yaml" in said
     assert "Traceback" not in said
     seatrial("data", "prepare", "run.yaml", cwd=tmp_path)
     assert not (tmp_path / "out" / "work").exists()

@@ -51,7 +51,7 @@ def test_a_list_is_frozen_and_its_tasks_are_done_one_by_one(
     capsys.readouterr()
     say_outcome("little", outcome, "", "run.yaml")
     assert "no task was left to do" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="holds a data set already"):
+    with pytest.raises(UsageError, match="already contains a data set"):
         freeze_data(spec)
 
 

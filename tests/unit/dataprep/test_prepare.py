@@ -123,7 +123,7 @@ def test_single_tasks_as_pods_run_them_give_the_same_bytes(spec: Path, tmp_path:
     ("arguments", "code", "said"),
     [
         (("--list", "/absent/tasks.jsonl", "--task", "0"), 2, "not the address of a frozen list"),
-        (("--list", "/absent/work/0123456789ab/tasks.jsonl"), 2, "is not there"),
+        (("--list", "/absent/work/0123456789ab/tasks.jsonl"), 2, "does not exist"),
     ],
 )
 def test_a_single_task_of_no_list_is_refused(
@@ -154,7 +154,7 @@ def test_it_goes_on_where_it_was_stopped(spec: Path, tmp_path: Path) -> None:
 
 def test_other_settings_are_refused_with_what_differs(spec: Path) -> None:
     run(spec)
-    with pytest.raises(OtherDataError, match=r"empty_documents keep.*remove this one"):
+    with pytest.raises(OtherDataError, match=r"empty_documents keep.*delete this one"):
         run(spec, None, "data.preparation.empty_documents=drop")
     with pytest.raises(OtherDataError, match=r"other sources \(s0, s1, s2\)"):
         run(spec, None, "data.sources[1].name=renamed")
@@ -164,7 +164,7 @@ def test_changed_inputs_are_refused(spec: Path, tmp_path: Path) -> None:
     run(spec)
     file = tmp_path / "corpus" / "s1" / "0.jsonl.zst"
     file.write_bytes(file.read_bytes() * 2)
-    with pytest.raises(OtherDataError, match="other input files, or other versions"):
+    with pytest.raises(OtherDataError, match="other input files, other versions"):
         run(spec)
 
 
@@ -323,7 +323,7 @@ def test_records_that_are_none_are_done_again(spec: Path, tmp_path: Path) -> Non
 def test_what_has_nothing_to_prepare_is_refused(spec: Path) -> None:
     with pytest.raises(UsageError, match=r"data\.mock is true"):
         run(spec, None, "data.sources=null", "data.mock=true")
-    with pytest.raises(UsageError, match="prepared already"):
+    with pytest.raises(UsageError, match="already prepared"):
         run(spec, None, "data.sources=[{prepared: /data/x}]")
 
 

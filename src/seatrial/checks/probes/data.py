@@ -6,6 +6,7 @@ Indexes are read whole, tokens only of a few documents: `seatrial data verify` r
 """
 
 import struct
+from collections import Counter
 from contextlib import closing, suppress
 from difflib import SequenceMatcher
 from functools import cache
@@ -22,8 +23,9 @@ from seatrial.checks.probe_facts import (
     TokenizerFacts,
     Unknown,
 )
-from seatrial.checks.probes.corpus import sample_of
+from seatrial.checks.probes.corpus import rough_tokens, sample_of
 from seatrial.codes.data import BadInputError, InputCode
+from seatrial.dataprep.blends.splits import Split, split_counts
 from seatrial.dataprep.inputs.hub import list_hub
 from seatrial.dataprep.inputs.local import list_local
 from seatrial.dataprep.inputs.objects import list_objects
@@ -245,7 +247,29 @@ class DataReader:
         taken = [file for file in listing.files if listing.alone or _taken(file.path, pattern)]
         seen = sample_of(taken)
         names = tuple(file.path for file in listing.files)
-        return CorpusFacts(names, len(taken), seen.fields, seen.other_fields, seen.unreadable)
+        return CorpusFacts(
+            names,
+            len(taken),
+            seen.fields,
+            seen.other_fields,
+            seen.unreadable,
+            rough_tokens((file.path, file.size) for file in taken),
+        )
+
+    def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
+        """Training tokens of each source of the data set at a location; empty if there is none."""
+        if self._hidden(location):
+            return {}
+        found: Counter[str] = Counter()
+        try:
+            store = store_at(location)
+            record = finished_record(store)
+            for file in record.files if record is not None else ():
+                counts = split_counts(store, file.name, file.header, file.tokens, shares)
+                found[file.source] += counts[1][Split.TRAINING]
+        except (SeatrialError, OSError, ShortReadError):
+            return {}
+        return dict(found)
 
     def pairs_near(self, prefix: str) -> list[str]:
         """Pairs in the same directory and those beside it, the most alike first."""

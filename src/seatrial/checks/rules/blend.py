@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from seatrial.checks.probe_facts import CorpusFacts
 from seatrial.checks.rule import Checked, Situation, of_data, proposed
 from seatrial.checks.rules.prepared_data import usable_pairs
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.datasets import DatasetCode
+from seatrial.dataprep.inputs.sources import named_sources
+from seatrial.units import format_count
 
 NAMES = ("training", "validation", "test")
 MANY_EPOCHS = 4
 """Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
+MORE_THAN_ONCE = 1.01
+"""Epochs from which on data are reported as repeated; the engine itself reads 0.5 % more."""
+ROUGH = 2.0
+"""Factor by which a token count that is judged by the stored size can be wrong."""
 UNEVEN = 2.0
 """Epochs of one source, and times those of another, from which on it is said."""
 TRIED_SPLITS = ((98, 2, 0), (95, 5, 0), (90, 10, 0), (80, 20, 0), (50, 50, 0))
@@ -99,8 +106,9 @@ def repeated(situation: Situation) -> Iterator[Checked]:
     """Sources that are read many times over, by the length of the run or by the weights."""
     found = _sources(situation)
     if not found or len(found) < len(situation.spec.data.sources or ()):
+        yield from _repeated_corpora(situation)
         return
-    times = _times(situation, found)
+    times = _times(situation, [source.tokens_of(situation.spec.data.split, 0) for source in found])
     weighted = (situation.spec.data.sources or ())[0].weight is not None and len(found) > 1
     least = min(times)
     for source, often in zip(found, times, strict=True):
@@ -127,13 +135,64 @@ def repeated(situation: Situation) -> Iterator[Checked]:
                 f"{often:.1f}",
                 proposed(*_shortened(situation, steps)),
             )
+        elif often > MORE_THAN_ONCE:
+            # At another field than the warning, so that a shorter run counts as a repair of that.
+            yield situation.note(
+                DatasetCode.EPOCHS,
+                "data.sources",
+                f"the run reads {source.prefix} {often:.1f} times ({source.tokens:,} tokens).",
+                "No action is needed if this is intended.",
+                f"{often:.1f}",
+            )
 
 
-def _times(situation: Situation, sources: list[Source]) -> list[float]:
-    """How often each source's training split is read."""
-    shares, plan = situation.spec.data.split, situation.plan
+def _repeated_corpora(situation: Situation) -> Iterator[Checked]:
+    """Raw sources that the run reads more than once: as prepared, or judged by their sizes."""
+    names = [name for name, _ in named_sources(situation.plan)]
+    if situation.data is None or not names:
+        return
+    shares = situation.spec.data.split
+    prepared = situation.data.training_tokens(situation.plan.data_location, shares)
+    if all(name in prepared for name in names):
+        held, error = [float(prepared[name]) for name in names], 1.0
+    else:
+        held, error = _rough_tokens(situation), ROUGH
+    if not held:
+        return
+    for number, (tokens, often) in enumerate(zip(held, _times(situation, held), strict=True)):
+        if often > MORE_THAN_ONCE * error:
+            rule = f"the run reads the training data of {names[number]} {often:,.1f} times."
+            fix = "Add data or shorten the run, unless this is intended."
+            if error > 1:
+                rule = (
+                    f"the run reads the training data of {names[number]} about {often:,.0f} times "
+                    f"({format_count(round(tokens))} tokens, judged by its size)."
+                )
+                fix = f"Measure it with seatrial data estimate. {fix}"
+            report = situation.warning if often > MANY_EPOCHS * error else situation.note
+            field_name = f"data.sources[{number}].from"
+            yield report(DatasetCode.EPOCHS, field_name, rule, fix, f"{often:.1f}")
+
+
+def _rough_tokens(situation: Situation) -> list[float]:
+    """The training tokens of each raw source, judged by its stored size; empty if unknown."""
+    shares = situation.spec.data.split
+    held = []
+    for source in situation.spec.data.sources or ():
+        if situation.data is None or source.from_ is None:
+            return []
+        facts = situation.data.corpus(source.from_, source.files)
+        if not isinstance(facts, CorpusFacts) or not facts.rough_tokens:
+            return []
+        taken = min(1.0, (source.sample_files or facts.taken) / facts.taken)
+        held.append(facts.rough_tokens * taken * shares[0] / sum(shares))
+    return held
+
+
+def _times(situation: Situation, held: list[float]) -> list[float]:
+    """How often the training split of each source is read, from its training tokens."""
+    plan = situation.plan
     wanted = plan.length.samples * plan.model.sequence_length
-    held = [source.tokens_of(shares, 0) for source in sources]
     given = [source.weight for source in situation.spec.data.sources or ()]
     weights = [weight or tokens for weight, tokens in zip(given, held, strict=True)]
     total = sum(weights)

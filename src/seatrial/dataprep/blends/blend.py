@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The blend: which files the engine reads, in which shares, and whether a run can live on them.
+"""The blend: the files that the engine reads, their weights, and checks that they suffice.
 
-`blend.txt` is what Megatron's `--data-args-path` reads: words with white space between them, either
-all paths, or a weight before each path. Without weights the engine takes every file once and stops
-there, so a run that reads data again gets the files' sizes as weights.
+`blend.txt` is the input of Megatron's `--data-args-path`: words separated by white space, either
+paths only, or a weight before each path. Without weights the engine reads every file once and then
+stops, so a run that repeats data uses the file sizes as weights.
 """
 
 import math
@@ -26,13 +26,13 @@ from seatrial.storage.access import store_at
 from seatrial.storage.store import Store
 
 BLEND_FILE = "blend.txt"
-"""Where the blend lies below the root of the output."""
+"""Path of the blend below the root of the output."""
 MOST_DATA_SETS = 32_766
-"""The engine numbers the data sets of a blend in 16 bits with a sign and asks for fewer."""
+"""The engine stores the data set number in a signed 16-bit integer and requires fewer."""
 SURPLUS = 0.005
-"""What the engine takes more of each file of a blend than its share, by default."""
+"""Fraction that the engine reads beyond a file's share of the blend, by default."""
 MANY_EPOCHS = 4
-"""Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
+"""Up to this many epochs, repeated data train about as well as new (Muennighoff et al., 2023)."""
 
 _NAMES = {
     Split.TRAINING: "training",
@@ -43,43 +43,43 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a run asks of its data."""
+    """The amount of data that a run needs."""
 
     sequence_length: int
-    """Tokens of a sample."""
+    """Tokens per sample."""
     samples: tuple[int, int, int]
     """Samples for training, validation and test."""
     shares: Shares
-    """Shares of the data for the three."""
+    """Shares of the data for training, validation and test."""
 
     def built(self) -> list[Split]:
-        """The splits that the engine builds: those with a share, read or not."""
+        """Return the splits that the engine builds: all with a share, even if unused."""
         return [split for split in Split if self.shares[split] > 0]
 
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """The words of a blend, and what a run should know of it."""
+    """The content of a blend file, and findings about it."""
 
     words: tuple[str, ...]
-    """What `blend.txt` holds."""
+    """The words of `blend.txt`."""
     findings: tuple[Finding, ...]
-    """Errors would stop the run or hang it."""
+    """Findings; a run with errors would stop or hang."""
 
     def to_bytes(self) -> bytes:
-        """The file: a data set a line."""
+        """Return the content of the file: one data set per line."""
         step = 2 if len(self.words) > 1 and _is_number(self.words[0]) else 1
         rows = (self.words[n : n + step] for n in range(0, len(self.words), step))
         return "".join(" ".join(row) + "\n" for row in rows).encode()
 
 
 def blend(files: Sequence[SplitFile], weights: Mapping[str, float] | None, needs: Needs) -> Blend:
-    """The blend of files for a run.
+    """Build the blend of a run.
 
     Args:
-        files: The files as training sees them, with what their splits hold.
-        weights: The weight of each source by its name; None to blend by size.
-        needs: What the run asks for.
+        files: The files at their paths during training, with the counts of their splits.
+        weights: Weight of each source by name; None to blend by size.
+        needs: The amount of data that the run needs.
     """
     kept = [file for file in files if file.all_tokens or not file.is_known]
     findings = [_no_tokens(file) for file in files if file.is_known and not file.all_tokens]
@@ -97,7 +97,7 @@ def blend(files: Sequence[SplitFile], weights: Mapping[str, float] | None, needs
 def _shares(
     files: Sequence[SplitFile], weights: Mapping[str, float] | None, needs: Needs
 ) -> list[float] | None:
-    """The weight of each file, or None where the engine does best without."""
+    """Return the weight of each file, or None if the engine should read without weights."""
     if len(files) == 1:
         return None
     if weights is None:
@@ -112,9 +112,9 @@ def _shares(
 
 
 def _enough_once(files: Sequence[SplitFile], needs: Needs) -> bool:
-    """Whether every file has samples for every split, and all together as many as are asked for.
+    """True if every file has samples for every split, and one epoch is enough for the run.
 
-    Of files that cannot be read nothing is known, and their sizes could be no weights.
+    Also true if any file is unreadable, because its unknown size cannot be a weight.
     """
     if not all(file.is_known for file in files):
         return True
@@ -128,7 +128,7 @@ def _enough_once(files: Sequence[SplitFile], needs: Needs) -> bool:
 def _epochs(
     files: Sequence[SplitFile], shares: Sequence[float] | None, needs: Needs
 ) -> list[Finding]:
-    """How often the run reads each source, where it is more than once."""
+    """Report the sources that the run reads more than once."""
     findings = []
     total = sum(shares or ())
     for split in needs.built():
@@ -145,7 +145,7 @@ def _epochs(
                 held[file.source] += file.tokens[split]
         for source, tokens in held.items():
             times = read[source] / tokens
-            # The engine's own surplus is no second epoch worth speaking of.
+            # The engine's surplus does not count as a second epoch.
             if times > 1 + 2 * SURPLUS:
                 findings.append(_repeated(split, source, times, tokens))
     return findings
@@ -156,9 +156,9 @@ def _repeated(split: Split, source: str, times: float, tokens: int) -> Finding:
     rule = (
         f"the run reads the {_NAMES[split]} data of {source} {times:.1f} times ({tokens:,} tokens)."
     )
-    fix = "Nothing needs doing where that is meant."
+    fix = "No action is needed if this is intended."
     if split is Split.TRAINING:
-        fix = "Add data, lower its weight or shorten the run, unless that is meant."
+        fix = "Add data, lower its weight or shorten the run, unless this is intended."
     return Finding(
         DatasetCode.EPOCHS,
         Severity.WARNING if many else Severity.NOTE,
@@ -174,9 +174,9 @@ def _no_tokens(file: SplitFile) -> Finding:
         DatasetCode.SPLIT_EMPTY,
         Severity.WARNING,
         Where(file=file.path),
-        "all its documents are empty, so it is left out of the blend.",
+        "all its documents are empty, so the blend leaves it out.",
         "0",
-        "Check data.sources.text_field of its source, unless that is meant.",
+        "Check data.sources.text_field of its source, unless this is intended.",
     )
 
 
@@ -185,16 +185,16 @@ def _unknown(file: SplitFile) -> Finding:
         DatasetCode.SPLIT_UNKNOWN,
         Severity.WARNING,
         Where(file=file.path),
-        "it cannot be read from here, so whether its splits suffice was not checked.",
+        "the file cannot be read from here, so the size of its splits was not checked.",
         "",
-        "Run seatrial data prepare where the path is mounted to have it checked.",
+        "Run seatrial data prepare where the path is mounted to check it.",
     )
 
 
 def _limits(files: Sequence[SplitFile]) -> list[Finding]:
     if 0 < len(files) <= MOST_DATA_SETS:
         return []
-    rule = f"the blend has {len(files)} data sets; the engine takes from 1 to {MOST_DATA_SETS}."
+    rule = f"the blend has {len(files)} data sets; the engine accepts 1 to {MOST_DATA_SETS}."
     fix = "Use fewer prepared sources or domains."
     if not files:
         fix = "Check that the sources have documents with text, and data.sources.text_field."
@@ -203,17 +203,17 @@ def _limits(files: Sequence[SplitFile]) -> list[Finding]:
 
 
 def _paths(files: Iterable[SplitFile]) -> list[Finding]:
-    """Paths that the engine would read as two, or as a weight."""
+    """Report the first path that the engine would read as two paths or as a weight."""
     findings = []
     for file in files:
         rule = ""
         if file.path.split() != [file.path]:
-            rule = f"{file.path!r} has white space, at which the engine ends a path."
+            rule = f"{file.path!r} contains white space, which ends a path in the blend file."
         elif _is_number(file.path):
-            rule = f"{file.path!r} is a number, which the engine takes for a weight."
+            rule = f"{file.path!r} is a number, which the engine reads as a weight."
         if rule:
             where = Where(field="data.location", file=file.path)
-            fix = "Set data.location to a path from the root without white space."
+            fix = "Set data.location to an absolute path without white space."
             code = DatasetCode.BLEND_PATH
             findings.append(Finding(code, Severity.ERROR, where, rule, file.path, fix))
     return findings[:1]
@@ -228,7 +228,7 @@ def _is_number(word: str) -> bool:
 
 
 def _empty_splits(files: Sequence[SplitFile], needs: Needs) -> list[Finding]:
-    """Splits with a share and without a sequence: the engine counts epochs of them for ever."""
+    """Report splits with a share but no sequence: the engine would loop forever on them."""
     findings = []
     for split in needs.built():
         empty = [file for file in files if file.is_known and not file.tokens[split]]
@@ -237,13 +237,13 @@ def _empty_splits(files: Sequence[SplitFile], needs: Needs) -> list[Finding]:
             total = sum(needs.shares)
             least = math.ceil(total / needs.shares[split])
             rule = (
-                f"the {_NAMES[split]} split, {needs.shares[split]:g} of {total:g}, has no document "
-                f"of {len(empty)} of {len(files)} files, the first is {empty[0].path} with "
-                f"{sum(empty[0].sequences)}. The engine would search it for samples without end."
+                f"the {_NAMES[split]} split, {needs.shares[split]:g} of {total:g}, gets no "
+                f"document from {len(empty)} of {len(files)} files; the first is {empty[0].path} "
+                f"with {sum(empty[0].sequences)}. The engine would search it for samples forever."
             )
             fix = (
-                f"Set the share of {_NAMES[split]} in data.split to 0, or raise it: a file of "
-                f"{most} documents needs about 1 in {most}, and 1 in {least} are asked for."
+                f"Set the share of {_NAMES[split]} in data.split to 0, or raise it: a file with "
+                f"{most} documents needs about 1 in {most}, and data.split has 1 in {least}."
             )
             where = Where(field="data.split", file=empty[0].path)
             value = ",".join(f"{share:g}" for share in needs.shares)
@@ -254,10 +254,10 @@ def _empty_splits(files: Sequence[SplitFile], needs: Needs) -> list[Finding]:
 
 
 def run_blend(store: Store, record: DatasetRecord, plan: Plan) -> Blend:
-    """The words of the run's `blend.txt`, and what is to be known of its splits.
+    """Build the blend of a run, with findings about its splits.
 
-    Sources stand in the order of the spec; those that are prepared already are read where the
-    spec says, if that can be reached from here.
+    Sources keep their order in the spec. Prepared sources are read at the path in the spec, if it
+    is reachable from here.
     """
     shares = plan.spec.data.split
     files = []
@@ -277,13 +277,13 @@ def run_blend(store: Store, record: DatasetRecord, plan: Plan) -> Blend:
 
 
 def _own(store: Store, file: DataFile, location: str, shares: Shares) -> SplitFile:
-    """A file of the data set as training sees it."""
+    """Count the splits of a file of the data set, at its path during training."""
     counts = split_counts(store, file.name, file.header, file.tokens, shares)
     return SplitFile(f"{location.rstrip('/')}/{file.name}", file.source, *counts)
 
 
 def _prepared(path: str, source: str, shares: Shares) -> SplitFile:
-    """A pair that was prepared elsewhere; nothing is known of it where it cannot be read."""
+    """Count the splits of a pair that was prepared elsewhere, if it can be read from here."""
     parent, _, name = path.rpartition("/")
     try:
         store = store_at(parent or ".")

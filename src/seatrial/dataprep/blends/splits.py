@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the engine cuts a file into training, validation and test data, and what each then holds.
+"""How the engine splits a file into training, validation and test data, and the resulting counts.
 
-Read from `megatron.core.datasets` 0.19.2: a file is cut by sequences, not by tokens, at rounded
-places; a sample is `sequence_length` tokens and one more that the next sample begins with.
+As in `megatron.core.datasets` 0.19.2: it splits by sequences, not by tokens, at rounded positions.
+A sample is `sequence_length` tokens plus one, which is also the first token of the next sample.
 """
 
 from contextlib import closing
@@ -20,11 +20,11 @@ from seatrial.storage.store import Store
 Shares = tuple[float, float, float]
 """Shares of the data for training, validation and test."""
 Parts = tuple[int, int, int]
-"""Something of training, validation and test."""
+"""A count for each of training, validation and test."""
 
 
 class Split(IntEnum):
-    """What data are for, in the engine's order."""
+    """The splits, in the engine's order."""
 
     TRAINING = 0
     VALIDATION = 1
@@ -32,8 +32,8 @@ class Split(IntEnum):
 
 
 def cuts(shares: Shares, sequences: int) -> tuple[tuple[int, int] | None, ...]:
-    """For each split its first sequence and the one after its last; None where its share is 0."""
-    # The engine's own operations in its order, for the same rounding.
+    """Return the first sequence and the end (exclusive) of each split; None if its share is 0."""
+    # The same operations in the same order as the engine, for the same rounding.
     total = np.sum(np.array(shares, np.float64))
     normal = (np.array(shares, np.float64) / total).tolist()
     edges = [0.0]
@@ -47,38 +47,38 @@ def cuts(shares: Shares, sequences: int) -> tuple[tuple[int, int] | None, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SplitFile:
-    """A file of a blend, with what each split has of it."""
+    """A file of a blend, with the counts of each split."""
 
     path: str
-    """The pair as training sees it, without the ending."""
+    """Path of the pair during training, without the suffix."""
     source: str
     sequences: Parts
-    """Sequences of each split."""
+    """Sequences per split."""
     tokens: Parts
-    """Tokens of each split."""
+    """Tokens per split."""
     is_known: bool = True
-    """False for a prepared pair that cannot be read from here; its numbers are then 0."""
+    """False for a prepared pair that cannot be read from here; its counts are then 0."""
 
     @property
     def all_tokens(self) -> int:
         return sum(self.tokens)
 
     def samples(self, split: Split, sequence_length: int) -> int:
-        """Samples of a split in one epoch."""
+        """Return the samples of a split in one epoch."""
         return max(0, self.tokens[split] - 1) // sequence_length
 
 
 def split_counts(
     store: Store, name: str, header: IndexHeader, tokens: int, shares: Shares
 ) -> tuple[Parts, Parts]:
-    """Sequences and tokens that each split has of a file; the largest split is not read for it.
+    """Count the sequences and tokens of a file per split, without reading the largest split.
 
     Args:
-        store: Where the pair lies.
-        name: Its path below the root of the store, without the ending.
-        header: What its index begins with.
-        tokens: Tokens of all of it.
-        shares: The shares of the splits.
+        store: The store that holds the pair.
+        name: Path of the pair below the root of the store, without the suffix.
+        header: Header of its index.
+        tokens: Tokens of the whole file.
+        shares: Shares of the splits.
     """
     found = cuts(shares, header.sequences)
     counts = [0, 0, 0]
@@ -93,7 +93,7 @@ def split_counts(
 
 
 def tokens_between(store: Store, name: str, begin: int, end: int) -> int:
-    """Tokens of the sequences of a file from one up to another, read from its index."""
+    """Count the tokens of sequences `begin` to `end` (exclusive), from the index."""
     with closing(store.open_reader(f"{name}.idx", HEADER_BYTES + 4 * begin)) as stream:
         blocks = arrays(stream, end - begin, "<i4", BLOCK)
         return sum(int(block.sum(dtype=np.int64)) for block in blocks)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What reading gives: documents by the batch, and bad lines with place and reason."""
+"""The results of reading: batches of documents, and bad lines with location and reason."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from enum import StrEnum
 from itertools import accumulate
 
 LONGEST = 1 << 30
-"""Bytes of a line, a row or a text above which it counts as bad. Such a line is most often a file
-that is no JSON lines at all, and nothing of that size fits the memory of a worker."""
+"""A line, row or text with more bytes than this is bad. Such a file is usually not JSON lines at
+all, and a worker does not have the memory for it."""
 
 LONGEST_DOMAIN = 256
-"""Characters of a domain's name; a longer one is text, because the field is the wrong one."""
+"""Longest domain name in characters; a longer value means that the field is the wrong one."""
 
 _SHOWN = 60
 
@@ -22,36 +22,36 @@ class BadLineReason(StrEnum):
     """Why a line cannot be used."""
 
     NOT_UTF8 = "not-utf-8"
-    """Its bytes are not UTF-8."""
+    """The line is not UTF-8."""
     NOT_JSON = "not-json"
-    """It is not JSON, such as a line that was cut."""
+    """The line is not JSON, for example because it is truncated."""
     SURROGATE = "lone-surrogate"
-    r"""An escape such as `\ud800` stands alone, which is no character."""
+    r"""An escape such as `\ud800` is unpaired, so it is not a character."""
     TOO_DEEP = "nested-too-deep"
-    """It has more than 1,024 levels of brackets."""
+    """The line has more than 1,024 levels of brackets."""
     NOT_OBJECT = "not-an-object"
-    """It is JSON, and not an object with fields."""
+    """The line is JSON, but not an object."""
     NO_TEXT = "no-text-field"
-    """The field of the text is absent or null."""
+    """The text field is absent or null."""
     NOT_TEXT = "text-not-a-string"
-    """The field of the text holds something else than a string."""
+    """The text field is not a string."""
     NO_DOMAIN = "no-domain-field"
-    """The field of the domain is absent, or holds something else than a short string."""
+    """The domain field is absent or not a short string."""
     TOO_LONG = "too-long"
-    """It is longer than 1 GiB."""
+    """The line is longer than 1 GiB."""
     END_IN_TEXT = "end-token-in-text"
-    """The text holds the end-of-document token, and the policy is that this is bad."""
+    """The text contains the end-of-document token, and the policy rejects this."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineLocation:
-    """Where a document comes from."""
+    """The location of a document in its file."""
 
     address: str
     line: int
-    """Line, or row, counted from 1."""
+    """Line or row, counted from 1."""
     offset: int
-    """Bytes before it, after decompression; 0 in Parquet files, which have no such thing."""
+    """Decompressed bytes before it; 0 in Parquet files."""
 
     def __str__(self) -> str:
         return f"{self.address}:{self.line}"
@@ -64,40 +64,40 @@ class BadLine:
     place: LineLocation
     reason: BadLineReason
     shown: str = ""
-    """How it begins, or what is wrong in it, with anything that is not ASCII escaped."""
+    """The start of the line or the bad part of it, with non-ASCII characters escaped."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentBatch:
-    """Documents that follow each other in a file."""
+    """Consecutive documents of a file."""
 
     texts: list[str]
     domains: list[str] | None
-    """The domain of each; nothing where the source is not split."""
+    """The domain of each document; None if the source has no domain field."""
     bad: Sequence[BadLine]
-    """The lines among them that cannot be used."""
+    """The bad lines between the documents."""
     place: Callable[[int], LineLocation]
-    """Where the text of that number comes from; found only when it is asked for."""
+    """Returns the location of a text by its index; computed on demand."""
 
 
 @dataclass(slots=True)
 class LineCount:
-    """How many lines files have, counted apart from reading documents out of them.
+    """A line count that is independent of the parsed documents.
 
-    So a document that is lost on the way from the file to the part is missed.
+    Comparing the two detects a document that is lost between the file and the part.
     """
 
     lines: int = 0
-    """Lines, rows or texts, blank lines left out."""
+    """Lines, rows or texts, without blank lines."""
 
 
 def excerpt(data: bytes) -> str:
-    """The beginning of some bytes, short and safe to print."""
+    """Return the start of some bytes, short and safe to print."""
     return ascii(data[:_SHOWN].decode("latin-1"))[1:-1][:_SHOWN]
 
 
 def selected(batch: DocumentBatch, numbers: Sequence[int]) -> DocumentBatch:
-    """Some documents of a batch, in the given order; the bad lines stay behind."""
+    """Return the given documents of a batch, in this order and without the bad lines."""
     texts, domains = batch.texts, batch.domains
     return DocumentBatch(
         [texts[i] for i in numbers],
@@ -108,7 +108,7 @@ def selected(batch: DocumentBatch, numbers: Sequence[int]) -> DocumentBatch:
 
 
 def joined(batches: Sequence[DocumentBatch]) -> DocumentBatch:
-    """The documents of batches of one source, one after the other; without the bad lines."""
+    """Concatenate batches of one source, without the bad lines."""
     if len(batches) == 1:
         return batches[0]
     starts = [0, *accumulate(len(batch.texts) for batch in batches)]

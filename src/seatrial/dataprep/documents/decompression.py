@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compressed streams, read in bounded memory and never shortened without a word.
+"""Decompress streams in bounded memory, and detect every truncated stream.
 
-`zstandard` takes a stream that ends in the middle of a frame for one that has ended. So every zstd
-stream gets a frame of ours at its end: only if the reader comes out with the content of that frame
-was everything before it whole. Gzip tells by itself.
+`zstandard` does not report a stream that ends in the middle of a frame. Seatrial therefore appends
+a frame to every zstd stream: the stream was complete only if the decompressed content ends with the
+content of that frame. Gzip detects truncation itself.
 """
 
 import io
@@ -17,30 +17,30 @@ from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import Compression, compression_of
 
 _STORED_CHUNK = 1 << 20
-"""Bytes that are read at once of what is stored."""
+"""Compressed bytes per read."""
 
-# Zeros, because they come out of a frame as zeros and are none in it: had a stream been cut inside
-# a block that is not compressed, the frame's own bytes would be taken for its content.
+# Zeros, because the compressed frame contains other bytes: if a stream is truncated inside an
+# uncompressed block, the bytes of the frame become content, and they must not look like the seal.
 _SEAL = bytes(64)
 _SEAL_FRAME = zstandard.ZstdCompressor().compress(_SEAL)
 
-# The type hints of isal call it an exception, and not a class of exceptions.
+# The type hints of isal declare an exception instance instead of a class.
 _GZIP_ERROR = cast(type[Exception], isal_zlib.error)
 
 
 class Content(Protocol):
-    """What a file holds once it is decompressed."""
+    """The decompressed content of a file."""
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Put the next bytes into a buffer of more than 64 and say how many; 0 at the end.
+        """Fill a buffer of more than 64 bytes and return the number of bytes; 0 at the end.
 
         Raises:
-            BadInputError: A compressed stream is damaged or cut short.
+            BadInputError: A compressed stream is damaged or truncated.
         """
 
 
 def content_of(stream: BinaryIO, address: str) -> Content:
-    """The content of a stored file; its compression is told by the ending of its address."""
+    """Open the content of a stored file; the suffix of the address determines the compression."""
     match compression_of(address):
         case Compression.ZSTD:
             return _Zstd(stream, address)
@@ -51,7 +51,7 @@ def content_of(stream: BinaryIO, address: str) -> Content:
 
 
 class _Plain:
-    """A file that is not compressed."""
+    """An uncompressed file."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -66,16 +66,16 @@ def _broken(address: str, what: str, at: int) -> BadInputError:
     return BadInputError(
         InputCode.STREAM,
         address,
-        f"{what}, about {at:,} bytes into it.",
-        "Download or write the file again, then start again; finished tasks are kept.",
+        f"{what}, about {at:,} bytes into the file.",
+        "Download or write the file again, then rerun the command; finished tasks are kept.",
     )
 
 
 class _Sealed(io.RawIOBase):
-    """A stored stream with the frame of ours right behind its last byte.
+    """A stored stream with the seal frame directly after its last byte.
 
-    They have to come in one piece: libzstd, when it has seen the first 5 bytes of a frame and then
-    gets a piece that is a whole frame, forgets the 5.
+    They must arrive in one chunk: if libzstd has seen the first 5 bytes of a frame and the next
+    chunk is a whole frame, it drops the 5 bytes.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -84,7 +84,7 @@ class _Sealed(io.RawIOBase):
         self.count = 0
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next piece, of the size in which zstandard asks."""
+        """Return the next chunk, of the size that zstandard requests."""
         data = self._held
         if data is None:
             return b""
@@ -102,7 +102,7 @@ class _Zstd:
         self._reader = zstandard.ZstdDecompressor().stream_reader(
             cast(BinaryIO, self._sealed), read_size=_STORED_CHUNK, read_across_frames=True
         )
-        # The last bytes so far, which are the seal if no others come.
+        # The last bytes so far. They are the seal if no more follow.
         self._held = b""
 
     def readinto(self, buffer: memoryview, /) -> int:
@@ -118,13 +118,13 @@ class _Zstd:
         rest = max(size - len(_SEAL), 0)
         self._held = bytes(buffer[rest:size])
         if not rest and (self._held != _SEAL or not self._sealed.count):
-            what = "the zstd stream ends in the middle"
+            what = "the zstd stream is truncated"
             raise _broken(self._address, what, self._sealed.count)
         return rest
 
 
 class _Gzip:
-    """A file of one or more gzip members, with zeros between them, which some tools pad with."""
+    """A file of one or more gzip members, possibly with zero padding between them."""
 
     def __init__(self, stream: BinaryIO, address: str) -> None:
         self._address = address
@@ -134,7 +134,7 @@ class _Gzip:
         self._member: isal_zlib.Decompress | None = isal_zlib.decompressobj(31)
 
     def _more(self) -> bool:
-        """Whether there is stored data at hand."""
+        """Read more compressed data if needed; True if there is any."""
         if not self._data:
             self._data = self._stream.read(_STORED_CHUNK)
             self._count += len(self._data)
@@ -144,7 +144,7 @@ class _Gzip:
         try:
             while self._begin():
                 if not self._more():
-                    raise _broken(self._address, "the gzip stream ends in the middle", self._count)
+                    raise _broken(self._address, "the gzip stream is truncated", self._count)
                 content = self._decompressed(len(buffer))
                 if content:
                     buffer[: len(content)] = content
@@ -155,7 +155,7 @@ class _Gzip:
         return 0
 
     def _begin(self) -> bool:
-        """Whether there is a member to read, which may be the next one."""
+        """Advance to the next member if needed; True if there is one."""
         while self._member is None and self._more():
             self._data = self._data.lstrip(b"\0")
             if self._data:

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""JSON lines: one object a line.
+"""JSON lines: one object per line.
 
-Strict JSON, as orjson reads it; of a key that is there twice the last value counts, as in Python.
-Blank lines are passed over. A mark of the byte order may stand before the first line.
+Strict JSON, as orjson parses it; if a key occurs twice, the last value counts, as in Python. Blank
+lines are skipped. The first line may start with a byte order mark.
 
-Lines are read by simdjson where they lie in the buffer, which is twice as fast as splitting them
-off. It says less about what is wrong, so a block in which anything is unusual is read again by
-orjson, line by line; what that says counts.
+simdjson parses the lines in place, which is twice as fast as splitting them. Its errors are less
+specific, so orjson parses a block with anything unusual again, line by line, and its result counts.
 """
 
 import codecs
@@ -33,16 +32,16 @@ from seatrial.dataprep.documents.decompression import Content
 from seatrial.dataprep.tasks.task_list import SourceSettings
 
 _BLOCK = 1 << 20
-"""Bytes of lines that are parsed together: they stay in the processor's cache."""
+"""Bytes of lines that are parsed together; small enough for the processor's cache."""
 _LONG = 8 << 20
-"""Bytes of lines from which on orjson reads them."""
+"""From this size of a block in bytes, orjson parses the lines."""
 _GROWTH = 64 << 20
-"""Bytes by which a buffer grows at most, when a line is longer."""
+"""Most bytes by which the buffer grows for a long line."""
 _JSON_REASONS = {
     "surrogate in string": BadLineReason.SURROGATE,
     "depth limit": BadLineReason.TOO_DEEP,
 }
-"""What orjson's messages say of a line that is UTF-8."""
+"""Fragments of orjson's messages about valid UTF-8, with the reason they stand for."""
 _BLANK = re.compile(rb"\n[ \t\r\v\f]*(?=\n)")
 """A blank line and the end of the line before it."""
 _MARK = codecs.BOM_UTF8[0]
@@ -52,7 +51,7 @@ _NEWLINE = 0x0A
 def read_json_lines(
     content: Content, address: str, source: SourceSettings, count: LineCount
 ) -> Iterator[DocumentBatch]:
-    """The documents of a file's content, a batch for each block of it that ends a line."""
+    """Yield the documents of a file, one batch per block that contains the end of a line."""
     parser = _Parser(address, source, count)
     buffer = bytearray(_BLOCK)
     kept = skipped = 0
@@ -66,11 +65,11 @@ def read_json_lines(
             skipped, kept = 0, size - end
             buffer[:kept] = buffer[end:size]
             if kept <= _BLOCK < len(buffer):
-                # What a long line took is given back before the line is tokenized.
+                # Free the memory of a long line before the line is tokenized.
                 del buffer[_BLOCK:]
             yield batch
         elif skipped or size > LONGEST:
-            # A line without end: only its length is kept.
+            # The line is too long: keep only its length.
             skipped, kept = skipped + size, 0
     if kept or skipped:
         count.lines += 1
@@ -79,7 +78,7 @@ def read_json_lines(
 
 
 def _filled(content: Content, buffer: bytearray, kept: int) -> int:
-    """Bytes that were put behind what is kept, in a buffer that grows with a long line."""
+    """Read into the buffer after the kept bytes; grow the buffer for a long line."""
     if kept + _BLOCK // 2 > len(buffer):
         buffer.extend(bytes(min(len(buffer), _GROWTH)))
     with memoryview(buffer) as view, view[kept:] as rest:
@@ -87,19 +86,19 @@ def _filled(content: Content, buffer: bytearray, kept: int) -> int:
 
 
 def _newlines(buffer: bytearray, begin: int, end: int) -> int:
-    """Ends of lines in a piece of a buffer: a quarter of the time of the buffer's own `count`."""
+    """Count the newlines in a part of a buffer, four times as fast as `bytearray.count`."""
     return int(np.count_nonzero(np.frombuffer(buffer, np.uint8, end - begin, begin) == _NEWLINE))
 
 
 def _pick(content: Any, path: Sequence[str]) -> Any:
-    """The value at the end of a path of keys; KeyError or TypeError when there is none."""
+    """Return the value at a path of keys; raise KeyError or TypeError if it is missing."""
     for key in path:
         content = content[key]
     return content
 
 
 def _pick_once(content: Any, path: Sequence[str]) -> Any:
-    """As `_pick`, for simdjson, which gives the first value of a key that is there twice."""
+    """Like `_pick`, but reject duplicate keys, because simdjson returns the first value."""
     for key in path:
         if [*content].count(key) != 1:
             raise KeyError(key)
@@ -112,7 +111,7 @@ def _is_domain(value: Any) -> bool:
 
 
 class _Parser:
-    """Turns blocks of lines into documents, and knows how many lines there were before."""
+    """Parses blocks of lines into documents, and counts the lines before each block."""
 
     def __init__(self, address: str, source: SourceSettings, count: LineCount) -> None:
         self._address = address
@@ -124,18 +123,18 @@ class _Parser:
         self._count = count
 
     def batch(self, buffer: bytearray, size: int, skipped: int) -> DocumentBatch:
-        """The documents of the lines at the beginning of a buffer.
+        """Parse the lines at the start of a buffer.
 
         Args:
             buffer: Holds the lines.
-            size: Bytes of the lines, the last of which is the end of a line.
-            skipped: Bytes of the first line that are gone because it is too long, or 0.
+            size: Bytes of the lines; the last byte is a newline.
+            skipped: Bytes of the first line that were dropped because it is too long, or 0.
         """
         starts: list[int] = []
         begin, line = self._offset, self._line
 
         def place(number: int) -> LineLocation:
-            # Of a line that is too long the buffer holds the end; it began before that.
+            # The buffer holds only the end of a line that is too long.
             offset = begin + skipped + starts[number] if number else begin
             return LineLocation(self._address, line + number, offset)
 
@@ -145,8 +144,8 @@ class _Parser:
             texts, domains = self._all_good(buffer, size, starts)
             batch = DocumentBatch(texts, domains, (), place)
         except (ValueError, KeyError, TypeError, RuntimeError):
-            # Also where a line is blank, which the fast way does not look for, and where a line is
-            # long, because simdjson never gives back the memory that it takes for one.
+            # Also for blank lines, which the fast path does not detect, and for long lines, because
+            # simdjson never frees the memory that it allocates for one.
             batch = self._one_by_one(buffer, size, starts, place, bool(skipped))
             self._count.lines -= self._blank_lines(buffer, size, bool(skipped))
         self._line += len(starts)
@@ -156,7 +155,7 @@ class _Parser:
     def _all_good(
         self, buffer: bytearray, size: int, starts: list[int]
     ) -> tuple[list[str], list[str] | None]:
-        """The usual case, with as little work for each line as can be; an error if it is not."""
+        """Parse the common case with little work per line; raise an error for anything else."""
         parse, find = self._simdjson.parse, buffer.find
         text_path, domain_path = self._text_path, self._domain_path
         field, plain = text_path[0], len(text_path) == 1
@@ -166,11 +165,11 @@ class _Parser:
         with memoryview(buffer) as view:
             while start < size:
                 end = find(b"\n", start, size)
-                # simdjson passes over a mark of the byte order; it may begin a file only.
+                # simdjson skips a byte order mark, which is valid only at the start of a file.
                 if buffer[start] == _MARK:
                     raise ValueError
                 content: Any = parse(view[start:end])
-                # simdjson gives the first of two values of a key, and here the last one counts.
+                # simdjson returns the first value of a duplicate key; the last one must count.
                 if [*content].count(field) != 1:
                     raise KeyError(field)
                 texts.append(content[field] if plain else _pick_once(content, text_path))
@@ -191,7 +190,7 @@ class _Parser:
         place: Callable[[int], LineLocation],
         first_too_long: bool,
     ) -> DocumentBatch:
-        """The documents of lines of which some may be bad or blank."""
+        """Parse lines that may be bad or blank."""
         texts: list[str] = []
         domains: list[str] | None = None if self._domain_path is None else []
         numbers: list[int] = []
@@ -218,7 +217,7 @@ class _Parser:
         return DocumentBatch(texts, domains, bad, lambda i: place(numbers[i]))
 
     def _blank_lines(self, buffer: bytearray, size: int, first_too_long: bool) -> int:
-        """Lines of a buffer that have nothing in them."""
+        """Count the blank lines in a buffer."""
         blank = sum(1 for _ in _BLANK.finditer(buffer, 0, size))
         end = buffer.find(b"\n", 0, size)
         if first_too_long or end > LONGEST:
@@ -229,7 +228,7 @@ class _Parser:
         return blank + (not first.strip())
 
     def _document(self, line: bytes) -> tuple[str, str] | BadLineReason | None:
-        """Text and domain of a line, or why there are none; nothing for a blank line."""
+        """Return text and domain of a line, or why it is bad; None for a blank line."""
         try:
             content = orjson.loads(line)
         except ValueError as error:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files: one document a row, only the columns that are needed, a few rows at a time."""
+"""Parquet files: one document per row, reading only the needed columns, a few rows at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
@@ -24,25 +24,25 @@ from seatrial.dataprep.tasks.task_list import SourceSettings
 from seatrial.secrets.redaction import redact
 
 _ROWS = 64
-"""Rows that are read together, at most; with 2,048 reading is no faster (measured)."""
+"""Most rows that are read together; 2,048 is no faster (measured)."""
 _BYTES = 512 << 10
-"""Bytes that rows of the usual length should be together."""
+"""Target bytes of the rows that are read together, at their average length."""
 _MOST = 32 << 20
-"""Bytes that rows may become where the encoding repeats values; some copies are made of them."""
+"""Most bytes of rows whose encoding repeats values; they are copied several times."""
 _REPEATING = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 _HEADER = 32
-"""Bytes that hold the first three fields of a page's header."""
+"""Bytes that contain the first three fields of a page header."""
 _DICTIONARY_PAGE = 2
 _INT32 = 5
 
 
 def rows_at_once(stream: BinaryIO, group: Any, columns: Sequence[str]) -> int:
-    """Rows of a group that may be read together.
+    """Return how many rows of a row group can be read together.
 
     Args:
         stream: The file.
-        group: The group's metadata.
-        columns: Paths of the columns that are read.
+        group: Metadata of the row group.
+        columns: Paths of the columns to read.
     """
     chunks = [group.column(i) for i in range(group.num_columns)]
     wanted = [chunk for chunk in chunks if chunk.path_in_schema in columns]
@@ -55,12 +55,12 @@ def rows_at_once(stream: BinaryIO, group: Any, columns: Sequence[str]) -> int:
 
 
 def _longest_repeated(stream: BinaryIO, chunk: Any) -> int:
-    """Bytes that no value is longer than which the encoding can repeat; 0 if it repeats none."""
+    """Upper bound in bytes of a value that the encoding can repeat; 0 if it repeats none."""
     encodings = set(chunk.encodings)
-    # There each value begins as the one before it does.
+    # In this encoding a value can share a prefix with the previous one.
     longest = int(chunk.total_uncompressed_size) if "DELTA_BYTE_ARRAY" in encodings else 0
     if encodings & _REPEATING:
-        # Some writers do not say where the dictionary is; it comes first.
+        # Some writers omit the offset of the dictionary; it is the first page.
         stream.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
         size = _dictionary_size(stream.read(_HEADER))
         longest = max(longest, int(chunk.total_uncompressed_size) if size is None else size)
@@ -68,10 +68,10 @@ def _longest_repeated(stream: BinaryIO, chunk: Any) -> int:
 
 
 def _dictionary_size(header: bytes) -> int | None:
-    """The uncompressed size that the header of a dictionary's page states, or None if it is none.
+    """Return the uncompressed size in a dictionary page header, or None if it is not one.
 
-    The header is in Thrift's compact protocol: the first field is the kind of the page, the second
-    its uncompressed size (parquet.thrift of apache/parquet-format, PageHeader).
+    The header uses Thrift's compact protocol: the first field is the page type, the second its
+    uncompressed size (PageHeader in parquet.thrift of apache/parquet-format).
     """
     numbers = []
     rest = iter(header)
@@ -91,16 +91,16 @@ def _dictionary_size(header: bytes) -> int | None:
 
 
 _PAGES = 1 << 20
-"""Bytes that are read ahead of a column, instead of the whole of it in a group of rows."""
+"""Bytes to read ahead per column, instead of the whole column of a row group."""
 
 
 def read_parquet(
     stream: BinaryIO, address: str, source: SourceSettings, count: LineCount
 ) -> Iterator[DocumentBatch]:
-    """The documents of a file.
+    """Yield the documents of a file.
 
     Raises:
-        BadInputError: It is no Parquet file, is damaged, or lacks a column.
+        BadInputError: The file is not Parquet, is damaged, or lacks a column.
     """
     try:
         with pq.ParquetFile(
@@ -109,7 +109,7 @@ def read_parquet(
             count.lines += file.metadata.num_rows
             yield from _batches(file, stream, address, source)
     except (pa.ArrowException, OSError) as error:
-        # Arrow wraps what reading raised, so an error of ours would lose what it says.
+        # Arrow wraps exceptions of the stream; raise Seatrial's own error unchanged.
         for cause in (error.__cause__, error.__context__):
             if isinstance(cause, BadInputError):
                 raise cause from None
@@ -117,7 +117,7 @@ def read_parquet(
         raise _broken(
             address,
             f"cannot be read as Parquet: {reason}",
-            "Download or write the file again, then start again; finished tasks are kept.",
+            "Download or write the file again, then rerun the command; finished tasks are kept.",
         ) from error
 
 
@@ -142,7 +142,7 @@ def _batches(
 
 
 def _check(schema: pa.Schema, path: str, address: str) -> None:
-    """See that there is a column of strings at a path."""
+    """Raise an error unless there is a string column at a path."""
     kind: pa.DataType = pa.struct(list(schema))
     names: list[str] = []
     for key in path.split("."):
@@ -153,7 +153,7 @@ def _check(schema: pa.Schema, path: str, address: str) -> None:
                 address,
                 f"there is no column {path}; {'.'.join(names) or 'the file'} has"
                 f" {', '.join(there[:20]) or 'none'}.",
-                "Set text_field and domain_field of the source to columns that there are.",
+                "Set text_field and domain_field of the source to existing columns.",
                 path,
             )
         kind = kind.field(at).type
@@ -165,20 +165,20 @@ def _check(schema: pa.Schema, path: str, address: str) -> None:
         raise _broken(
             address,
             f"the column {path} holds {kind}, not strings.",
-            "Set text_field and domain_field of the source to columns of strings.",
+            "Set text_field and domain_field of the source to string columns.",
             str(kind),
         )
 
 
 def _column(table: pa.RecordBatch, path: str) -> pa.Array:
-    """The column at a path, as large strings, which have no limit of 2 GiB."""
+    """Return the column at a path as large strings, which are not limited to 2 GiB."""
     keys = path.split(".")
     array = reduce(lambda struct, key: pc.struct_field(struct, key), keys[1:], table[keys[0]])
     return array.cast(pa.large_string(), safe=False)
 
 
 def _batch(texts: pa.Array, domains: pa.Array | None, address: str, first: int) -> DocumentBatch:
-    """The documents of some rows."""
+    """Return the documents of some rows."""
 
     def place(number: int) -> LineLocation:
         return LineLocation(address, first + number, 0)
@@ -204,7 +204,7 @@ def _are_domains(domains: pa.Array) -> bool:
 def _one_by_one(
     texts: pa.Array, domains: pa.Array | None, place: Callable[[int], LineLocation]
 ) -> DocumentBatch:
-    """The documents of rows of which some are bad."""
+    """Return the documents of rows of which some are bad."""
     found: list[str] = []
     kept = None if domains is None else list[str]()
     numbers: list[int] = []

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of raw files, in batches, with what could not be used and why.
+"""Read documents from raw files in batches, with the bad lines and the reasons.
 
-Memory is bounded: a batch is what a few MiB of a file hold, or one document if that is longer.
+Memory is bounded: a batch holds a few MiB of a file, or one document if that is longer.
 """
 
 import importlib
@@ -26,26 +26,26 @@ from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSett
 from seatrial.errors import SeatrialError
 
 _PIECE = 1 << 20
-"""Bytes of a text file that are read at once."""
+"""Bytes of a text file per read."""
 
 type Opener = Callable[[InputFile], BinaryIO]
-"""Gives the bytes of an input as stored; seekable."""
+"""Opens the stored bytes of an input as a seekable stream."""
 
 
 def read_documents(
     file: InputFile, source: SourceSettings, opener: Opener, count: LineCount | None = None
 ) -> Iterator[DocumentBatch]:
-    """The documents of one file, in order.
+    """Yield the documents of one file in order.
 
     Args:
         file: The file.
-        source: How its source is read.
-        opener: Opens it.
-        count: Counts its lines; complete once all documents are given.
+        source: Settings of its source.
+        opener: Opens the file.
+        count: Counts the lines; complete after the last batch.
 
     Raises:
-        BadInputError: The file as a whole cannot be read: a compressed stream is cut or damaged, or
-            a Parquet file lacks a column.
+        BadInputError: The file cannot be read: a compressed stream is truncated or damaged, or a
+            Parquet file lacks a column.
     """
     count = count or LineCount()
     with opener(file) as stream:
@@ -54,7 +54,7 @@ def read_documents(
                 content = content_of(stream, file.address)
                 yield from read_json_lines(content, file.address, source, count)
             case InputFormat.PARQUET:
-                # By name, because importing pyarrow takes longer than many a small task.
+                # Imported on demand: importing pyarrow takes longer than a small task.
                 rows = importlib.import_module("seatrial.dataprep.documents.parquet")
                 yield from rows.read_parquet(stream, file.address, source, count)
             case InputFormat.TEXT:
@@ -63,14 +63,14 @@ def read_documents(
 
 
 def _read_text(stream: BinaryIO, address: str, source: SourceSettings) -> DocumentBatch:
-    """The whole file as one document."""
+    """Read the whole file as one document."""
     content = content_of(stream, address)
     data = bytearray()
     size = 0
     with memoryview(bytearray(_PIECE)) as piece:
         while count := content.readinto(piece):
             size += count
-            # What is too long is still read to its end: it may be damaged further on.
+            # Read a text that is too long to its end, to detect a damaged stream.
             if size <= LONGEST:
                 data += piece[:count]
     place = LineLocation(address, 1, 0)
@@ -91,26 +91,26 @@ def _read_text(stream: BinaryIO, address: str, source: SourceSettings) -> Docume
 
 
 _FILES = 4
-"""Files that texts are taken from."""
+"""Files to sample texts from."""
 _LONGEST = 1 << 15
-"""Characters of a text that are taken: enough to tell tokenizers apart."""
+"""Characters to use of each text: enough to distinguish tokenizers."""
 
 
 def spread[T](items: Sequence[T], count: int) -> list[T]:
-    """So many of the items, evenly spread, the first among them."""
+    """Return `count` items, evenly spaced and starting with the first."""
     taken = min(count, len(items))
     return [items[i * len(items) // taken] for i in range(taken)]
 
 
 def inputs_of(tasks: TaskList, source: str | None = None) -> list[InputFile]:
-    """All inputs, or those of a source, in order."""
+    """Return all inputs, or those of one source, in order."""
     return [file for task in tasks.tasks if source in (None, task.source) for file in task.inputs]
 
 
 def sample_texts(tasks: TaskList, size: int) -> list[str]:
-    """Texts of the corpus, of so many characters together, from a few files spread over it.
+    """Sample about `size` characters of text from a few files across the corpus.
 
-    What is wrong with a file is not said here: the task that reads it will say it, with the place.
+    Errors in a file are ignored here: the task that reads the file reports them.
     """
     chosen = spread([(task.source, file) for task in tasks.tasks for file in task.inputs], _FILES)
     texts: list[str] = []
@@ -121,7 +121,7 @@ def sample_texts(tasks: TaskList, size: int) -> list[str]:
 
 
 def _texts_of(file: InputFile, source: SourceSettings, size: int) -> list[str]:
-    """Texts from the first batch of a file."""
+    """Return texts from the first batch of a file."""
     batch = next(iter(read_documents(file, source, open_input)), None)
     texts: list[str] = []
     for text in batch.texts if batch else ():

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver is: it places tasks on processes and tries again; it decides no byte of the output.
+"""The driver interface: a driver distributes tasks to processes and retries them.
 
-Where a task runs, in which order, how often and beside how many others never shows in the result,
-because a task depends only on its line of the frozen list.
+The output does not depend on where, when, how often or in which order a task runs, because a task
+depends only on its line of the frozen list.
 """
 
 import json
@@ -22,104 +22,104 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class DriverName(StrEnum):
-    """Where tasks can run."""
+    """Where tasks run."""
 
     LOCAL = "local"
     """Processes on this machine."""
     RAY = "ray"
-    """A Ray cluster: that of RAY_ADDRESS, or one that is started for the purpose."""
+    """A Ray cluster: the one in RAY_ADDRESS, or a temporary one."""
 
 
 THREADS = {
-    # The thread pool of Hugging Face's tokenizers does not survive a fork, either.
+    # The thread pool of Hugging Face tokenizers also breaks after a fork.
     "TOKENIZERS_PARALLELISM": "false",
     "RAYON_NUM_THREADS": "1",
 }
-"""Variables of every process that tokenizes, unless they are set: libraries would start a thread
-for each core, in each of as many processes."""
+"""Environment variables for every tokenizing process, unless already set. Otherwise libraries start
+one thread per core in each process."""
 TRIES = 3
-"""How often a task is begun before it counts as failed."""
+"""Attempts before a task counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the tasks of a list share, as it is sent to workers: places and names, no data."""
+    """The settings that all tasks of a list share, as sent to workers; it contains no data."""
 
     address: str
     """Root of the output."""
     head: str
-    """The first line of the frozen list: the settings."""
+    """The first line of the frozen list, with the settings."""
     digest: str
     """Digest of the whole list."""
     backend: str = ""
-    """The tokenizer backend that has proved exact; empty while none is chosen yet."""
+    """The verified tokenizer backend; empty if not chosen yet."""
 
     @classmethod
     def of(cls, tasks: TaskList, address: str, backend: str = "") -> "Job":
-        """The job of a list."""
+        """Return the job of a task list."""
         head = freeze(tasks.settings, ()).decode().rstrip("\n")
         return cls(address, head, tasks.digest, backend)
 
     def to_json(self) -> str:
-        """The job as text."""
+        """Serialize the job."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Job":
-        """The job from text."""
+        """Parse a serialized job."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A job without its backend: choosing takes a moment, in which workers can start."""
+    """A job whose backend is not chosen yet, so that workers can start in the meantime."""
 
     draft: Job
-    """The job so far."""
+    """The job without a backend."""
     choose: Callable[[], str]
 
     def chosen(self) -> Job:
-        """The job with its backend."""
+        """Choose the backend and return the complete job."""
         return replace(self.draft, backend=self.choose())
 
 
 def limit_threads() -> None:
-    """Keep libraries of this process from threads of their own.
+    """Keep libraries in this process from starting their own threads.
 
-    For the beginning of a program: a command, a worker, a pod or a process of Ray.
+    Call it when a program starts: a command, a worker, a pod or a Ray process.
     """
     for name, value in THREADS.items():
         os.environ.setdefault(name, value)
 
 
 def line_of(tasks: TaskList, task: Task) -> str:
-    """The line of a task in the frozen list."""
+    """Return the line of a task in the frozen list."""
     return freeze(tasks.settings, (task,)).decode().split("\n")[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A task goes on."""
+    """A task has made progress."""
 
     task: int
     input_bytes: int
-    """Bytes of its inputs that were read so far, as stored."""
+    """Stored bytes of its inputs that have been read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A task has its record."""
+    """A task is done and has its record."""
 
     record: PartRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A task was lost and is tried again."""
+    """A task failed and is retried."""
 
     task: int
     reason: str
-    """What happened, in words."""
+    """Reason as text."""
 
 
 Event = Moved | Done | Again
@@ -129,19 +129,19 @@ class Driver(Protocol):
     """Runs tasks somewhere."""
 
     def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
-        """Run tasks; every one ends in `Done`, or the whole in an error.
+        """Run tasks; each one ends in `Done`, or the whole run in an error.
 
-        Closing the iterator ends all that the driver has started.
+        Closing the iterator stops everything that the driver started.
         """
 
 
 class TaskFailedError(SeatrialError):
-    """A task cannot be done: its input is bad, or every try was lost."""
+    """A task cannot be done: its input is bad, or all attempts failed."""
 
 
 def failure(task: Task, error: dict[str, Any], tries: int) -> Exception | None:
-    """The error of a task that is to end the whole; nothing when it is worth another try."""
-    if error["kind"] == "mend":
+    """Return the exception that ends the run; None if the task should be retried."""
+    if error["kind"] == "fixable":
         findings = [finding_from(data) for data in error.get("findings", ())]
         return FindingsError(findings) if findings else TaskFailedError(error["text"])
     if error["kind"] == "defect":
@@ -149,20 +149,20 @@ def failure(task: Task, error: dict[str, Any], tries: int) -> Exception | None:
     if tries < TRIES:
         return None
     return TaskFailedError(
-        f"task {task.number} ({_inputs(task)}) was tried {tries} times and lost each time: "
-        f"{error['text'].rstrip('.')}. What other tasks have prepared is kept: start again when "
-        "the cause is mended."
+        f"task {task.number} ({_inputs(task)}) failed {tries} times. The last reason: "
+        f"{error['text'].rstrip('.')}. Finished tasks are kept: fix the cause and rerun the "
+        "command."
     )
 
 
 def finding_from(data: dict[str, Any]) -> Finding:
-    """A finding that was passed on as plain data."""
+    """Restore a finding from plain data."""
     place, severity = Where(**data["where"]), Severity(data["severity"])
     return Finding(**data | {"where": place, "severity": severity})
 
 
 def _inputs(task: Task) -> str:
-    """The inputs of a task, in a few words."""
+    """Describe the inputs of a task briefly."""
     first = task.inputs[0].address
     return first if len(task.inputs) == 1 else f"{first} and {len(task.inputs) - 1} more"
 
@@ -173,7 +173,7 @@ _PERIOD_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: those it is bound to, within the limit of its container."""
+    """Return the cores that this process can use: its CPU affinity, capped by its cgroup."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -183,7 +183,7 @@ def usable_cores() -> int:
 
 
 def _limit() -> float | None:
-    """The limit of the container, in cores; nothing when there is none."""
+    """Return the CPU limit of the container in cores, or None if there is none."""
     try:
         if _QUOTA.exists():
             quota, period = _QUOTA.read_text(encoding="ascii").split()

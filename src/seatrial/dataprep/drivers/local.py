@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The driver for one machine: a few warm worker processes, each with a pipe of its own.
+"""The driver for one machine: a few long-running worker processes, each with its own pipe.
 
-Why neither `multiprocessing.Pool` nor `concurrent.futures`: when a worker is killed, the first
-waits for its result for ever (so does Megatron's preprocess_data.py, which stands on it) and the
-second declares all of its workers lost. With a pipe for each worker, one that is killed is seen at
-once by the end of its pipe, costs its own task only, and is replaced. Workers are started as
-programs and not forked, so threads of the caller do no harm, and the caller's script needs no
-`if __name__ == "__main__"`; what passes through the pipes is JSON.
+Why not `multiprocessing.Pool` or `concurrent.futures`: if a worker is killed, the former waits for
+its result forever (and so does Megatron's preprocess_data.py, which uses it), and the latter
+declares all workers broken. With one pipe per worker, the driver detects a killed worker by the end
+of its pipe, loses only its task, and replaces it. Workers are separate programs, not forks, so
+threads of the caller are safe, and the caller's script needs no `if __name__ == "__main__"`. The
+messages in the pipes are JSON.
 """
 
 import json
@@ -36,45 +36,45 @@ from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import Task, TaskList
 
 LARGEST_MEMORY = 640 << 20
-"""A worker that holds more bytes than this after a task is replaced by a new one.
+"""A worker that uses more bytes than this after a task is replaced.
 
-The cache of gigatoken 0.10 is never emptied (its issue 36).
+gigatoken 0.10 never empties its cache (its issue 36).
 """
 _WORKER = (sys.executable, "-m", "seatrial.dataprep.drivers.worker")
-_SAID = 200
-"""Characters of a dead worker's last line that are passed on."""
-_PATIENCE = 5.0
-"""Seconds that a worker has for ending when asked to."""
+_SHOWN = 200
+"""Most characters of a dead worker's last output line to report."""
+_EXIT_SECONDS = 5.0
+"""Seconds that a worker has to exit before it is killed."""
 
 
 class _Worker:
-    """One process and what it does."""
+    """One worker process and its current task."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.task: Task | None = None
         self.heard = b""
-        # Without a name, so that it is gone with the last process that has it open.
-        self.words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        # Unnamed: the file disappears when the last process closes it.
+        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(  # noqa: S603
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.words,
+            stderr=self.log,
             env=THREADS | os.environ,
-            # Ctrl-C is for the parent alone, which then ends its workers.
+            # Only the parent receives Ctrl-C; it then stops its workers.
             process_group=0,
         )
         self.input = cast(IO[bytes], self.process.stdin)
         self.output = cast(IO[bytes], self.process.stdout)
 
-    def tell(self, line: str) -> None:
-        """Send a line; that the worker has died shows at its output."""
+    def send(self, line: str) -> None:
+        """Send a line; the end of the output shows that the worker has died."""
         with suppress(BrokenPipeError):
             self.input.write(line.encode() + b"\n")
             self.input.flush()
 
-    def listen(self) -> list[dict[str, Any]] | None:
-        """The messages that have come; nothing at the end of the worker."""
+    def receive(self) -> list[dict[str, Any]] | None:
+        """Return the received messages; None if the worker has exited."""
         data = os.read(self.output.fileno(), 1 << 20)
         if not data:
             return None
@@ -82,25 +82,25 @@ class _Worker:
         return [json.loads(line) for line in lines]
 
     def end(self) -> None:
-        """End the process, if it has not ended, and wait for it."""
+        """Stop the process if it still runs, and wait for it."""
         with suppress(BrokenPipeError):
             self.input.close()
         try:
-            self.process.wait(_PATIENCE)
+            self.process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.output.close()
-        self.words.close()
+        self.log.close()
 
-    def epitaph(self) -> str:
-        """How the process ended, in words."""
+    def exit_reason(self) -> str:
+        """Describe how the process exited."""
         code = self.process.wait()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        self.words.seek(0)
-        lines = self.words.read().decode(errors="replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")[:_SAID]
-        return f"its worker {how}" + (f", saying {said!r}" if said else "")
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"its worker {how}" + (f"; last output: {last[:_SHOWN]!r}" if last else "")
 
 
 @dataclass
@@ -108,13 +108,13 @@ class LocalDriver:
     """Runs tasks in processes on this machine."""
 
     workers: int
-    """Processes at a time."""
+    """Number of parallel processes."""
     command: Sequence[str] = _WORKER
-    """The program that a worker is."""
+    """The command of a worker."""
     largest_memory: int = LARGEST_MEMORY
-    """Bytes above which a worker is replaced after a task."""
+    """A worker that uses more bytes than this after a task is replaced."""
     replaced: int = field(default=0, init=False)
-    """Workers that were replaced for their memory."""
+    """Workers that were replaced because of their memory use."""
 
     def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; see Driver."""
@@ -136,51 +136,50 @@ class _PoolRun:
         self.selector = selectors.DefaultSelector()
 
     def events(self, job: PendingJob) -> Iterator[Event]:
-        """Hand out tasks until all are done."""
-        first = [self.hire() for _ in range(min(self.driver.workers, len(self.waiting)))]
+        """Distribute tasks until all are done."""
+        first = [self.start_worker() for _ in range(min(self.driver.workers, len(self.waiting)))]
         for worker in first:
-            worker.tell(job.draft.to_json())
+            worker.send(job.draft.to_json())
         self.job = job.chosen().to_json()
         for worker in first:
-            self.employ(worker)
+            self.set_up(worker)
         while self.busy:
             for key, _ in self.selector.select():
                 worker = cast(_Worker, key.data)
-                messages = worker.listen()
+                messages = worker.receive()
                 if messages is None:
-                    yield from self.bury(worker)
+                    yield from self.replace_dead(worker)
                 for message in messages or ():
-                    yield from self.hear(worker, message)
+                    yield from self.handle(worker, message)
 
-    def hire(self) -> _Worker:
+    def start_worker(self) -> _Worker:
         worker = _Worker(self.driver.command)
         self.busy.add(worker)
         self.selector.register(worker.output, selectors.EVENT_READ, worker)
         return worker
 
-    def employ(self, worker: _Worker) -> None:
-        """Tell a new worker what all is about, and its first task."""
-        worker.tell(self.job)
+    def set_up(self, worker: _Worker) -> None:
+        """Send a new worker the job and its first task."""
+        worker.send(self.job)
         self.hand_out(worker)
 
     def hand_out(self, worker: _Worker) -> None:
-        """Give a worker the next task; without one, it may go."""
+        """Send a worker the next task, or stop it if there is none."""
         if not self.waiting:
-            self.dismiss(worker)
+            self.stop_worker(worker)
             return
         worker.task = self.waiting.popleft()
         number = worker.task.number
         self.tries[number] = self.tries.get(number, 0) + 1
-        worker.tell(line_of(self.tasks, worker.task))
+        worker.send(line_of(self.tasks, worker.task))
 
-    def dismiss(self, worker: _Worker) -> None:
-        """Let a worker go."""
+    def stop_worker(self, worker: _Worker) -> None:
         self.selector.unregister(worker.output)
         self.busy.discard(worker)
         worker.end()
 
-    def hear(self, worker: _Worker, message: dict[str, Any]) -> Iterator[Event]:
-        """Act on what a worker says."""
+    def handle(self, worker: _Worker, message: dict[str, Any]) -> Iterator[Event]:
+        """Handle a message of a worker."""
         task = worker.task
         if task is None:
             return
@@ -191,8 +190,8 @@ class _PoolRun:
             yield Done(PartRecord.from_json(message["record"].encode()))
             if message["memory"] > self.driver.largest_memory and self.waiting:
                 self.driver.replaced += 1
-                self.dismiss(worker)
-                self.employ(self.hire())
+                self.stop_worker(worker)
+                self.set_up(self.start_worker())
             else:
                 self.hand_out(worker)
         else:
@@ -200,17 +199,17 @@ class _PoolRun:
             yield self.retry(task, message["error"])
             self.hand_out(worker)
 
-    def bury(self, worker: _Worker) -> Iterator[Event]:
-        """Replace a worker that has died, and try its task again."""
-        task, epitaph = worker.task, worker.epitaph()
-        self.dismiss(worker)
+    def replace_dead(self, worker: _Worker) -> Iterator[Event]:
+        """Replace a worker that has died, and retry its task."""
+        task, reason = worker.task, worker.exit_reason()
+        self.stop_worker(worker)
         if task is not None:
-            yield self.retry(task, {"kind": "system", "text": epitaph})
+            yield self.retry(task, {"kind": "system", "text": reason})
         if self.waiting:
-            self.employ(self.hire())
+            self.set_up(self.start_worker())
 
     def retry(self, task: Task, error: dict[str, Any]) -> Again:
-        """Put a task back in front, or end all with its failure."""
+        """Put a task back at the front of the queue, or raise its failure."""
         end = failure(task, error, self.tries[task.number])
         if end is not None:
             raise end
@@ -218,9 +217,9 @@ class _PoolRun:
         return Again(task.number, error["text"])
 
     def end(self) -> None:
-        """End every worker that is left: the run is over, has failed or was given up."""
+        """Stop all workers: the run is done, has failed or was cancelled."""
         for worker in self.busy:
             worker.process.kill()
         for worker in list(self.busy):
-            self.dismiss(worker)
+            self.stop_worker(worker)
         self.selector.close()

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The driver for a Ray cluster: plain remote tasks, nothing in the object store.
+"""The driver for a Ray cluster: plain remote tasks that do not use the object store.
 
-A line of the list goes in and a record of some hundred bytes comes back, which Ray passes inside
-its messages. Texts and tokens never go through Ray: workers read and write the stores themselves.
-So a head that is lost costs time and no data, and Ray Data's overhead (2 to 5 times the wall time
-of the pool, measured) does not arise.
+A task receives a line of the list and returns a record of a few hundred bytes, which Ray sends
+inline. Texts and tokens never pass through Ray: workers read and write the stores directly. Losing
+the head node therefore costs time but no data, and the overhead of Ray Data (2 to 5 times the
+wall-clock time of the pool, measured) is avoided.
 """
 
 import os
@@ -37,14 +37,14 @@ from seatrial.errors import MissingExtraError, SeatrialError
 from seatrial.process_environment import default_variables
 
 ADDRESS = "RAY_ADDRESS"
-"""Ray's own variable for the cluster to use."""
+"""Ray's environment variable for the cluster address."""
 _OWN = "local"
-"""Ray's word for a cluster that it starts for this process. Without an address at all, it would
-look for any cluster on this machine and join it, somebody else's too."""
+"""Ray's address for a new cluster in this process. Without an address Ray would join any cluster
+that it finds on this machine, even another user's."""
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Variables that Ray and the programs that it starts read."""
+"""Environment variables for Ray and the processes that it starts."""
 _AHEAD = 2
-"""Tasks that are submitted for each CPU: one that runs, and one that need not wait for us."""
+"""Tasks to submit per CPU: one that runs, and one that is queued."""
 
 
 class RayError(SeatrialError):
@@ -56,19 +56,19 @@ class RayDriver:
     """Runs tasks on a Ray cluster."""
 
     workers: int
-    """CPUs of the cluster that is started here when there is none; else tasks at a time."""
+    """CPUs of a cluster that is started here; a running one has its own number of CPUs."""
     address: str | None = None
-    """A running cluster; RAY_ADDRESS when absent, and without that one is started and stopped."""
+    """Address of a running cluster; default RAY_ADDRESS. If neither is set, one is started."""
     start_seconds: float = field(default=0.0, init=False)
-    """What connecting to Ray, or starting it, took."""
+    """Seconds to connect to Ray or to start it."""
 
     def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
         """Run tasks; see Driver."""
         if not wanted:
             return
         address = self.address or os.environ.get(ADDRESS) or _OWN
-        # What is started here is for this process alone. Ray would listen on all addresses; as on
-        # a Mac, where it does not form clusters, it keeps to the loopback.
+        # A cluster that is started here serves only this process. Ray would listen on all
+        # addresses. With the macOS setting, which disables clusters, it uses only the loopback.
         with default_variables(_ALONE if address == _OWN else {}):
             ray = _ray()
             own = not ray.is_initialized()
@@ -95,34 +95,34 @@ class RayDriver:
         self.start_seconds = time.monotonic() - began
 
     def _limit(self, ray: Any) -> int:
-        """Tasks to have submitted at a time."""
+        """Return the number of tasks to keep submitted."""
         cpus = int(ray.cluster_resources().get("CPU", self.workers))
         return _AHEAD * max(1, cpus)
 
 
 def _refusal(address: str, error: Exception, version: str) -> str:
-    """Why there is no cluster, and what to do."""
-    said = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    """Explain why there is no cluster, and how to fix it."""
+    reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
     if address == _OWN:
         return (
-            f"no Ray can be started on this machine: {said}. Set RAY_TMPDIR to a short path on a "
-            "disk with room, or use --driver local."
+            f"Ray cannot start on this machine: {reason}. Set RAY_TMPDIR to a short path on a "
+            "disk with free space, or use --driver local."
         )
     return (
-        f"the Ray cluster at {address} cannot be reached: {said}. Check {ADDRESS}, that its "
-        f"version is {version} as here, and, if it asks for a token, RAY_AUTH_MODE=token with "
-        "RAY_AUTH_TOKEN_PATH."
+        f"the Ray cluster at {address} cannot be reached: {reason}. Check {ADDRESS}, and that the "
+        f"cluster runs Ray {version} like this machine. If it requires a token, set "
+        "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."
     )
 
 
 def _ray() -> Any:
-    """The module of Ray."""
+    """Import Ray."""
     if find_spec("ray") is None:
         raise MissingExtraError(
             "Ray is not installed. Install it with: pip install '.[data,ray]' in a checkout of "
             "Seatrial, or use --driver local."
         )
-    import ray  # noqa: PLC0415  # an extra of its own, and slow to load
+    import ray  # noqa: PLC0415  # an optional extra, and slow to import
 
     return ray
 
@@ -134,7 +134,7 @@ class _RayRun:
         self.ray, self.job, self.tasks, self.waiting = ray, job, tasks, waiting
         self.tries: dict[int, int] = {}
         self.submitted: dict[Any, Task] = {}
-        # Ray tries again when a process or a node is lost; other errors come back as answers.
+        # Ray retries lost processes and nodes; other errors are returned as answers.
         self.remote = ray.remote(num_cpus=1, max_retries=TRIES - 1)(do_task)
 
     def events(self, limit: int) -> Iterator[Event]:
@@ -150,12 +150,12 @@ class _RayRun:
                 yield self.collect(self.submitted.pop(reference), reference)
 
     def collect(self, task: Task, reference: Any) -> Event:
-        """What came of a task."""
+        """Return the outcome of a task."""
         tries = self.tries[task.number]
         try:
             answer = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
-            # Ray has tried as often as it may.
+            # Ray has used up its retries.
             tries = TRIES
             answer = {"error": {"kind": "system", "text": str(error).splitlines()[0]}}
         if "record" in answer:
@@ -167,19 +167,19 @@ class _RayRun:
         return Again(task.number, answer["error"]["text"])
 
     def close(self) -> None:
-        """Cancel what is left, when the run has failed or was given up."""
+        """Cancel the remaining tasks after a failure or a cancelled run."""
         for reference in self.submitted:
-            # The cluster itself may be what was lost.
+            # The cluster itself may be gone.
             with suppress(Exception):
                 self.ray.cancel(reference, force=True)
 
 
 _benches: dict[str, Any] = {}
-"""In a process of Ray: the bench of the newest job, kept warm."""
+"""In a Ray process: the bench of the latest job, kept warm."""
 
 
 def do_task(job: str, line: str) -> dict[str, Any]:
-    """In a process of Ray: do the task of a line."""
+    """In a Ray process: do the task of a line."""
     limit_threads()
     if job not in _benches or memory_in_use() > LARGEST_MEMORY:
         _benches.clear()

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Do task N of a frozen list: what the pods of a Kubernetes Indexed Job call.
+"""Do task N of a frozen list, for the pods of a Kubernetes Indexed Job.
 
 ::
 
     python -m seatrial.dataprep.drivers.single --list /data/work/0123456789ab/tasks.jsonl --task 7
 
-Without `--task`, the number is that of JOB_COMPLETION_INDEX, which Kubernetes sets. Any number of
-processes may do the same task: one record counts. Exit code 0 when the task has its record, 1 when
-its input is bad and another try is in vain, 2 when the arguments or the number are wrong, 75 when
-another try may do, as after a store did not answer.
+Without `--task`, it uses JOB_COMPLETION_INDEX, which Kubernetes sets. Several processes may do the
+same task: only one record counts. Exit codes: 0 if the task has its record, 1 if its input is bad
+and a retry is useless, 2 if the arguments or the number are wrong, 75 if a retry may help, for
+example after a timeout of the store.
 """
 
 import argparse
@@ -31,17 +31,17 @@ from seatrial.storage.access import store_at
 from seatrial.storage.store import BusyStoreError
 
 INDEX = "JOB_COMPLETION_INDEX"
-"""What Kubernetes tells a pod of an Indexed Job."""
+"""Kubernetes sets this variable in the pods of an Indexed Job."""
 TRY_AGAIN = 75
 """EX_TEMPFAIL of sysexits.h."""
 _LIST = re.compile(r"(?P<root>.+)/work/(?P<name>[0-9a-f]{12})/tasks\.jsonl")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one task and give the exit code."""
+    """Do one task and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.dataprep.drivers.single")
-    parser.add_argument("--list", required=True, metavar="ADDRESS", help="the file tasks.jsonl")
-    parser.add_argument("--task", type=int, metavar="N", help=f"the task; {INDEX} when absent")
+    parser.add_argument("--list", required=True, metavar="ADDRESS", help="path of tasks.jsonl")
+    parser.add_argument("--task", type=int, metavar="N", help=f"task number; default ${INDEX}")
     options = parser.parse_args(arguments)
     limit_threads()
     try:
@@ -59,44 +59,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _do(address: str, number: int | None) -> dict[str, Any]:
-    """Do the task of a list."""
+    """Do one task of a list."""
     match = _LIST.fullmatch(address)
     if match is None:
         raise UsageError(
-            f"{address} is not the address of a frozen list. It ends in "
+            f"{address} is not the address of a frozen list. The address must end in "
             "/work/NAME/tasks.jsonl, as seatrial data prepare writes it."
         )
     store = store_at(match["root"])
     try:
         tasks = thaw(store.read(f"work/{match['name']}/tasks.jsonl"))
     except FileNotFoundError:
-        raise UsageError(f"{address} is not there. Prepare the list first.") from None
+        raise UsageError(f"{address} does not exist. Prepare the list first.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SeatrialError(
-            f"{address} is damaged: {error}. Remove the directory and prepare the list again."
+            f"{address} is damaged: {error}. Delete the directory and prepare the list again."
         ) from None
     if tasks.name != match["name"]:
         raise SeatrialError(
-            f"{address} was changed since it was frozen: its digest begins with {tasks.name}. "
-            "Remove the directory and prepare the list again."
+            f"{address} was changed after it was frozen: its digest starts with {tasks.name}. "
+            "Delete the directory and prepare the list again."
         )
     task = tasks.tasks[_number(tasks, number)]
     bench = Bench(Job.of(tasks, match["root"], chosen_backend(store, tasks)))
     answer = bench.attempt(line_of(tasks, task))
     finished = finished_record(store)
     if finished is not None:
-        # A rival has finished the data set meanwhile: what was written here is of no use.
+        # Another process has finished the data set in the meantime: discard this work.
         remove_work(store, finished)
     return answer
 
 
 def _number(tasks: TaskList, given: int | None) -> int:
-    """The number of the task to do."""
+    """Return the number of the task to do."""
     text = os.environ.get(INDEX, "") if given is None else str(given)
     if not (text.isascii() and text.isdigit()) or int(text) >= len(tasks.tasks):
         raise UsageError(
             f"there is no task {text or 'given'}: the list has tasks 0 to {len(tasks.tasks) - 1}. "
-            f"Give --task, or set {INDEX}."
+            f"Use --task, or set {INDEX}."
         )
     return int(text)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What happens in a process that does tasks, whoever has placed it there."""
+"""Run tasks in a worker process, independent of the driver that started it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,21 +24,21 @@ from seatrial.storage.writer_claims import new_attempt
 
 
 class Bench:
-    """A process set up for the tasks of one list: the tokenizer is loaded once, at the first."""
+    """The state of a worker process for one list: the first task loads the tokenizer."""
 
     def __init__(self, job: Job) -> None:
-        """Open the place of the output."""
+        """Open the store of the output."""
         self.job = job
         self.store = store_at(job.address)
         self._encoder: Encoder | None = None
 
     def get_ready(self, is_wanted: Callable[[], bool]) -> None:
-        """Load what tasks will most likely want, while the backend of the job is being chosen.
+        """Load the most likely backend while the backend of the job is being chosen.
 
-        That is most often the fastest one; what is wrong with it is found by who chooses.
+        This is usually the fastest one. The code that chooses reports any problem with it.
 
         Args:
-            is_wanted: Says whether there is something else to do by now.
+            is_wanted: Returns True as soon as the process has other work.
         """
         settings = thaw(f"{self.job.head}\n".encode()).settings
         likely = LADDERS[settings.tokenizer.kind][0]
@@ -49,11 +49,11 @@ class Bench:
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException:
-            # A panic of a library in Rust is no Exception.
+            # A panic of a Rust library is not an Exception.
             self._encoder = None
 
     def take(self, job: Job) -> None:
-        """Go on with the job when its backend is chosen."""
+        """Continue with the complete job after its backend is chosen."""
         self.job = job
         if self._encoder is None:
             return
@@ -63,52 +63,52 @@ class Bench:
             self._encoder = None
 
     def attempt(self, line: str, read: Callable[[int], None] | None = None) -> dict[str, Any]:
-        """Do the task of a line: `record` with its JSON, or `error` with its kind and its text."""
+        """Do the task of a line; return `record` as JSON, or `error` with kind and text."""
         one = thaw(f"{self.job.head}\n{line.rstrip()}\n".encode())
         tasks = replace(one, digest=self.job.digest)
         attempt = new_attempt()
         try:
             record = self._run(tasks.tasks[0], tasks, attempt, read)
         except Exception as error:
-            told = _told(error)
-            # Where the store itself is the trouble, cleaning up is too; others will do it.
+            answer = _error_answer(error)
+            # If the store itself fails, the cleanup fails too; another process will do it.
             with suppress(SeatrialError, OSError):
                 self.store.delete(files_of(self.store, tasks.name, attempt))
-            return {"error": told}
+            return {"error": answer}
         return {"record": record.to_json().decode()}
 
     def _run(
         self, task: Task, tasks: TaskList, attempt: str, read: Callable[[int], None] | None
     ) -> PartRecord:
-        """The record of a task: the one that is there, or that of an attempt."""
+        """Return the existing record of a task, or do the task."""
         path = record_file(tasks.name, task.number)
         try:
             return PartRecord.from_json(self.store.read(path))
         except FileNotFoundError:
             pass
         except (ValueError, TypeError, KeyError):
-            # Damaged, or the empty file of who was killed on a file system without links.
+            # Damaged, or empty after a kill on a file system without links.
             self.store.delete([path])
         if self._encoder is None:
             self._encoder = proven_encoder(self.store, tasks, self.job.backend)
         return run_task(task, tasks, self.store, self._encoder, attempt, read)
 
     def _opened(self, tasks: TaskList, backend: str) -> Encoder:
-        """The tokenizer of a list in a backend."""
+        """Open the tokenizer of a list with a backend."""
         settings = tasks.settings
         file = tokenizer_path(self.store, tasks)
         return open_encoder(settings.tokenizer, file, backend, settings.end_token_in_text)
 
 
-def _told(error: Exception) -> dict[str, Any]:
-    """An error as a message: what a user can mend, what may pass by itself, or a defect."""
+def _error_answer(error: Exception) -> dict[str, Any]:
+    """Describe an error: one that the user can fix, a transient one, or a bug."""
     if isinstance(error, FindingsError):
         findings = [finding.to_dict() for finding in error.findings]
-        return {"kind": "mend", "text": str(error), "findings": findings}
+        return {"kind": "fixable", "text": str(error), "findings": findings}
     if isinstance(error, BusyStoreError):
         return {"kind": "system", "text": str(error)}
     if isinstance(error, SeatrialError):
-        return {"kind": "mend", "text": str(error)}
+        return {"kind": "fixable", "text": str(error)}
     if isinstance(error, OSError | EOFError | MemoryError):
         return {"kind": "system", "text": str(error) or type(error).__name__}
     return {"kind": "defect", "text": format_exc()}

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.dataprep.drivers.worker`: a process of the local driver.
 
-Reads a job, which comes again if its backend was not chosen yet, and then lines of tasks from
-standard input, and writes messages to standard output, one JSON object a line. It ends when its
-input ends: so no worker outlives a parent that was killed.
+It reads a job from standard input, a second time if the backend was not chosen yet, and then task
+lines. It writes messages to standard output, one JSON object per line. It exits when its input
+ends, so no worker outlives a killed parent.
 """
 
 import json
@@ -23,11 +23,11 @@ from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.kernel.memory import memory_in_use
 
 _EVERY = 0.2
-"""Seconds between two messages of progress."""
+"""Seconds between two progress messages."""
 
 
 def main() -> None:
-    """Do tasks until there are no more."""
+    """Do tasks until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a library prints must not get between the messages.
     output = os.dup(sys.stdout.fileno())
@@ -42,25 +42,25 @@ def main() -> None:
     while True:
         line = lines.get()
         answer = bench.attempt(line.decode(), _Reporter(output).read)
-        _tell(output, answer | {"memory": memory_in_use()})
+        _send(output, answer | {"memory": memory_in_use()})
 
 
 def _warm_up() -> None:
-    """Load what the fastest backend needs, 0.3 s of imports, while the parent still chooses."""
+    """Import the modules of the fastest backend (0.3 s) while the parent chooses."""
     for name in ("gigatoken", "awkward"):
         with suppress(ImportError):
             import_module(name)
 
 
 def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on what the parent says; at its end, end at once, even in the middle of a task."""
+    """Queue the parent's lines; exit when they end, even in the middle of a task."""
     for line in sys.stdin.buffer:
         lines.put(line)
     os._exit(0)
 
 
-def _tell(output: int, message: dict[str, Any]) -> None:
-    """Send a message to the parent; without a parent, end."""
+def _send(output: int, message: dict[str, Any]) -> None:
+    """Send a message to the parent; exit if the parent is gone."""
     data = memoryview(json.dumps(message).encode() + b"\n")
     try:
         while data:
@@ -70,17 +70,17 @@ def _tell(output: int, message: dict[str, Any]) -> None:
 
 
 class _Reporter:
-    """Says now and then how far a task has come."""
+    """Reports the progress of a task periodically."""
 
     def __init__(self, output: int) -> None:
-        self.output, self.said = output, 0.0
+        self.output, self.last = output, 0.0
 
     def read(self, input_bytes: int) -> None:
-        """Say how much was read, unless it was said just now."""
+        """Report the bytes read, unless the last report is recent."""
         now = time.monotonic()
-        if now - self.said >= _EVERY:
-            self.said = now
-            _tell(self.output, {"read": input_bytes})
+        if now - self.last >= _EVERY:
+            self.last = now
+            _send(self.output, {"read": input_bytes})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The raw text of a source: listed once and pinned, then read as what was listed or not at all."""
+"""List the raw text of a source once and pin it; reading fails if a file has changed since."""
 
 import os
 from typing import BinaryIO
@@ -18,42 +18,42 @@ from seatrial.storage.store import named
 
 
 def can_overlap(address: str, output: str) -> bool:
-    """Whether one of two addresses can be below the other: paths, or objects of one store."""
+    """True if one address can be below the other: both are paths, or objects of one store."""
     return _kind(address) is not None and _kind(address) == _kind(output)
 
 
 def _kind(address: str) -> object:
-    """The kind of store of an address; None when data cannot be written there."""
+    """Return the kind of store of an address; None if data cannot be written there."""
     scheme, separator, _ = address.partition("://")
     return KINDS.get(scheme) if separator else "path"
 
 
 def refuse_within(address: str, output: str) -> None:
-    """Refuse a source that is the root of the output, or lies in its work."""
+    """Reject a source that is the root of the output or in its work directory."""
     place, root = _place(address), _place(output)
     if place == root or f"{place}/".startswith(f"{root}/{WORK}/"):
         raise InputError(
-            f"{named(address)}: the data would go to where they are read from ({named(output)}), "
-            "and a second start would take them for text. "
+            f"{named(address)}: the output goes to the same place as the input ({named(output)}), "
+            "so a second start would read it as text. "
             "Set data.location (or --to) to another directory, which may be below this one."
         )
 
 
 def _place(address: str) -> str:
-    """An address in the form that two ways to write the same place share."""
+    """Normalize an address, so that different spellings of one place are equal."""
     return object_files(address).root if "://" in address else os.path.realpath(address)
 
 
 def list_inputs(
     source: DataSource, patience: RetryPolicy = PATIENCE, *, output: str | None = None
 ) -> list[InputFile]:
-    """The files of a source, with size and version, in order of their addresses.
+    """List the files of a source with size and version, sorted by address.
 
-    What is below `output`, where the data go, is none of them: at a second start, parts and lists
-    of the first would be taken for text. Raises InputError when that is all there can be.
+    Skips everything below `output`: a second start would otherwise read the parts and lists of the
+    first as text. Raises InputError if the source is the output itself.
     """
     if source.from_ is None:
-        raise ValueError("a source that is prepared already has no inputs")
+        raise ValueError("a prepared source has no inputs")
     if output is not None and can_overlap(source.from_, output):
         refuse_within(source.from_, output)
         return select(_listing(source.from_, patience, output), source)
@@ -69,10 +69,10 @@ def _listing(address: str, patience: RetryPolicy, output: str | None) -> Listing
 
 
 def open_input(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
-    """The bytes of an input as stored, from the first; seekable.
+    """Open the stored bytes of an input as a seekable stream.
 
-    Broken connections are taken up where they broke. Raises InputError when the file is not the
-    one that was listed: at once, or at the end of reading, at the latest when it is closed.
+    Resumes broken connections at the same byte. Raises InputError if the file is not the one that
+    was listed: on opening, while reading, or at the latest on closing.
     """
     if file.address.startswith("hf://"):
         return open_hub(file, patience)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs in a data set of the Hugging Face Hub, pinned to a commit.
+"""Inputs in a data set on the Hugging Face Hub, pinned to a commit.
 
 The token comes from HF_TOKEN or from the file that `hf auth login` writes, and goes nowhere else.
-A file is read as one stream, because the Hub counts requests: ranges of 8 MiB of SlimPajama would
-be 100,000 of them, and a free account has 5,000 in five minutes.
+A file is read as one stream, because the Hub limits requests: SlimPajama in ranges of 8 MiB takes
+100,000 requests, and a free account has 5,000 in five minutes.
 """
 
 import importlib
@@ -34,7 +34,7 @@ from seatrial.storage.retries import (
 from seatrial.storage.store import named
 
 _PIECE = 1 << 20
-"""Bytes that must have come before the tries are counted from the first again."""
+"""Bytes that must arrive before the retry counter resets."""
 _TIMEOUT = 60.0
 _ADDRESS = re.compile(
     r"hf://datasets/(?P<repo>[^/@]+(/[^/@]+)?)"
@@ -56,18 +56,18 @@ class HubPlace:
 
     @classmethod
     def parse(cls, address: str) -> "HubPlace":
-        """The place that an address means."""
+        """Parse an address."""
         match = _ADDRESS.fullmatch(address)
         if match is None:
             raise InputError(
-                f"{named(address)}: is not a data set of the Hub. "
-                "Write hf://datasets/OWNER/NAME@REVISION, or that with a path behind it."
+                f"{named(address)}: not a data set on the Hub. "
+                "Write hf://datasets/OWNER/NAME@REVISION, optionally followed by a path."
             )
         revision = unquote(match["revision"] or "main")
         return cls(match["repo"], revision, (match["path"] or "").strip("/"))
 
     def __str__(self) -> str:
-        """The address; a revision with slashes is quoted, so that it can be read back."""
+        """Return the address; slashes in the revision are quoted, so that it can be parsed."""
         whole = f"hf://datasets/{self.repo}@{quote(self.revision, safe='')}"
         return f"{whole}/{self.path}" if self.path else whole
 
@@ -84,12 +84,12 @@ def _hub() -> Any:
 
 
 def _endpoint() -> str | None:
-    """Where the Hub is, if not at its usual place; the library reads this only when it loads."""
+    """Return a custom address of the Hub; the library reads the variable only on import."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
 def list_hub(address: str, patience: RetryPolicy = PATIENCE) -> Listing:
-    """Every file of a data set below a path, with the revision as the commit that it is now."""
+    """List every file of a data set below a path, with the revision resolved to a commit."""
     place = HubPlace.parse(address)
     api = _hub().HfApi(endpoint=_endpoint())
 
@@ -101,11 +101,11 @@ def list_hub(address: str, patience: RetryPolicy = PATIENCE) -> Listing:
 
 
 def _tree(api: Any, place: HubPlace) -> Listing:
-    """The files at or below a path at a commit."""
+    """List the files at or below a path at a commit."""
     options = {"repo_type": "dataset", "revision": place.revision}
     found = []
     try:
-        # A directory's files; an entry without a size is a directory itself.
+        # Files of a directory. An entry without a blob ID is a directory.
         for entry in api.list_repo_tree(place.repo, place.path or None, recursive=True, **options):
             if hasattr(entry, "blob_id"):
                 found.append(_listed(place, entry))
@@ -117,13 +117,13 @@ def _tree(api: Any, place: HubPlace) -> Listing:
         if hasattr(entry, "blob_id"):
             return Listing([_listed(place, entry)], alone=True)
     raise InputError(
-        f"{place}: the data set has nothing there. Check the path behind the revision, on the "
-        "data set's page under 'Files and versions'."
+        f"{place}: the data set has no such path. Check the path after the revision on the data "
+        "set's page, under 'Files and versions'."
     )
 
 
 def _listed(place: HubPlace, entry: Any) -> Listed:
-    """A file of the Hub; its version is the digest of its content, as the Hub's own ETag is."""
+    """Describe a file of the Hub; its version is the content digest, like the Hub's ETag."""
     below = entry.path[len(place.path) :].lstrip("/") if place.path else entry.path
     address = str(HubPlace(place.repo, place.revision, entry.path))
     version = entry.lfs.sha256 if entry.lfs else entry.blob_id
@@ -131,7 +131,7 @@ def _listed(place: HubPlace, entry: Any) -> Listed:
 
 
 def _call[T](place: HubPlace, patience: RetryPolicy, action: Callable[[], T]) -> T:
-    """What a question to the Hub gives, with its refusals explained."""
+    """Call the Hub with retries, and explain its errors."""
     try:
         return patience.call(str(place), action)
     except Exception as error:
@@ -142,32 +142,32 @@ def _call[T](place: HubPlace, patience: RetryPolicy, action: Callable[[], T]) ->
 
 
 def _explained(place: HubPlace, error: Exception) -> InputError | None:
-    """What a refusal means; None for what is explained already."""
+    """Explain an error of the Hub; None if it is already explained."""
     kind = type(error).__name__
     where = f"hf://datasets/{place.repo}"
     if kind == "GatedRepoError":
         return InputError(
-            f"{where}: is open only to those who accepted its conditions. Accept them on the "
-            "data set's page, and set HF_TOKEN or run `hf auth login`."
+            f"{where}: access is gated. Accept the conditions on the data set's page, and set "
+            "HF_TOKEN or run `hf auth login`."
         )
     if kind == "RevisionNotFoundError":
         return InputError(
-            f"{where}: has no revision {place.revision!r}. Write a branch, tag or commit that "
-            "its page shows after the @, such as @main."
+            f"{where}: has no revision {place.revision!r}. After the @, write a branch, tag or "
+            "commit that its page shows, such as @main."
         )
     status = status_of(error)
     if kind == "RepositoryNotFoundError" or status in (401, 403, 404):
         return InputError(
-            f"{where}: does not exist, or this account may not see it (status {status}). Check "
-            "the name; for a private data set set HF_TOKEN or run `hf auth login`."
+            f"{where}: does not exist, or this account cannot access it (status {status}). Check "
+            "the name; for a private data set, set HF_TOKEN or run `hf auth login`."
         )
     if status is not None or kind in ("HFValidationError", "OfflineModeIsEnabled"):
-        return InputError(f"{where}: the Hub refused with {described(error)}. Check the address.")
+        return InputError(f"{where}: the Hub returned {described(error)}. Check the address.")
     return None
 
 
 class _HubFile(io.RawIOBase):
-    """A file of the Hub as a stream; after a break it goes on at the byte where it broke."""
+    """A file of the Hub as a stream that resumes at the same byte after a broken connection."""
 
     def __init__(self, file: InputFile, patience: RetryPolicy) -> None:
         self._file = file
@@ -225,19 +225,19 @@ class _HubFile(io.RawIOBase):
         return count
 
     def _piece(self) -> bytes:
-        """The next bytes of the answer; asks for one at the position where there is none."""
+        """Return the next bytes of the response; send a request first if there is none."""
         if self._answer is None:
             self._ask()
         piece = next(self._pieces, None)
         if piece is None:
             missing = self._file.size - self._position
-            raise CutShortError(f"the answer ended {missing:,} bytes before the end of the file")
+            raise CutShortError(f"the response ended {missing:,} bytes before the end of the file")
         return piece
 
     def _ask(self) -> None:
         utilities = _hub().utils
         headers = {**utilities.build_hf_headers(), "Range": f"bytes={self._position}-"}
-        # What is stored is wanted, not what a server on the way makes of it.
+        # Request the stored bytes, not a version that a proxy has compressed.
         headers["Accept-Encoding"] = "identity"
         session = utilities.get_session()
         answer = session.stream(
@@ -250,7 +250,7 @@ class _HubFile(io.RawIOBase):
         self._pieces = response.iter_bytes(_PIECE)
 
     def _check(self, response: Any) -> None:
-        """Refuse an answer that is not of the file that was listed, or not from the position."""
+        """Reject a response for another version of the file, or from another position."""
         version = _etag(response)
         if response.status_code == 206:
             start, size = _range(response.headers.get("content-range", ""))
@@ -261,13 +261,13 @@ class _HubFile(io.RawIOBase):
             raise changed(self._file.address, before, f"{size:,} bytes, version {version}")
         if start != self._position:
             raise InputError(
-                f"{self._file.address}: the Hub answers from byte {start:,} when asked from "
-                f"{self._position:,}. Something between here and the Hub does not let ranges "
-                "through; check HF_ENDPOINT and the proxy."
+                f"{self._file.address}: the Hub answered from byte {start:,} instead of byte "
+                f"{self._position:,}. A proxy between here and the Hub may not support range "
+                "requests; check HF_ENDPOINT and the proxy."
             )
 
     def _failed(self, error: Exception) -> None:
-        """Wait before the next try; ends the reading when tries are used up or of no use."""
+        """Wait before the next attempt; raise if retries are used up or useless."""
         self._hang_up()
         if not passes(error):
             raise _explained(self._place, error) or error
@@ -294,7 +294,7 @@ class _HubFile(io.RawIOBase):
 
 
 def _etag(response: Any) -> str:
-    """The Hub's own ETag; that of the server with large files, to which it sends on, is another."""
+    """Return the Hub's ETag; the server for large files, to which it redirects, has another."""
     hops = [*response.history, response]
     linked = next(filter(None, (hop.headers.get("x-linked-etag") for hop in hops)), "")
     if not linked and all(hop.url.host == response.url.host for hop in hops):
@@ -303,11 +303,11 @@ def _etag(response: Any) -> str:
 
 
 def _range(header: str) -> tuple[int, int]:
-    """First byte and whole size, from `bytes 0-99/1000`."""
+    """Return the first byte and the total size, from `bytes 0-99/1000`."""
     match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", header)
     return (int(match[1]), int(match[2])) if match else (-1, -1)
 
 
 def open_hub(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
-    """The bytes of a file of the Hub."""
+    """Open a file of the Hub."""
     return io.BufferedReader(_HubFile(file, patience), _PIECE)

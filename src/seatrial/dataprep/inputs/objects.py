@@ -16,12 +16,12 @@ from seatrial.storage.store import named
 def list_objects(
     address: str, patience: RetryPolicy = PATIENCE, output: str | None = None
 ) -> Listing:
-    """The object at an address, or every object below it but not below the output."""
+    """List the object at an address, or every object below it that is not below the output."""
     place = object_files(address, patience)
     foreign = f"{object_files(output, patience).root}/" if output else None
 
     def find() -> dict[str, dict[str, Any]]:
-        # Directories are known by what is below them, and an object may have the same name.
+        # Directories exist only as prefixes, and an object may have the same name.
         found: dict[str, dict[str, Any]] | list[str] = place.files.find(place.root, detail=True)
         return found if isinstance(found, dict) else {}
 
@@ -53,12 +53,12 @@ def list_objects(
 def _absent(place: ObjectFiles) -> InputError:
     fix = "Check the bucket or container, the path and the account."
     if any(mark in place.address for mark in "*?["):
-        fix = "A glob goes into files; from is the address above it."
-    return InputError(f"{named(place.address)}: {place.kind.name} has nothing there. {fix}")
+        fix = "Put the glob into files, and set from to the address above it."
+    return InputError(f"{named(place.address)}: no object in {place.kind.name}. {fix}")
 
 
 def open_object(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
-    """The bytes of an object, as long as it is the one that was listed."""
+    """Open an object; reading fails if it is not the one that was listed."""
     place = object_files(file.address, patience)
 
     def verify() -> None:
@@ -66,8 +66,8 @@ def open_object(file: InputFile, patience: RetryPolicy = PATIENCE) -> BinaryIO:
             info = place.info("")
         except FileNotFoundError as error:
             raise InputError(
-                f"{named(file.address)}: is gone since the inputs were listed. Put it back, or "
-                "prepare the data anew from what is there now."
+                f"{named(file.address)}: deleted since the inputs were listed. Restore it, or "
+                "prepare the data from scratch."
             ) from error
         now = (int(info["size"] or 0), place.version(info))
         if now != (file.size, file.version):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the files below an address are a source's inputs, and how they are stored."""
+"""Select the inputs of a source from the files at its address, and detect their format."""
 
 import re
 from collections import Counter
@@ -15,20 +15,20 @@ from seatrial.storage.store import named
 
 
 class InputError(SeatrialError):
-    """An input that is absent, unreadable or not what it was; the text says what to do."""
+    """An input is missing, unreadable or changed; the message contains the fix."""
 
 
 class Listed(NamedTuple):
-    """A file that was found below the address of a source."""
+    """A file below the address of a source."""
 
     path: str
-    """Path below the address, or the name alone when the address is the file's own."""
+    """Path below the address, or only the name if the address is a single file."""
     address: str
-    """The file's own address."""
+    """Full address of the file."""
     size: int
-    """Bytes as stored."""
+    """Stored bytes."""
     version: str
-    """What tells a changed file."""
+    """Changes when the content changes."""
 
 
 _ENDINGS = {
@@ -43,14 +43,14 @@ _FORMATS = {
     for packing in ("", *Compression)
 } | {".parquet": InputFormat.PARQUET}
 _KNOWN = f".jsonl, .json, .txt (plain, {Compression.GZIP} or {Compression.ZSTD}) and .parquet"
-# What tools write beside the data of a data set: JSON, but no documents.
+# Metadata that tools write next to a data set: JSON, but not documents.
 _ABOUT = {"dataset.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
 _SHOWN = 3
-_SET_BOTH = "Set files to a glob that finds them, and format to how they are stored."
+_SET_BOTH = "Set files to a glob that matches them, and format to their format."
 
 
 def format_of(name: str) -> InputFormat | None:
-    """How the documents of a file are stored, by the file's name; None when it does not tell."""
+    """Return the format of a file by its name; None if the name does not show it."""
     parts = name.rpartition("/")[2].lower().split(".")
     for count in (2, 1):
         if len(parts) > count and (found := _FORMATS.get("." + ".".join(parts[-count:]))):
@@ -59,13 +59,13 @@ def format_of(name: str) -> InputFormat | None:
 
 
 def matches(glob: str, path: str) -> bool:
-    """Whether a path fits a glob: `*` and `?` stay within a part, `**` is any number of parts."""
+    """True if a path matches a glob: `*` and `?` match within a part, `**` any number of parts."""
     return _pattern(glob).fullmatch(path) is not None
 
 
 @cache
 def _pattern(glob: str) -> re.Pattern[str]:
-    """The glob as a regular expression; as in a shell, `*` does not find hidden names."""
+    """Translate a glob to a regular expression; as in a shell, `*` skips hidden names."""
     parts = glob.strip("/").split("/")
     pattern = ""
     for index, part in enumerate(parts):
@@ -83,7 +83,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 
 def _part_pattern(part: str) -> str:
-    """One part of a glob, with `*`, `?`, `[...]` and `{a,b}`."""
+    """Translate one part of a glob, with `*`, `?`, `[...]` and `{a,b}`."""
     pattern = "" if part.startswith(".") else r"(?!\.)"
     for piece in re.findall(r"\*+|\?|\[!?\]?[^\]]*\]|\{[^{}]*\}|.", part, re.DOTALL):
         if piece[0] == "*":
@@ -101,16 +101,16 @@ def _part_pattern(part: str) -> str:
 
 
 class Listing(NamedTuple):
-    """What is at the address of a source."""
+    """The files at the address of a source."""
 
     files: list[Listed]
     """The files, in any order."""
     alone: bool = False
-    """Whether the address is that of the one file itself."""
+    """True if the address is a single file."""
 
 
 def select(listing: Listing, source: DataSource) -> list[InputFile]:
-    """The inputs of a source among what is at its address, in order of their addresses."""
+    """Select the inputs of a source from its listing, sorted by address."""
     address = named(source.from_ or "")
     if listing.alone:
         return [_alone(listing.files[0], source, address)]
@@ -123,7 +123,7 @@ def select(listing: Listing, source: DataSource) -> list[InputFile]:
 
 
 def spread(files: list[InputFile], count: int | None) -> list[InputFile]:
-    """That many files, evenly over all of them: the middle one of each of `count` equal runs."""
+    """Return `count` evenly spaced files: the middle one of each of `count` equal runs."""
     if count is None or count >= len(files):
         return files
     return [files[(2 * place + 1) * len(files) // (2 * count)] for place in range(count)]
@@ -134,25 +134,25 @@ def _input(file: Listed, format_: InputFormat) -> InputFile:
 
 
 def _alone(file: Listed, source: DataSource, address: str) -> InputFile:
-    """The one file that the address names."""
+    """Return the single file at the address."""
     if source.files is not None:
         raise InputError(
-            f"{address}: is a file, and files ({source.files!r}) is a glob of files below a "
-            "directory. Remove files, or give the directory."
+            f"{address}: is a file, but files ({source.files!r}) is a glob of files below a "
+            "directory. Remove files, or set from to the directory."
         )
     if source.format is not SourceFormat.AUTO:
         return _input(file, InputFormat(source.format))
     format_ = format_of(file.path)
     if format_ is None:
         raise InputError(
-            f"{address}: its name is not of a known format ({_KNOWN}). "
-            "Set format to how it is stored."
+            f"{address}: its name does not show a known format ({_KNOWN}). "
+            "Set format to its format."
         )
     return _input(file, format_)
 
 
 def _by_name(listed: Sequence[Listed], source: DataSource, address: str) -> list[InputFile]:
-    """The files whose names tell the wanted format."""
+    """Select the files whose names show the wanted format."""
     wanted = None if source.format is SourceFormat.AUTO else InputFormat(source.format)
     found = []
     for file in listed:
@@ -165,32 +165,32 @@ def _by_name(listed: Sequence[Listed], source: DataSource, address: str) -> list
         kind = f"a {source.format} file" if wanted else f"a file of a known format ({_KNOWN})"
         raise InputError(
             f"{address}: none of its {_files(listed)} has the name of {kind}. "
-            + ("Set files to a glob that finds them." if wanted else _SET_BOTH)
+            + ("Set files to a glob that matches them." if wanted else _SET_BOTH)
         )
     formats = Counter(file.format for file in found)
     if len(formats) > 1:
         counts = " and ".join(f"{count:,} {name}" for name, count in sorted(formats.items()))
         most = formats.most_common(1)[0][0]
         raise InputError(
-            f"{address}: holds files of more than one format ({counts}), so some of them may be "
-            f"no data or the same data twice. Set format: {most}, or files to a glob."
+            f"{address}: contains files of more than one format ({counts}), so some of them may be "
+            f"metadata or duplicates. Set format: {most}, or files to a glob."
         )
     return found
 
 
 def _by_glob(listed: Sequence[Listed], source: DataSource, address: str) -> list[InputFile]:
-    """The files that fit the glob, whatever their names tell when the format is given."""
+    """Select the files that match the glob; if the format is set, any name is accepted."""
     glob = source.files or ""
     fitting = [file for file in listed if matches(glob, file.path)]
     if not fitting:
         deeper = sum(matches(f"**/{glob}", file.path) for file in listed)
         hint = (
-            f"In directories below it, {deeper:,} would: set files to '**/{glob}'."
+            f"In subdirectories, {deeper:,} match: set files to '**/{glob}'."
             if deeper
-            else "Set files to a glob that finds some, such as '**/*.jsonl.zst'."
+            else "Set files to a glob that matches some, such as '**/*.jsonl.zst'."
         )
         raise InputError(
-            f"{address}: files is {glob!r}, which fits none of its {_files(listed)}. {hint}"
+            f"{address}: files is {glob!r}, which matches none of its {_files(listed)}. {hint}"
         )
     if source.format is not SourceFormat.AUTO:
         return [_input(file, InputFormat(source.format)) for file in fitting]
@@ -199,15 +199,15 @@ def _by_glob(listed: Sequence[Listed], source: DataSource, address: str) -> list
         format_ = format_of(file.path)
         if format_ is None:
             raise InputError(
-                f"{address}: {file.path} fits files ({glob!r}), but its name is not of a known "
-                f"format ({_KNOWN}). Set format to how it is stored, or narrow the glob."
+                f"{address}: {file.path} matches files ({glob!r}), but its name does not show a "
+                f"known format ({_KNOWN}). Set format to its format, or narrow the glob."
             )
         found.append(_input(file, format_))
     return found
 
 
 def _files(listed: Sequence[Listed]) -> str:
-    """How many files there are, and the first few."""
+    """Return the number of files and the first few names."""
     if not listed:
         return "0 files"
     names = ", ".join(sorted(file.path for file in listed)[:_SHOWN])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan asks to prepare: its sources by name, and the settings that decide the output."""
+"""The sources of a plan by name, and the settings that determine the output."""
 
 import re
 
@@ -13,7 +13,7 @@ _ENDINGS = re.compile(r"(\.(jsonl|json|parquet|txt|text|zst|gz|bin|idx))+$", re.
 
 
 def named_sources(plan: Plan) -> list[tuple[str, DataSource]]:
-    """All sources of a plan, each with a name of its own: as given, or made from its address."""
+    """Return all sources of a plan with unique names, as given or derived from the address."""
     sources = plan.spec.data.sources or ()
     taken = {source.name for source in sources if source.name}
     named = []
@@ -30,7 +30,7 @@ def named_sources(plan: Plan) -> list[tuple[str, DataSource]]:
 
 
 def _made_name(address: str) -> str:
-    """The last part of an address that says something, in letters that every store allows."""
+    """Derive a name from the last meaningful part of an address, in portable characters."""
     path = address.partition("://")[2] or address
     if address.startswith("hf://"):
         path = path.partition("@")[0]
@@ -41,24 +41,24 @@ def _made_name(address: str) -> str:
 
 
 def raw_sources(plan: Plan) -> list[tuple[str, DataSource]]:
-    """The sources of raw text; an error when there is nothing to prepare."""
+    """Return the sources of raw text; raise an error if there are none to prepare."""
     if plan.spec.data.mock:
         raise UsageError(
-            "data.mock is true: the engine makes its data up, none are to be prepared."
+            "data.mock is true: the engine generates its data, so there are none to prepare."
         )
     raw = [(name, source) for name, source in named_sources(plan) if source.from_ is not None]
     if not raw:
         raise UsageError(
-            "every source is prepared already. Give raw text with data.sources[0].from, or go on "
+            "every source is already prepared. Add raw text with data.sources[0].from, or continue "
             "with the run."
         )
     if not plan.model.tokenizer:
-        raise UsageError("data.tokenizer is absent. Set it, for example data.tokenizer=hf://gpt2.")
+        raise UsageError("data.tokenizer is not set. Set it, for example data.tokenizer=hf://gpt2.")
     return raw
 
 
 def settings_of(plan: Plan, tokenizer: Tokenizer) -> TaskSettings:
-    """Everything beside the inputs that the output depends on."""
+    """Return all settings that the output depends on, besides the inputs."""
     policies = plan.spec.data.preparation
     return TaskSettings(
         tokenizer=tokenizer,

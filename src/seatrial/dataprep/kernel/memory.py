@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of this process."""
+"""Memory use of this process."""
 
 import resource
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def memory_in_use() -> int:
-    """Bytes of memory that this process holds; where the system does not say, its peak."""
+    """Return the resident memory of this process in bytes, or its peak if that is unknown."""
     try:
         pages = Path("/proc/self/statm").read_bytes().split()[1]
     except OSError:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a part: tokens and lengths for each domain, and the list of bad lines."""
+"""Write the files of a part: tokens and lengths per domain, and the list of bad lines."""
 
 import shutil
 import tempfile
@@ -20,19 +20,19 @@ from seatrial.storage.store import Store
 from seatrial.storage.writer import StoreWriter
 
 MOST_DOMAINS = 1000
-"""Domains of a source; a field with more values than that is no domain."""
+"""Most domains of a source; a field with more values is not a domain."""
 _STREAMS = 16
-"""Domains that are written to the store as they come. Each costs memory for an upload's next block,
-so the others wait in one temporary file until the part is whole."""
+"""Domains that stream directly to the store. Each needs memory for the next block of an upload, so
+the others go to one temporary file until the part is complete."""
 _LENGTHS_HELD = 4 << 20
-"""Bytes of lengths of a domain that are held in memory."""
+"""Most bytes of a domain's lengths to hold in memory."""
 
 
 class PartWriter:
-    """Writes the files of one attempt; either `close` or `abort` ends it."""
+    """Writes the files of one attempt; call `close` or `abort` at the end."""
 
     def __init__(self, store: Store, prefix: str, source: str) -> None:
-        """Write files whose paths begin with the prefix."""
+        """Write files whose paths start with the prefix."""
         self._store = store
         self._prefix = prefix
         self._source = source
@@ -43,7 +43,7 @@ class PartWriter:
         self._written: list[str] = []
 
     def number_of(self, domain: str) -> int:
-        """The number of a domain, in the order in which they first appear."""
+        """Return the number of a domain, in order of first appearance."""
         known = self._domains.get(domain)
         if known is None:
             known = self._domains[domain] = self._opened(domain)
@@ -55,10 +55,10 @@ class PartWriter:
             raise BadInputError(
                 InputCode.DOMAINS,
                 f"sources.{self._source}",
-                f"the field of the domain has more than {MOST_DOMAINS:,} values; one of them is"
+                f"the domain field has more than {MOST_DOMAINS:,} values; one of them is"
                 f" {domain[:40]!a}.",
-                "Set domain_field to one with fewer, such as meta.redpajama_set_name, or leave it"
-                " out.",
+                "Set domain_field to a field with fewer values, such as meta.redpajama_set_name,"
+                " or remove it.",
             )
         path = f"{self._prefix}.{number:04d}"
         if number < _STREAMS:
@@ -68,11 +68,11 @@ class PartWriter:
         return _Domain(number, domain, path, _Waiting(self._overflow))
 
     def add(self, domain: str, tokens: NDArray[np.generic], lengths: NDArray[np.int32]) -> None:
-        """Documents of a domain, which `number_of` has been asked for."""
+        """Add documents of a domain; call `number_of` for it first."""
         self._domains[domain].add(tokens, lengths)
 
     def add_bad(self, lines: Iterable[BadLine]) -> None:
-        """Lines that cannot be used."""
+        """Add bad lines to the quarantine."""
         for line in lines:
             if self._quarantine is None:
                 self._quarantine = self._store.open_writer(f"{self._prefix}.bad.jsonl")
@@ -82,10 +82,10 @@ class PartWriter:
             self._quarantine.write(data)
 
     def close(self) -> tuple[tuple[PartFile, ...], str | None, str | None]:
-        """Make the files appear: those of the domains, and that of the bad lines if there are.
+        """Make the files visible: those of the domains, and the list of bad lines if there are any.
 
         Returns:
-            The files of the domains; path and digest of the list of bad lines.
+            The files of the domains, and the path and digest of the list of bad lines.
         """
         files = []
         for domain in self._domains.values():
@@ -102,7 +102,7 @@ class PartWriter:
         return tuple(files), path, digest_text(self._quarantine_hasher)
 
     def abort(self) -> None:
-        """Leave nothing, also of files that have appeared already."""
+        """Delete all files, including those that are already visible."""
         for domain in self._domains.values():
             domain.abort()
         if isinstance(self._quarantine, StoreWriter):
@@ -110,7 +110,7 @@ class PartWriter:
         self._store.delete(self._written)
 
     def release(self) -> None:
-        """Give back what is held on this machine, however it ended."""
+        """Free local resources, in every case."""
         for domain in self._domains.values():
             domain.lengths.close()
         if self._overflow is not None:
@@ -118,7 +118,7 @@ class PartWriter:
 
 
 class _Waiting:
-    """The tokens of one domain, in pieces, in a temporary file that many domains share."""
+    """The tokens of one domain, as pieces of a temporary file that many domains share."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -135,7 +135,7 @@ class _Waiting:
 
 
 class _Domain:
-    """What is written of one domain."""
+    """The output of one domain."""
 
     def __init__(self, number: int, name: str, path: str, stream: "BinaryIO | _Waiting") -> None:
         self.number = number

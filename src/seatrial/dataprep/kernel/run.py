@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel: one task from raw files to a part, whoever runs it.
+"""The kernel: turn the raw files of one task into a part, under any driver.
 
-What it writes depends on the task and on nothing else. Measured on English text, tokenizing takes
-two thirds of its time; the rest is for the most part decompressing and JSON.
+The output depends only on the task. On English text, tokenizing takes two thirds of the time; most
+of the rest is decompression and JSON parsing (measured).
 """
 
 import time
@@ -37,16 +37,16 @@ from seatrial.spec.data import EmptyDocuments, EndTokenInText
 from seatrial.storage.store import Store
 
 ONE_IN = 1000
-"""Of so many documents one is audited."""
+"""One in this many documents is audited."""
 LONGEST = 1 << 16
-"""Characters of a document that is audited. The reference takes 50 ms for that and 100 times the
-memory, so that a few long documents would cost more than all the rest."""
+"""Most characters of a document to audit. The reference takes 50 ms for this length and 100 times
+the memory, so a few long documents would cost more than all others."""
 
 
 def chosen(task: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which documents of a task are audited, by their places in it: always the same ones.
+    """Choose the documents of a task to audit by their positions, always the same ones.
 
-    The mixing is that of SplitMix64, so that no pattern of the input can keep away from it.
+    It mixes as SplitMix64 does, so that no pattern in the input can escape it.
     """
     mixed = positions.astype(np.uint64) + np.uint64(task << 32) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -64,18 +64,18 @@ def audit(
     numbers: Sequence[int],
     place: Callable[[int], LineLocation],
 ) -> int:
-    """Tokenize some texts again by the reference, and say how many.
+    """Tokenize some texts again with the reference, compare, and return how many.
 
     Args:
-        encoder: What made the tokens.
+        encoder: The encoder that produced the tokens.
         texts: The texts.
-        tokens: The tokens of all of them, with their ends.
-        lengths: How many tokens each has, its end included.
-        numbers: Which of the texts.
-        place: Where the text of a number comes from.
+        tokens: The tokens of all texts, including the end tokens.
+        lengths: Tokens per text, including the end token.
+        numbers: Indices of the texts to audit.
+        place: Returns the location of a text by its index.
 
     Raises:
-        BadInputError: The reference gives other tokens.
+        BadInputError: The tokens of the reference differ.
     """
     picked = [] if encoder.is_reference else [i for i in numbers if len(texts[i]) <= LONGEST]
     if not picked:
@@ -89,8 +89,8 @@ def audit(
             raise BadInputError(
                 InputCode.AUDIT,
                 at.address,
-                f"{encoder.backend} gives other tokens for this document than"
-                f" {encoder.reference.backend}, so no part that it made can be trusted.",
+                f"{encoder.backend} and {encoder.reference.backend} give different tokens for this"
+                " document, so no part that the former produced can be trusted.",
                 f"Uninstall {encoder.name} and prepare the data again; please report the document.",
                 encoder.backend,
                 line=at.line,
@@ -99,16 +99,16 @@ def audit(
 
 
 _READ_AHEAD = 2 << 20
-"""Bytes that a compressed stream may be ahead of the lines that it has given."""
+"""Most bytes that a decompressor has read beyond the lines it has returned."""
 _ENOUGH = 8 << 20
-"""Characters that are tokenized together; of fewer the calls themselves are felt."""
+"""Characters to tokenize together; with fewer, the overhead per call matters."""
 _MEMORY = 512 << 20
-"""Bytes of a process above which the tokenizer is loaded anew, which takes 0.2 s."""
+"""If the process uses more bytes than this, the tokenizer is reloaded, which takes 0.2 s."""
 _MOST_TOKENS = (1 << 31) - 1
-"""Lengths are int32, and the end of the document counts."""
+"""Lengths are int32 and include the end token."""
 
 type Progress = Callable[[int], None]
-"""Told the bytes of a task that have been read, as stored."""
+"""Receives the stored bytes of a task that have been read."""
 
 
 def run_task(
@@ -124,15 +124,15 @@ def run_task(
 
     Args:
         task: The task.
-        tasks: The list that it belongs to.
-        store: Where the output is kept.
-        encoder: The tokenizer, as `open_encoder` gives it.
-        attempt: A name that no other attempt has.
-        progress: Told how far it has come.
-        opener: What opens an input.
+        tasks: The list that contains it.
+        store: The store of the output.
+        encoder: The tokenizer, from `open_encoder`.
+        attempt: A unique name for this attempt.
+        progress: Receives the bytes that have been read.
+        opener: Opens an input.
 
     Returns:
-        The record; that of a rival if it was faster, and then nothing of this attempt is left.
+        The record; if another attempt was faster, its record, and this attempt leaves no files.
 
     Raises:
         BadInputError: An input cannot be read, has too many bad lines, or has a line that is
@@ -174,7 +174,7 @@ def run_task(
 
 @dataclass(slots=True)
 class _Tally:
-    """What a task has met so far."""
+    """The counts of a task so far."""
 
     documents: int = 0
     dropped: int = 0
@@ -184,7 +184,7 @@ class _Tally:
     lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def add_lengths(self, lengths: NDArray[np.int32]) -> None:
-        # The exponent of a number is how many bits it has, and of 0 it is 0.
+        # The exponent of a number is its bit length; for 0 it is 0.
         more = np.bincount(np.frexp(lengths)[1])
         if len(more) < len(self.lengths):
             more = np.pad(more, (0, len(self.lengths) - len(more)))
@@ -193,7 +193,7 @@ class _Tally:
 
 
 class _Run:
-    """One task under way."""
+    """One running task."""
 
     def __init__(
         self, task: Task, settings: TaskSettings, encoder: Encoder, writer: PartWriter
@@ -227,7 +227,7 @@ class _Run:
 
     @property
     def backend(self) -> str:
-        """Which backend was used, and whether it gave up on some documents."""
+        """Name the backend, and the reference if it had to tokenize some documents."""
         if self._encoder.rescued == self._rescued:
             return self._encoder.backend
         return f"{self._encoder.backend}, and {self._encoder.reference.backend} where it failed"
@@ -247,7 +247,7 @@ class _Run:
             if progress is not None:
                 progress(before + at)
             if not self._usable:
-                # A Parquet file is not read from its beginning to its end.
+                # A Parquet file is not read sequentially.
                 sure = 0 if file.format is InputFormat.PARQUET else max(0, at - _READ_AHEAD)
                 self.bad.check_all_bad(before + sure)
         self._check_lines(file)
@@ -256,7 +256,7 @@ class _Run:
             progress(self.tally.input_bytes)
 
     def _check_lines(self, file: InputFile) -> None:
-        """See that every line up to the end of a file became a document or is set aside."""
+        """Check that every line up to the end of a file is a document or listed as bad."""
         waiting = sum(len(batch.texts) for batch in self._waiting)
         written = self.tally.documents + self.tally.dropped
         found = waiting + written + self.bad.counts.total()
@@ -264,14 +264,14 @@ class _Run:
             raise BadInputError(
                 InputCode.LOST,
                 file.address,
-                f"the task has {self.count.lines:,} lines up to the end of this file, and"
+                f"the task has {self.count.lines:,} lines up to the end of this file, but"
                 f" {found:,} of them became documents or are listed as bad.",
-                "Nothing of the task was kept. Please report it with the file.",
+                "The task was discarded. Please report this with the file.",
                 str(found),
             )
 
     def _take(self, batch: DocumentBatch) -> None:
-        """Wait until there is enough to be worth a call of the tokenizer, as small files add up."""
+        """Collect documents, also of small files, until a call of the tokenizer pays off."""
         if batch.bad:
             self._set_aside(batch.bad)
         self._usable += len(batch.texts)
@@ -285,7 +285,7 @@ class _Run:
         self.bad.add(bad)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the collected documents."""
         if not self._waiting:
             return
         batch = joined(self._waiting)
@@ -296,7 +296,7 @@ class _Run:
             self._write(batch)
 
     def _without_end_token(self, batch: DocumentBatch) -> DocumentBatch:
-        """The documents that do not hold the end token; the others are bad."""
+        """Return the documents without the end token; the others are bad."""
         end = self._encoder.end_text
         held = [i for i, text in enumerate(batch.texts) if end in text]
         if not held:
@@ -316,7 +316,7 @@ class _Run:
         if batch.domains is None:
             self._writer.number_of("")
         else:
-            # In the order of their domains, so that what goes into one file lies together.
+            # Sorted by domain, so that the documents of one file are contiguous.
             numbers = np.fromiter(map(self._writer.number_of, batch.domains), np.int64)
             order = np.argsort(numbers, kind="stable")
             batch, positions = selected(batch, order.tolist()), positions[order]
@@ -336,17 +336,17 @@ class _Run:
         self._store(names, sizes, tokens, lengths.astype(np.int32))
 
     def _watch_memory(self) -> None:
-        """Have the tokenizer forget what it keeps, before this process grows too large."""
+        """Clear the cache of the tokenizer before this process grows too large."""
         if memory_in_use() > self._memory_limit:
             self._encoder.renew()
-            # What is not the tokenizer's does not go away by asking again and again.
+            # Memory that is not the tokenizer's stays in use, so raise the limit.
             self._memory_limit = max(_MEMORY, memory_in_use() + _MEMORY // 4)
 
     def _wrong_id(self, batch: DocumentBatch, error: OutOfVocabularyError) -> BadInputError:
         return BadInputError(
             InputCode.AUDIT,
             str(batch.place(0)),
-            f"{self._encoder.backend} gives {error}, from here on.",
+            f"{self._encoder.backend} gives {error}, from this document on.",
             f"Uninstall {self._encoder.name} and prepare the data again.",
         )
 
@@ -356,7 +356,7 @@ class _Run:
             raise BadInputError(
                 InputCode.LENGTH,
                 str(batch.place(longest)),
-                f"the document has {int(lengths[longest]):,} tokens, and the format ends at"
+                f"the document has {int(lengths[longest]):,} tokens; the format allows at most"
                 f" {_MOST_TOKENS:,}.",
                 "Split it.",
             )
@@ -368,7 +368,7 @@ class _Run:
         tokens: NDArray[Any],
         lengths: NDArray[np.int32],
     ) -> None:
-        """Write documents, so many of each domain."""
+        """Write documents that are sorted by domain."""
         drop = self._settings.empty_documents is EmptyDocuments.DROP
         first = begin = 0
         for name, size in zip(names, sizes, strict=True):
@@ -383,7 +383,7 @@ class _Run:
 
 
 def bytes_of(texts: Sequence[str]) -> int:
-    """Bytes of texts in UTF-8."""
+    """Return the UTF-8 size of texts in bytes."""
     others = [*filterfalse(str.isascii, texts)]
     more = sum(map(len, map(str.encode, others))) - sum(map(len, others))
     return sum(map(len, texts)) + more

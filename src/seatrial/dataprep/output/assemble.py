@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Putting parts together: for each source and domain a few large files, in the order of the tasks.
+"""Assemble the parts: a few large files per source and domain, in the order of the tasks.
 
-The order, the names and every byte follow from the task list and the parts' records alone. Files
-are written beside the parts and take their names when they are whole; a small record of each then
-spares the work when assembling is interrupted and begins again.
+The order, the names and every byte depend only on the task list and the records of the parts. Files
+are written next to the parts and renamed when they are complete. A small record of each file lets
+an interrupted assembly resume.
 """
 
 import os
@@ -47,19 +47,19 @@ from seatrial.storage.state_files import parse_json
 from seatrial.storage.store import Store, StoreError
 
 LONGEST_SLUG = 60
-"""Characters of a domain that are kept; file systems end at 255 bytes for the whole name."""
+"""Most characters of a domain in a file name; file systems limit the whole name to 255 bytes."""
 
 
 def slug(domain: str) -> str:
-    """The domain in lower-case letters, digits, `.`, `_` and `-`; never a path, maybe empty."""
+    """Reduce a domain to lower-case letters, digits, `.`, `_` and `-`; may be empty."""
     return re.sub(r"[^a-z0-9._-]+", "-", domain.lower())[:LONGEST_SLUG].strip(".-_")
 
 
 def file_stems(keys: Sequence[tuple[str, str]]) -> list[str]:
-    """For each source and domain what the names of its files begin with, each different.
+    """Return a unique file name prefix for each source and domain.
 
-    A domain that is a name but for capital letters gives `SOURCE-DOMAIN`. One that had to be
-    altered further, or would meet another's, gets a short hash of what it was.
+    A domain that is a valid name, apart from capital letters, gives `SOURCE-DOMAIN`. A domain that
+    changes further, or would collide with another, gets a short hash of its original name.
     """
     plain = [_plain(source, domain) for source, domain in keys]
     number = Counter(plain)
@@ -71,7 +71,7 @@ def file_stems(keys: Sequence[tuple[str, str]]) -> list[str]:
     stems = []
     for (source, domain), stem, is_clean in zip(keys, plain, clean, strict=True):
         found, salt = stem, domain
-        # More than once only where a domain was made to look like another with its hash.
+        # Loops more than once only if a domain imitates another one with its hash.
         while not is_clean and (found == stem or found in taken):
             salt = sha256(f"{source}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
             found = f"{stem}-{salt}"
@@ -87,7 +87,7 @@ def _plain(source: str, domain: str) -> str:
 def check_conserved(
     tasks: TaskList, records: Iterable[PartRecord], files: Iterable[DataFile]
 ) -> list[Finding]:
-    """Whether every document and token of every part is in the files, in its place, once."""
+    """Check that every document and token of every part is in the files once, in order."""
     given = {}
     for record in records:
         for part in record.files if record.list_digest == tasks.digest else ():
@@ -100,57 +100,57 @@ def check_conserved(
         for segment in file.segments:
             found = (segment.documents, segment.tokens, segment.digest)
             if given.pop((segment.task, file.domain), None) != found:
-                rule = f"{file.name} has something of task {segment.task} that its record has not."
+                rule = f"{file.name} contains data of task {segment.task} that its record lacks."
                 report.add(DatasetCode.COUNTS, rule, segment.task)
             group = (file.source, file.domain)
             if source_of.get(segment.task) != file.source or last.get(group, -1) >= segment.task:
-                rule = f"{file.name}: task {segment.task} is not in its place."
+                rule = f"{file.name}: task {segment.task} is out of order."
                 report.add(DatasetCode.COUNTS, rule, segment.task)
             last[group] = segment.task
     for task, domain in given:
-        rule = f"what task {task} gave for the domain {domain!r} is in no file."
+        rule = f"the output of task {task} for the domain {domain!r} is in no file."
         report.add(DatasetCode.COUNTS, rule, task)
     return report.findings()
 
 
 FILE_BYTES = 10 * 2**30
-"""Least size of a file of tokens, where there is as much: Megatron's guide asks for 10 GB."""
+"""Smallest token file if there are enough tokens: Megatron's guide recommends 10 GB."""
 MOST_FILES = 32_766
-"""Most files of a data set: the engine numbers the data sets of a blend in 16 bits with a sign."""
+"""Most files of a data set: the engine stores the data set number in a signed 16-bit integer."""
 THREADS = min(8, os.cpu_count() or 1)
-"""Files that are put together at the same time; copying and hashing leave Python's lock alone."""
+"""Files to assemble in parallel; copying and hashing release the GIL."""
 
 _BEGUN = ".begun.json"
 
 Progress = Callable[[int], None]
-"""Told the bytes of tokens that have been put in place since it was last told."""
+"""Receives the token bytes that have been assembled since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file that is to be, and the parts that it is made of."""
+    """An output file and the parts that it consists of."""
 
     name: str
-    """Its name without the ending."""
+    """Name without the suffix."""
     source: str
     domain: str
     token_bytes: int
     parts: tuple[tuple[int, PartFile], ...]
-    """The numbers of the tasks, with what each gives."""
+    """Task numbers with the files of their parts."""
 
     def pieces(self) -> Iterator[CopiedPiece]:
-        """The files of tokens of its parts, in order."""
+        """Yield the token files of its parts, in order."""
         for task, part in self.parts:
             size = part.tokens * self.token_bytes
             yield CopiedPiece(task, part.tokens_file, size, part.tokens_digest)
 
     def length_pieces(self) -> Iterator[CopiedPiece]:
-        """The files of lengths of its parts, in order."""
+        """Yield the length files of its parts, in order."""
         for task, part in self.parts:
             yield CopiedPiece(task, part.lengths_file, 4 * part.documents, part.lengths_digest)
 
     def described(self, index_digest: str) -> DataFile:
-        """The file as it is recorded, once its index is written."""
+        """Return the record of the file after its index is written."""
         files = [file for _, file in self.parts]
         return DataFile(
             name=self.name,
@@ -169,10 +169,10 @@ class PlannedFile:
 
 
 class DamagedPartsError(FindingsError):
-    """Files of parts are not what their records say; `tasks` are to be done again."""
+    """Files of parts differ from their records; `tasks` must run again."""
 
     def __init__(self, findings: Sequence[Finding], tasks: Iterable[int]) -> None:
-        """Keep the numbers of the tasks beside the findings."""
+        """Store the findings and the task numbers."""
         super().__init__(findings)
         self.tasks = tuple(sorted(set(tasks)))
 
@@ -180,7 +180,7 @@ class DamagedPartsError(FindingsError):
 def planned_files(
     tasks: TaskList, records: Iterable[PartRecord], file_bytes: int = FILE_BYTES
 ) -> tuple[PlannedFile, ...]:
-    """The files of a data set with their parts, from the records alone."""
+    """Plan the files of a data set and their parts, from the records alone."""
     by_task = _records_of_all(tasks, records)
     groups: dict[tuple[str, str], list[tuple[int, PartFile]]] = {}
     for task in tasks.tasks:
@@ -194,7 +194,7 @@ def planned_files(
         for number, parts in enumerate(_runs(groups[key], width, file_bytes)):
             found.append(PlannedFile(f"{stem}-{number:05d}", *key, width, tuple(parts)))
     if len(found) > MOST_FILES:
-        rule = f"{len(found)} files would come of it; the engine can blend {MOST_FILES}."
+        rule = f"the output would have {len(found)} files; the engine can blend {MOST_FILES}."
         fix = "Choose a domain_field with fewer values, or none."
         where = Where(field="data.sources")
         raise FindingsError(
@@ -204,15 +204,15 @@ def planned_files(
 
 
 def _records_of_all(tasks: TaskList, records: Iterable[PartRecord]) -> dict[int, PartRecord]:
-    """The records by task; an error when one is missing or of another list."""
+    """Return the records by task; raise an error if one is missing or of another list."""
     by_task = {r.task: r for r in records if r.list_digest == tasks.digest}
     missing = [task.number for task in tasks.tasks if task.number not in by_task]
     if missing:
         rule = (
-            f"{len(missing)} of {len(tasks.tasks)} tasks have no record, the first is {missing[0]}."
+            f"{len(missing)} of {len(tasks.tasks)} tasks have no record; the first is {missing[0]}."
         )
         where = Where(file=record_file(tasks.name, missing[0]))
-        fix = "Run seatrial data prepare again: what is done is not done again."
+        fix = "Run seatrial data prepare again: finished tasks are kept."
         raise FindingsError(
             [Finding(DatasetCode.RECORDS, Severity.ERROR, where, rule, str(missing[0]), fix)]
         )
@@ -222,7 +222,7 @@ def _records_of_all(tasks: TaskList, records: Iterable[PartRecord]) -> dict[int,
 def _runs(
     parts: Sequence[tuple[int, PartFile]], token_bytes: int, file_bytes: int
 ) -> Iterator[list[tuple[int, PartFile]]]:
-    """Parts in runs of at least that many bytes, of which the last takes what is left."""
+    """Group parts into runs of at least that many bytes; the last run takes the remainder."""
     left = sum(file.tokens for _, file in parts) * token_bytes
     run: list[tuple[int, PartFile]] = []
     size = documents = 0
@@ -248,29 +248,29 @@ def assemble(
     file_bytes: int = FILE_BYTES,
     begin: Callable[[], None] = lambda: None,
 ) -> tuple[DataFile, ...]:
-    """Write all files of a data set; what an earlier call has finished is left as it is.
+    """Write all files of a data set; files that an earlier call finished are kept.
 
-    `begin` is called when the records have proved to be of use, before the first file is written.
-    An interrupt takes effect between two blocks, and leaves no file half written.
+    Calls `begin` after the records have been checked and before the first file is written. An
+    interrupt takes effect between two blocks and leaves no partial file.
 
-    The files have to be verified: tokens that the kernel has copied were not read. Where verifying
-    finds damage, `damaged_parts` says whether it was in the parts already.
+    Verify the files afterwards: tokens that the kernel copies are not read here. If that finds
+    damage, `damaged_parts` shows whether the parts were already damaged.
 
     Raises:
-        DamagedPartsError: A file of a part is absent or not what its record says. Remove the
-            records of its tasks, and they are done again.
+        DamagedPartsError: A file of a part is missing or differs from its record. Delete the
+            records of its tasks to run them again.
     """
     records = list(records)
     planned = planned_files(tasks, records, file_bytes)
     begin()
-    # A file whose record was read is there with the size that the listing has.
+    # Sizes of existing files, to compare with their records.
     sizes = {file.path: file.size for file in store.list(deep=False)}
     work = _Work(store, tasks.name, sizes, progress or (lambda _: None))
     with ThreadPoolExecutor(max(1, min(THREADS, len(planned)))) as pool:
         try:
             results = list(pool.map(work.assembled, planned))
         except BaseException:
-            # Leaving the pool waits for its threads, and a file may be of many gigabytes.
+            # Leaving the pool waits for its threads, and a file may have many gigabytes.
             work.stop.set()
             raise
     damaged = [error for result in results if isinstance(result, list) for error in result]
@@ -290,7 +290,7 @@ def damaged_parts(
     names: Collection[str],
     file_bytes: int = FILE_BYTES,
 ) -> DamagedPartsError | None:
-    """What is wrong with the parts of the files of these names; None when it is nothing."""
+    """Return the damage in the parts of the named files; None if there is none."""
     planned = planned_files(tasks, records, file_bytes)
     found = [e for file in planned if file.name in names for e in _damage(store, file)]
     return _damaged(found) if found else None
@@ -303,7 +303,7 @@ def _damaged(errors: Sequence[DamagedPartError]) -> DamagedPartsError:
 
 
 def _damage(store: Store, file: PlannedFile) -> list[DamagedPartError]:
-    """Everything that is wrong with the parts of a file, found by reading all of them."""
+    """Return all damage in the parts of a file; reads all of them."""
     found = []
     for piece in (*file.length_pieces(), *file.pieces()):
         try:
@@ -315,9 +315,9 @@ def _damage(store: Store, file: PlannedFile) -> list[DamagedPartError]:
 
 
 def forget_assembled(store: Store, tasks: TaskList) -> None:
-    """Let the next call write all files again: they are damaged, or of another list by now.
+    """Make the next call write all files again: they are damaged, or belong to another list.
 
-    That they were begun stays written down, for whoever gives the list up.
+    The markers of started files stay, so that whoever abandons the list can delete the files.
     """
     below = f"work/{tasks.name}/assembled"
     store.delete([file.path for file in store.list(below) if not file.path.endswith(_BEGUN)])
@@ -328,37 +328,37 @@ def _finding(error: DamagedPartError) -> Finding:
         DatasetCode.PART,
         Severity.ERROR,
         Where(file=error.piece.path),
-        f"{error.rule} It is of task {error.piece.task}.",
+        f"{error.rule} It belongs to task {error.piece.task}.",
         error.value,
-        "Run seatrial data prepare again: that task is done again, and no other.",
+        "Run seatrial data prepare again: only that task runs again.",
     )
 
 
 class _StoppedError(Exception):
-    """A thread gives its file up, because another failed or somebody wants to stop."""
+    """A thread stops because another one failed or the user interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the threads share."""
+    """State that the threads share."""
 
     store: Store
     name: str
     sizes: dict[str, int]
-    """Files that were in the root at the beginning, with their sizes."""
+    """Sizes of the files that were in the root at the start."""
     progress: Progress
     lock: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
-    """Set when the work is to be given up."""
+    """Set to stop the threads."""
 
     def assembled(self, file: PlannedFile) -> DataFile | list[DamagedPartError]:
-        """Put one file together, unless it is there; or all that is wrong with its parts."""
+        """Assemble one file unless it is complete; return the damage in its parts, if any."""
         finished = self._finished(file)
         if finished is not None:
             self._tell(finished.tokens_size)
             return finished
-        # An older record speaks of a pair that is gone or was another. That the pair is begun is
-        # written down first, so that whoever gives the whole list up knows what to remove.
+        # An older record describes a pair that is missing or different. Create the marker first, so
+        # that whoever abandons the list knows which files to delete.
         self.store.delete([self._record(file)])
         self.store.create(self._record(file, _BEGUN), canonical_json({"name": file.name}).encode())
         try:
@@ -369,9 +369,9 @@ class _Work:
         return described
 
     def _written(self, file: PlannedFile) -> DataFile:
-        """Write the pair. The lengths come first: they are small, and damage shows early."""
+        """Write the pair. Lengths come first: they are small and reveal damage early."""
         name = file.described("")
-        # Without a buffer, which closing would try to write once more where that has failed.
+        # Unbuffered: closing would otherwise retry a failed write.
         with TemporaryFile(buffering=0) as lengths:
             for piece in file.length_pieces():
                 for block in read_checked(self.store, piece):
@@ -387,7 +387,7 @@ class _Work:
         return file.described(digest_text(sink.hasher))
 
     def _finished(self, file: PlannedFile) -> DataFile | None:
-        """The file as an earlier call recorded it, if its pair is still there."""
+        """Return the record of an earlier call, if its pair still exists."""
         try:
             known = data_file_from(parse_json(self.store.read(self._record(file))))
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
@@ -397,11 +397,11 @@ class _Work:
         return known if whole and known == file.described(known.index_digest) else None
 
     def _record(self, file: PlannedFile, ending: str = ".json") -> str:
-        """Where the small record of a file lies."""
+        """Return the path of the small record of a file."""
         return f"work/{self.name}/assembled/{file.name}{ending}"
 
     def go(self) -> None:
-        """Give up when that is wanted."""
+        """Raise an exception if the work should stop."""
         if self.stop.is_set():
             raise _StoppedError
 
@@ -411,7 +411,7 @@ class _Work:
 
 
 class _Hashing:
-    """Writes and hashes at once."""
+    """Writes and hashes data."""
 
     def __init__(self, out: BinaryIO, go: Go) -> None:
         self._out = out
@@ -431,14 +431,14 @@ def _keep(file: IO[bytes], block: memoryview) -> None:
             block = block[file.write(block) :]
     except OSError as error:
         raise StoreError(
-            f"{gettempdir()}: {error.strerror}; the lengths of documents are kept there while they "
-            "are put together, 4 bytes for each. Make room there or set TMPDIR to another "
-            "directory, and start the same command again: what is finished is kept."
+            f"{gettempdir()}: {error.strerror}; Seatrial keeps document lengths there during "
+            "assembly, 4 bytes per document. Free some space or set TMPDIR to another directory, "
+            "then rerun the command: finished work is kept."
         ) from error
 
 
 def _read_lengths(file: IO[bytes]) -> Iterator[Lengths]:
-    """The lengths in a file, from its start, in blocks."""
+    """Yield the lengths in a file from its start, in blocks."""
     file.seek(0)
     while data := file.read(4 * BLOCK):
         yield np.frombuffer(data, "<i4")

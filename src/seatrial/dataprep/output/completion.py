@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The claim: which task list may put its files into the root of a store.
+"""The claim: the task list that may write its files to the root of a store.
 
-Files of any list have the same names there, so only one list may write them until a data set has
-its record. Its claim is created once, before the first of these files, and goes with the rest of
-the work after the record. It is the list's and not a process's: whoever prepares the same list, or
-takes it up again after a kill, would write the same bytes.
+Files of all lists have the same names there, so only one list may write them until a data set has
+its record. The claim is created before the first of these files, and is deleted with the rest of
+the work after the record is written. It belongs to the list, not to a process: any process that
+prepares the same list, or resumes it after a kill, writes the same bytes.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ from seatrial.storage.writer_claims import new_attempt
 
 
 class OtherDataError(SeatrialError):
-    """Where the data should go there are others already."""
+    """The output location already contains other data."""
 
 
 def finished_record(store: Store) -> DatasetRecord | None:
-    """The record of the data set that is there, if one is."""
+    """Return the record of the data set, or None if it is not complete."""
     try:
         return DatasetRecord.from_json(store.read(RECORD_FILE))
     except FileNotFoundError:
@@ -35,12 +35,12 @@ def finished_record(store: Store) -> DatasetRecord | None:
 
 
 def remove_work(store: Store, record: DatasetRecord) -> None:
-    """Remove all work, once the data set has its record: nothing of it can be needed any more.
+    """Delete all work after the data set has its record.
 
-    Work on other lists goes too, with the files that it had put in place: its data set could not
-    have its record here. So does a list of bad lines that is not of this data set.
+    This includes work on other lists and the files they have put in place, because their data set
+    cannot get a record here, and a list of bad lines that does not belong to this data set.
     """
-    # Else a loss of power could take the record, or a file's name, and the parts were gone too.
+    # Otherwise a power loss could lose the record or a rename after the parts are deleted.
     store.sync()
     paths = [file.path for file in store.list(WORK)]
     kept = {path for file in record.files for path in (file.tokens_file, file.index_file)}
@@ -53,7 +53,7 @@ def remove_work(store: Store, record: DatasetRecord) -> None:
 
 
 def _put_in_place(store: Store, paths: Iterable[str]) -> Iterable[str]:
-    """Files in the root that assembling any list has recorded."""
+    """Yield the files in the root that the assembly of any list has recorded."""
     for path in paths:
         if "/assembled/" in path and path.endswith(".json"):
             try:
@@ -65,42 +65,42 @@ def _put_in_place(store: Store, paths: Iterable[str]) -> Iterable[str]:
 
 
 CLAIM_FILE = f"{WORK}/claim.json"
-"""Where the claim lies below the root of the output."""
+"""Path of the claim below the root of the output."""
 _TRIES = 3
-"""How often a claim may vanish between not being created and being read."""
+"""Attempts to create or read the claim if others delete it in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who may put files into the root."""
+    """The right to write files to the root."""
 
     list_digest: str
     """Digest of the frozen list."""
     attempt: str
-    """The attempt that made the claim: one that was removed and made again is another."""
+    """The attempt that made the claim; distinguishes a claim that was deleted and made again."""
     is_new: bool = False
-    """Whether it was made just now, so that another list may have written there before."""
+    """True if it was just created, so that another list may have written there before."""
 
     def to_json(self) -> bytes:
-        """The claim as it is stored."""
+        """Return the claim as it is stored."""
         data = asdict(self)
         del data["is_new"]
         return canonical_json(data).encode()
 
 
 def take_claim(store: Store, tasks: TaskList) -> Claim:
-    """Claim the root for a list, or join those who have claimed it for the same list.
+    """Claim the root for a list, or join an existing claim for the same list.
 
     Raises:
-        OtherDataError: The root is claimed for another list, or a data set has its record there.
+        OtherDataError: The root is claimed for another list, or contains a finished data set.
     """
     own = Claim(tasks.digest, new_attempt(), is_new=True)
     for _ in range(_TRIES):
         if store.create(CLAIM_FILE, own.to_json()):
             if finished_record(store) is not None:
-                # The list that had the claim before is finished, and only so the claim was free.
+                # The claim was free only because the list that held it is finished.
                 store.delete([CLAIM_FILE])
-                raise OtherDataError(f"{store.address} has got another data set meanwhile.")
+                raise OtherDataError(f"{store.address} now contains another data set.")
             return own
         there = _holder(store)
         if there is not None and there.list_digest == tasks.digest:
@@ -108,21 +108,21 @@ def take_claim(store: Store, tasks: TaskList) -> Claim:
         if there is not None:
             break
     raise OtherDataError(
-        f"{store.address} is being filled by a preparation with other settings or inputs. Wait "
-        "until it has ended, or give data.location (or --to) another directory. If it was stopped "
-        f"and is not to go on, remove {store.address}/{CLAIM_FILE} and start again: what this one "
-        "has finished is kept."
+        f"{store.address} is in use by a preparation with other settings or inputs. Wait for it "
+        "to finish, or set data.location (or --to) to another directory. If it was stopped and "
+        f"will not continue, delete {store.address}/{CLAIM_FILE} and rerun this command: the "
+        "finished tasks of this preparation are kept."
     )
 
 
 def is_held(store: Store, claim: Claim) -> bool:
-    """Whether the root is claimed as it was."""
+    """True if the root still has this claim."""
     there = _holder(store)
     return there is not None and there.to_json() == claim.to_json()
 
 
 def _holder(store: Store) -> Claim | None:
-    """The claim that is there; None when there is none, or an empty file of who was killed."""
+    """Return the current claim; None if there is none, or only an empty file after a kill."""
     try:
         return decode(Claim, parse_json(store.read(CLAIM_FILE)))
     except (FileNotFoundError, ValueError, TypeError):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files of parts on their way into larger files: held against their records, and copied."""
+"""Check the files of parts against their records, and copy them into larger files."""
 
 import io
 import os
@@ -13,10 +13,10 @@ from seatrial.storage.store import Store
 
 _BUFFER = 1 << 20
 _AT_ONCE = 64 << 20
-"""Bytes that the kernel is asked to copy at a time: in between, somebody may want to stop."""
+"""Bytes per copy call of the kernel, so that an interrupt takes effect in between."""
 
 Go = Callable[[], None]
-"""Called for each block; raises when the work is to be given up."""
+"""Called for each block; raises an exception if the work should stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class CopiedPiece:
 
 
 class DamagedPartError(Exception):
-    """A piece is not what its record says."""
+    """A piece differs from its record."""
 
     def __init__(self, piece: CopiedPiece, rule: str, value: str) -> None:
-        """Keep the piece, what is wrong and what was found instead."""
+        """Store the piece, the broken rule and the value found."""
         self.piece = piece
         self.rule = rule
         self.value = value
@@ -43,20 +43,21 @@ class DamagedPartError(Exception):
 
 
 def read_checked(store: Store, piece: CopiedPiece) -> Iterator[memoryview]:
-    """The bytes of a piece in blocks that are good until the next; an error at a difference.
+    """Yield the bytes of a piece in blocks; each block is valid until the next one.
 
-    The last block has been given before the digest is known: use none of them before the end.
+    Raises an error if they differ from the record. The digest is known only after the last block:
+    use none of the blocks before the end.
     """
     with _opened(store, piece) as stream:
         yield from _blocks(stream, piece)
 
 
 def copy_piece(store: Store, piece: CopiedPiece, out: BinaryIO, go: Go = lambda: None) -> None:
-    """Append a piece to a file; in the kernel where both lie in its file systems.
+    """Append a piece to a file, with a copy inside the kernel if both are local files.
 
-    Some file systems then share the blocks, or copy within the server, and nothing is moved. Of
-    what the kernel copies only the size is checked here: its digest has to be that of the segment
-    in the new file, and whoever verifies that file reads it anyway.
+    Some file systems then share the blocks or copy within the server, and move no data. Of data
+    that the kernel copies, only the size is checked here: the digest must match that of the segment
+    in the new file, which verification reads anyway.
     """
     with _opened(store, piece) as stream:
         source, target = _descriptor(stream), _descriptor(out)
@@ -80,7 +81,7 @@ def _check_size(piece: CopiedPiece, size: int) -> None:
     if size != piece.size:
         found = f"more than {piece.size}" if size > piece.size else str(size)
         raise DamagedPartError(
-            piece, f"the file has {found} bytes, and its record {piece.size}.", found
+            piece, f"the file has {found} bytes; its record states {piece.size}.", found
         )
 
 
@@ -88,15 +89,15 @@ def _opened(store: Store, piece: CopiedPiece) -> BinaryIO:
     try:
         return store.open_reader(piece.path)
     except FileNotFoundError:
-        raise DamagedPartError(piece, "the file is gone.", "") from None
+        raise DamagedPartError(piece, "the file is missing.", "") from None
 
 
 def _blocks(stream: BinaryIO, piece: CopiedPiece) -> Iterator[memoryview]:
-    """The blocks of a stream, while its size and its digest are checked."""
+    """Yield the blocks of a stream, and check its size and digest."""
     try:
         hasher = hasher_like(piece.digest)
     except ValueError as error:
-        raise DamagedPartError(piece, f"its record is of no use: {error}.", piece.digest) from None
+        raise DamagedPartError(piece, f"its record is invalid: {error}.", piece.digest) from None
     buffer = memoryview(bytearray(_BUFFER))
     size = 0
     while count := stream.readinto(buffer):  # type: ignore[attr-defined]
@@ -108,12 +109,12 @@ def _blocks(stream: BinaryIO, piece: CopiedPiece) -> Iterator[memoryview]:
     _check_size(piece, size)
     if not matches(hasher, piece.digest):
         raise DamagedPartError(
-            piece, f"its digest is not {piece.digest}, as recorded.", hasher.hexdigest()
+            piece, f"its digest differs from the recorded {piece.digest}.", hasher.hexdigest()
         )
 
 
 def _descriptor(stream: BinaryIO) -> int | None:
-    """The number that the kernel knows an open file by; None for what is no file."""
+    """Return the file descriptor of a stream; None if it has none."""
     try:
         return stream.fileno()
     except (OSError, AttributeError, io.UnsupportedOperation):
@@ -121,15 +122,15 @@ def _descriptor(stream: BinaryIO) -> int | None:
 
 
 def _copied(source: int, target: int, size: int, go: Go) -> int:
-    """Copy in the kernel as far as it will."""
+    """Copy inside the kernel as far as possible; return the copied bytes."""
     done = 0
     while done < size:
         go()
         try:
             count = os.copy_file_range(source, target, min(size - done, _AT_ONCE), offset_src=done)
         except OSError:
-            # It cannot copy between these two, or neither can anybody, as on a full disk: then
-            # the store says so, with what to do, when it is written to in the ordinary way.
+            # The kernel cannot copy between these two, or no write is possible, as on a full disk.
+            # In the latter case the store reports it on the next ordinary write.
             break
         if count == 0:
             break

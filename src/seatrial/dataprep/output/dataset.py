@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A prepared data set: its files, and the record that makes it count.
+"""A prepared data set: its files, and the record that makes it complete.
 
-The record holds nothing of how the work went (attempts, times, workers), so that two preparations
-of the same input give the same bytes, the record included.
+The record contains no details of the work (attempts, times, workers), so two preparations of the
+same input give the same bytes, including the record.
 """
 
 from collections import Counter
@@ -27,22 +27,22 @@ from seatrial.storage.digests import joined
 from seatrial.storage.state_files import parse_json
 
 RECORD_FILE = "dataset.json"
-"""Where the record lies below the root of the output."""
+"""Path of the record below the root of the output."""
 FORMAT = 1
-"""Counts up when an older record can no longer be read."""
+"""Incremented when older records can no longer be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one part gave to a file, in order."""
+    """The contribution of one part to a file."""
 
     task: int
     documents: int
-    """Documents, empty ones included."""
+    """Documents, including empty ones."""
     tokens: int
-    """Tokens, end-of-document tokens included."""
+    """Tokens, including end-of-document tokens."""
     digest: str
-    """Digest of these tokens as stored."""
+    """Digest of the stored tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +50,21 @@ class DataFile:
     """A pair of `.bin` and `.idx` with the documents of one source and domain."""
 
     name: str
-    """The pair's path below the root of the output, without the ending."""
+    """Path of the pair below the root of the output, without the suffix."""
     source: str
     domain: str
-    """The domain as in the documents; empty where the source is not split."""
+    """The domain as in the documents; empty if the source has no domain field."""
     documents: int
-    """Documents, empty ones included."""
+    """Documents, including empty ones."""
     empty: int
-    """Documents of no tokens."""
+    """Documents without tokens."""
     tokens: int
-    """Tokens, end-of-document tokens included."""
+    """Tokens, including end-of-document tokens."""
     token_bytes: int
     index_digest: str
     """Digest of the `.idx`."""
     segments: tuple[Segment, ...]
-    """What the `.bin` is made of."""
+    """The segments of the `.bin`, in order."""
 
     @property
     def tokens_file(self) -> str:
@@ -78,52 +78,52 @@ class DataFile:
 
     @property
     def tokens_size(self) -> int:
-        """Bytes of the `.bin`."""
+        """Size of the `.bin` in bytes."""
         return self.tokens * self.token_bytes
 
     @property
     def tokens_digest(self) -> str:
-        """Digest of the `.bin`, from those of its segments."""
+        """Digest of the `.bin`, computed from its segments."""
         return joined((s.tokens * self.token_bytes, s.digest) for s in self.segments)
 
     @property
     def header(self) -> IndexHeader:
-        """What the `.idx` begins with."""
+        """Header of the `.idx`."""
         return IndexHeader(self.token_bytes, self.documents - self.empty, self.documents)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """What one source came to, over all its tasks."""
+    """Totals of one source over all its tasks."""
 
     name: str
     tasks: int
     inputs: int
-    """Its files of raw text."""
+    """Number of its raw text files."""
     counts: Counts
-    """What was met in them."""
+    """Counts of their lines and documents."""
     lengths: tuple[int, ...]
     """Documents by length, as in a part's record."""
     backends: tuple[str, ...]
-    """The tokenizer backends that were used, with their versions."""
+    """The tokenizer backends with their versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """What makes a data set count; created last, once."""
+    """The record that makes a data set complete; created last, and only once."""
 
     list_digest: str
     """Digest of the frozen task list, which names all inputs."""
     settings: TaskSettings
-    """Everything beside the inputs that the output depends on; of the limits nothing is stored."""
+    """All settings that the output depends on, besides the inputs; without limits."""
     files: tuple[DataFile, ...]
     """The files, in order."""
     sources: tuple[SourceSummary, ...]
-    """What the sources came to, in order."""
+    """Totals of the sources, in order."""
     quarantine_file: str | None = None
-    """Path of the list of all bad lines below the root of the output; None when there are none."""
+    """Path of the list of all bad lines below the root of the output; None if there are none."""
     quarantine_digest: str | None = None
-    """Digest of that list; records of older versions have none."""
+    """Digest of that list; None in records of older versions."""
 
     @property
     def tokens(self) -> int:
@@ -136,7 +136,7 @@ class DatasetRecord:
         return sum(file.documents for file in self.files)
 
     def to_json(self) -> bytes:
-        """The record as it is stored."""
+        """Return the record as it is stored."""
         data = asdict(self) | {"format": FORMAT}
         data["settings"] = settings_to_data(self.settings)
         data["files"] = [_stored_file(file) for file in self.files]
@@ -144,11 +144,11 @@ class DatasetRecord:
 
     @classmethod
     def from_json(cls, data: bytes) -> "DatasetRecord":
-        """The record as it was stored; an error of the user's kind when it is not one."""
+        """Parse a stored record; raise FindingsError if it is invalid."""
         try:
             values: dict[str, Any] = parse_json(data)
             if values.pop("format") != FORMAT:
-                raise ValueError("the record is of another version of Seatrial")
+                raise ValueError("the record was written by another version of Seatrial")
             values["settings"] = settings_from(values["settings"])
             values["files"] = tuple(map(data_file_from, values["files"]))
             values["sources"] = tuple(map(_summary, values["sources"]))
@@ -160,34 +160,34 @@ class DatasetRecord:
                 Where(file=RECORD_FILE),
                 f"this is not the record of a data set ({type(error).__name__}: {error}).",
                 "",
-                "Restore the file from where it was copied. Or remove it and prepare the data "
-                "again, or choose another directory for them.",
+                "Restore the file from the original. Or delete it and prepare the data again, or "
+                "choose another directory for them.",
             )
             raise FindingsError([finding]) from error
 
 
 def _stored_file(file: DataFile) -> dict[str, Any]:
-    """A file as it is stored; the digest of the tokens is for readers who have only the record."""
+    """Return a file as stored; the digest of the tokens is for readers that see only the record."""
     return asdict(file) | {"tokens_digest": file.tokens_digest}
 
 
 def data_file_to_json(file: DataFile) -> bytes:
-    """One file's description on its own."""
+    """Serialize the description of one file."""
     return canonical_json(_stored_file(file)).encode()
 
 
 def data_file_from(values: dict[str, Any]) -> DataFile:
-    """The description that was stored; ValueError when it contradicts itself."""
+    """Parse the description of a file; raise ValueError if it is inconsistent."""
     stored = dict(values)
     digest = stored.pop("tokens_digest")
     stored["segments"] = tuple(Segment(**segment) for segment in stored["segments"])
     file = DataFile(**stored)
     if file.tokens_digest != digest:
-        raise ValueError(f"the digest of {file.tokens_file} is not that of its segments")
+        raise ValueError(f"the digest of {file.tokens_file} differs from that of its segments")
     if file.tokens != sum(segment.tokens for segment in file.segments):
-        raise ValueError(f"the tokens of {file.name} are not those of its segments")
+        raise ValueError(f"the token count of {file.name} differs from that of its segments")
     if file.documents != sum(segment.documents for segment in file.segments):
-        raise ValueError(f"the documents of {file.name} are not those of its segments")
+        raise ValueError(f"the document count of {file.name} differs from that of its segments")
     return file
 
 
@@ -203,7 +203,7 @@ def _summary(values: dict[str, Any]) -> SourceSummary:
 
 
 def summarize(tasks: TaskList, records: Iterable[PartRecord]) -> tuple[SourceSummary, ...]:
-    """What each source came to, in the order of the settings."""
+    """Return the totals of each source, in the order of the settings."""
     by_task = {record.task: record for record in records}
     found = []
     for source in tasks.settings.sources:

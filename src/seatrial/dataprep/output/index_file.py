@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's index file (`.idx`), written and read in blocks, never document by document in Python.
+"""Megatron's index file (`.idx`), written and read in blocks instead of single documents.
 
 All numbers are little-endian. S is the number of sequences, D the number of documents plus one::
 
@@ -10,12 +10,12 @@ All numbers are little-endian. S is the number of sequences, D the number of doc
     18           8   S
     26           8   D
     34           4S  length of each sequence in tokens, int32
-    34 + 4S      8S  where each sequence begins in the `.bin`, in bytes, int64
-    34 + 12S     8D  for each document its first sequence, int64; the last entry is S
+    34 + 4S      8S  offset of each sequence in the `.bin` in bytes, int64
+    34 + 12S     8D  first sequence of each document, int64; the last entry is S
 
-A document of text is one sequence. An empty document has none, as in Megatron's
-preprocess_data.py. The format could also hold several sequences a document, and modes of images
-at the end of the file; neither is written, and a file with modes is refused for its size.
+A text document is one sequence. An empty document has none, as in Megatron's preprocess_data.py.
+The format also supports several sequences per document, and image modes at the end of the file.
+Seatrial writes neither, and rejects a file with modes because of its size.
 """
 
 import struct
@@ -37,11 +37,11 @@ HEADER_BYTES = 34
 _HEADER = struct.Struct("<9sQBQQ")
 
 BLOCK = 1 << 15
-"""Documents that are worked on at a time: their arrays stay in a core's cache, which takes 13 ns a
-document where blocks of 2^18 take 22."""
+"""Documents per block: their arrays fit a core's cache, which takes 13 ns per document; blocks of
+2^18 take 22 ns."""
 
 LARGEST_COUNT = 2**31 - 2
-"""Most sequences of a file: the engine counts them in 32 bits with a sign, and one beyond."""
+"""Most sequences of a file: the engine counts them, plus one, in a signed 32-bit integer."""
 
 _CODE_OF_BYTES = {2: 8, 4: 4}
 _BYTES_OF_CODE = {code: size for size, code in _CODE_OF_BYTES.items()}
@@ -49,85 +49,85 @@ _BYTES_OF_CODE = {code: size for size, code in _CODE_OF_BYTES.items()}
 Lengths = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 LengthsSource = Callable[[], Iterable[Lengths]]
-"""Gives the lengths of all documents from the start, in blocks; called once for each section."""
+"""Returns the lengths of all documents from the start, in blocks; called once per section."""
 
 
 class IndexSink(Protocol):
-    """Where an index is written to: a file, or something that hashes on the way."""
+    """The target of an index: a file, or a wrapper that hashes the bytes."""
 
     def write(self, data: memoryview, /) -> object:
-        """Take the bytes."""
+        """Write the bytes."""
 
 
 def token_type(token_bytes: int) -> np.dtype[np.uint16] | np.dtype[np.int32]:
-    """The type of the tokens in a `.bin` of that width."""
+    """Return the type of the tokens in a `.bin` of that width."""
     return np.dtype("<u2") if token_bytes == 2 else np.dtype("<i4")
 
 
 def index_error(
     file: str, rule: str, value: str, fix: str, code: DatasetCode = DatasetCode.HEADER
 ) -> FindingsError:
-    """An error about an index file, with its place."""
+    """Return an error about an index file."""
     return FindingsError([Finding(code, Severity.ERROR, Where(file=file), rule, value, fix)])
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHeader:
-    """What an index file begins with, and the places that follow from it."""
+    """The header of an index file, and the offsets that follow from it."""
 
     token_bytes: int
-    """Bytes of a token in the `.bin`."""
+    """Bytes per token in the `.bin`."""
     sequences: int
     """Documents with text."""
     documents: int
-    """All documents; on disk the number of entries is written, one more."""
+    """All documents; the file stores the number of entries, which is one more."""
 
     @property
     def pointers_at(self) -> int:
-        """Where the pointers begin."""
+        """Offset of the pointers."""
         return HEADER_BYTES + 4 * self.sequences
 
     @property
     def documents_at(self) -> int:
-        """Where the document indices begin."""
+        """Offset of the document indices."""
         return HEADER_BYTES + 12 * self.sequences
 
     @property
     def size(self) -> int:
-        """Bytes of the whole file."""
+        """Size of the whole file in bytes."""
         return self.documents_at + 8 * (self.documents + 1)
 
     def to_bytes(self) -> bytes:
-        """The header as it is stored."""
+        """Return the header as it is stored."""
         code = _CODE_OF_BYTES[self.token_bytes]
         return _HEADER.pack(MAGIC, VERSION, code, self.sequences, self.documents + 1)
 
 
 def parse_header(data: bytes, file: str) -> IndexHeader:
-    """The header of an index, from its first bytes; what is wrong with it is an error."""
-    fix = "Prepare the data again, or restore the file from where it was copied."
+    """Parse the header from the first bytes of an index; raise FindingsError if it is invalid."""
+    fix = "Prepare the data again, or restore the file from the original."
     if len(data) < HEADER_BYTES:
-        rule = f"an index has a header of {HEADER_BYTES} bytes, and there are only {len(data)}."
+        rule = f"the header of an index has {HEADER_BYTES} bytes; the file has only {len(data)}."
         raise index_error(file, rule, str(len(data)), fix)
     magic, version, code, sequences, entries = _HEADER.unpack(data[:HEADER_BYTES])
     if magic != MAGIC:
-        raise index_error(file, "this is not a Megatron index: it begins otherwise.", "", fix)
+        raise index_error(file, "this is not a Megatron index: the magic bytes differ.", "", fix)
     if version != VERSION:
-        raise index_error(file, f"version {version} of the format is not known.", str(version), fix)
+        raise index_error(file, f"format version {version} is not supported.", str(version), fix)
     if code not in _BYTES_OF_CODE:
-        rule = f"the token type has code {code}; ids are of code 8 (uint16) or 4 (int32)."
+        rule = f"the token type has code {code}; supported are 8 (uint16) and 4 (int32)."
         raise index_error(file, rule, str(code), fix)
     if not 1 <= entries <= 2**62 or sequences > 2**62:
-        rule = f"it claims {sequences} sequences and {entries} document indices, which cannot be."
+        rule = f"it states {sequences} sequences and {entries} document indices: impossible counts."
         raise index_error(file, rule, f"{sequences} {entries}", fix)
     return IndexHeader(_BYTES_OF_CODE[code], sequences, entries - 1)
 
 
 def write_index(out: IndexSink, header: IndexHeader, lengths: LengthsSource, file: str) -> None:
-    """Write an index from the lengths of its documents, 0 for an empty one, in bounded memory.
+    """Write an index from the document lengths, 0 for an empty one, in bounded memory.
 
-    The format wants three sections one after the other, so the lengths are gone through three
-    times; each time they must add up to what the header says.
+    The format has three consecutive sections, so this reads the lengths three times. Each time
+    they must match the counts in the header.
     """
     _check_limits(header, file)
     out.write(memoryview(header.to_bytes()))
@@ -143,11 +143,11 @@ def _check_limits(header: IndexHeader, file: str) -> None:
 
 
 def _checked(blocks: Iterable[Lengths], header: IndexHeader, file: str) -> Iterator[Lengths]:
-    """The same blocks; an error when a length is negative or the counts differ from the header."""
+    """Pass on the blocks; raise an error for negative lengths or counts that differ."""
     documents = sequences = 0
     for block in blocks:
         if block.size and int(block.min()) < 0:
-            rule = "the length of a document is negative: the file of lengths is damaged."
+            rule = "the length of a document is negative: the length file is damaged."
             fix = "Prepare the data again."
             raise index_error(file, rule, str(block.min()), fix, DatasetCode.LENGTHS)
         documents += block.size
@@ -155,15 +155,15 @@ def _checked(blocks: Iterable[Lengths], header: IndexHeader, file: str) -> Itera
         yield block
     if (documents, sequences) != (header.documents, header.sequences):
         rule = (
-            f"{documents} documents, {sequences} of them with text, were given for an index of "
-            f"{header.documents} and {header.sequences}."
+            f"the lengths have {documents} documents, {sequences} of them with text; the index "
+            f"expects {header.documents} and {header.sequences}."
         )
         fix = "Prepare the data again."
         raise index_error(file, rule, str(documents), fix, DatasetCode.COUNTS)
 
 
 def _put(out: IndexSink, array: NDArray[np.int32] | NDArray[np.int64], stored: str) -> None:
-    """Write an array; a copy is made only where the machine is not little-endian."""
+    """Write an array; copies it only on big-endian machines."""
     if array.size:
         out.write(memoryview(array.astype(stored, copy=False)).cast("B"))
 
@@ -174,7 +174,7 @@ def _length_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Length
 
 
 def _pointer_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
-    """Where each sequence begins: the bytes of all before it."""
+    """Write the offset of each sequence: the bytes of all before it."""
     begin = 0
     for block in blocks:
         kept = _with_text(block, header)
@@ -190,7 +190,7 @@ def _pointer_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Lengt
 
 
 def _document_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Lengths]) -> None:
-    """For each document the first sequence that is not before it, then the number of all."""
+    """Write the first sequence at or after each document, then the number of sequences."""
     _put(out, np.zeros(1, np.int64), "<i8")
     before = 0
     for block in blocks:
@@ -205,25 +205,25 @@ def _document_section(out: IndexSink, header: IndexHeader, blocks: Iterator[Leng
 
 
 def _with_text(block: Lengths, header: IndexHeader) -> Lengths:
-    """The lengths of the documents that have a sequence."""
+    """Return the lengths of the documents with a sequence."""
     return block if header.sequences == header.documents else block[block != 0]
 
 
 @dataclass(frozen=True, slots=True)
 class MappedIndex:
-    """An index in a local file, mapped into memory: pages are read when they are looked at."""
+    """An index in a local file, mapped into memory; pages are read on access."""
 
     header: IndexHeader
-    """What the file begins with."""
+    """Header of the file."""
     lengths: Lengths
-    """Tokens of each sequence."""
+    """Tokens per sequence."""
     pointers: Offsets
-    """Where each sequence begins in the `.bin`, in bytes."""
+    """Offset of each sequence in the `.bin` in bytes."""
     documents: Offsets
-    """For each document its first sequence, and the number of all at the end."""
+    """First sequence of each document, then the number of sequences."""
 
     def span(self, document: int) -> tuple[int, int]:
-        """Where a document begins and ends in the `.bin`, in bytes; both alike when it is empty."""
+        """Return the start and end of a document in the `.bin` in bytes; equal if it is empty."""
         first, last = (int(self.documents[document]), int(self.documents[document + 1]))
         if first == last:
             at = int(self.pointers[first]) if first < self.header.sequences else self.end
@@ -233,20 +233,20 @@ class MappedIndex:
 
     @property
     def end(self) -> int:
-        """Bytes of the `.bin` that the index speaks of."""
+        """Bytes of the `.bin` that the index covers."""
         if not self.header.sequences:
             return 0
         return int(self.pointers[-1]) + int(self.lengths[-1]) * self.header.token_bytes
 
 
 def map_index(path: Path) -> MappedIndex:
-    """Map a local index file, after its header was held against its size."""
+    """Map a local index file after comparing its header with its size."""
     with path.open("rb") as file:
         header = parse_header(file.read(HEADER_BYTES), str(path))
     size = path.stat().st_size
     if size != header.size:
-        rule = f"the file has {size} bytes, and its header makes it {header.size}."
-        fix = "Prepare the data again, or restore the file from where it was copied."
+        rule = f"the file has {size} bytes; according to its header it needs {header.size}."
+        fix = "Prepare the data again, or restore the file from the original."
         raise index_error(str(path), rule, str(size), fix, DatasetCode.SIZE)
     whole = np.memmap(path, dtype=np.uint8, mode="r")
     return MappedIndex(

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """MDS, the format of MosaicML's streaming library: shards of samples, and an index of shards.
 
-Read from `streaming/base/format` of mosaicml-streaming 0.12.0 (mds/writer.py, mds/encodings.py,
-base/writer.py), whose own writer gives the same bytes. A shard is, in little-endian numbers::
+As in `streaming/base/format` of mosaicml-streaming 0.12.0 (mds/writer.py, mds/encodings.py,
+base/writer.py), whose writer produces the same bytes. A shard is, in little-endian numbers::
 
     4            number of samples N
-    4 (N + 1)    where each sample begins in the file, and where the last ends
+    4 (N + 1)    offset of each sample in the file, and of the end of the last
     ...          the settings of the writer, as JSON with sorted keys
     ...          the samples
 
-A sample of one column `ndarray:int32` is the length of what follows (4 bytes), the number of
+A sample with one column `ndarray:int32` is the length of the rest (4 bytes), the number of
 dimensions times four plus the width of a size (1 byte), the size itself, and the tokens. All
-samples are of one length, so that every shard but the last has as many, and the bytes of a shard
-follow from its number and its tokens alone.
+samples have the same length, so all shards except the last have the same number of samples, and
+the bytes of a shard depend only on its number and its tokens.
 """
 
 import json
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIZE_LIMIT = 1 << 26
-"""Bytes of a shard at most, as the library has it."""
+"""Most bytes of a shard, as in the library."""
 COLUMN, ENCODING = "tokens", "ndarray:int32"
 INDEX_FILE = "index.json"
 Tokens = NDArray[np.int32]
@@ -31,22 +31,22 @@ Tokens = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class MdsShape:
-    """A split in MDS: how long samples are, and how many there are."""
+    """The length and number of samples of a split in MDS."""
 
     length: int
-    """Tokens of a sample."""
+    """Tokens per sample."""
     samples: int
-    """Samples of all shards."""
+    """Samples in all shards."""
 
     @property
     def per_shard(self) -> int:
-        """Samples of every shard but the last."""
+        """Samples per shard, except the last."""
         taken = 4 + 4 + len(_settings())
         return max(1, (SIZE_LIMIT - taken) // (self.sample_bytes + 4))
 
     @property
     def shards(self) -> int:
-        """Shards of the split."""
+        """Number of shards of the split."""
         return -(-self.samples // self.per_shard)
 
     @property
@@ -54,7 +54,7 @@ class MdsShape:
         return len(_head(self.length)) + 4 * self.length
 
     def samples_of(self, shard: int) -> int:
-        """Samples of one shard."""
+        """Return the number of samples of a shard."""
         return min(self.per_shard, self.samples - shard * self.per_shard)
 
     def shard_bytes(self, shard: int) -> int:
@@ -63,12 +63,12 @@ class MdsShape:
 
 
 def shard_name(shard: int) -> str:
-    """The file of a shard."""
+    """Return the file name of a shard."""
     return f"shard.{shard:05}.mds"
 
 
 def encoded_shard(tokens: Tokens, length: int) -> bytes:
-    """A shard of the tokens of its samples, one after the other."""
+    """Encode a shard from the concatenated tokens of its samples."""
     samples = tokens.size // length
     head = _head(length)
     size = len(head) + 4 * length
@@ -82,7 +82,7 @@ def encoded_shard(tokens: Tokens, length: int) -> bytes:
 
 
 def encoded_index(shape: MdsShape) -> bytes:
-    """The index of a split."""
+    """Encode the index of a split."""
     settings = json.loads(_settings())
     shards = [
         settings
@@ -101,7 +101,7 @@ def encoded_index(shape: MdsShape) -> bytes:
 
 
 def _settings() -> bytes:
-    """The settings of the library's writer, as each shard repeats them."""
+    """Return the settings of the library's writer, which each shard repeats."""
     settings = {
         "version": 2,
         "format": "mds",
@@ -116,7 +116,7 @@ def _settings() -> bytes:
 
 
 def _head(length: int) -> bytes:
-    """What stands before the tokens of a sample: sizes, in the narrowest number that holds one."""
+    """Return the bytes before the tokens of a sample: sizes, in the smallest integer that fits."""
     width = next(bits for bits in range(4) if length < 1 << (8 << bits))
     shape = bytes([(1 << 2) | width]) + length.to_bytes(1 << width, "little")
     return (len(shape) + 4 * length).to_bytes(4, "little") + shape

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From prepared tokens to MDS: documents one after the other, cut to the sequence length.
+"""Convert prepared tokens to MDS: concatenate the documents and cut them at the sequence length.
 
-LLM Foundry's own converter (`llmfoundry/data/data.py` of 0.22.0, ConcatTokensDataset) appends the
-end token to each document, joins them and cuts samples off; what is left at the end is dropped.
-The `.bin` of a source is that joined text already. So a shard follows from the file and its own
-number, and is made whole or not at all; after any end, a kill included, what is there is kept.
+LLM Foundry's converter (ConcatTokensDataset in `llmfoundry/data/data.py` of 0.22.0) appends the end
+token to each document, joins them, cuts off samples and drops the remainder. The `.bin` of a source
+already is this joined text. A shard therefore depends only on the file and its own number. It is
+written completely or not at all, so finished shards survive a kill.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,31 +33,31 @@ from seatrial.storage.state_files import parse_json
 from seatrial.storage.store import Store
 
 MADE_OF = "made-of.json"
-"""Says of which tokens the shards beside it are made; of others they are removed."""
+"""Names the tokens that the shards next to it consist of; shards of other tokens are deleted."""
 SPLITS = ("train", "val")
-"""The folders, as the converter names them; there is no third."""
+"""The folders, named as in the converter; there is no third one."""
 
 Made = Callable[[int], None]
-"""Told the bytes that were made since it was last told."""
+"""Receives the bytes that were written since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     directory: str
-    """Where it goes, below the root of the data set."""
+    """Path below the root of the data set."""
     source: str
-    """The source whose files are joined."""
+    """The source whose files are concatenated."""
     length: int
-    """Tokens of a sample."""
+    """Tokens per sample."""
     shares: tuple[float, float, float]
     """Shares of training, validation and test."""
 
     def files(self, record: DatasetRecord) -> tuple[DataFile, ...]:
-        """The files that are joined, in order."""
+        """Return the files to concatenate, in order."""
         return tuple(file for file in record.files if file.source == self.source)
 
     def samples(self, record: DatasetRecord) -> dict[str, tuple[int, int]]:
-        """For each split its first sample and how many it has, in the joined text."""
+        """Return the first sample and the number of samples of each split."""
         every = sum(file.tokens for file in self.files(record)) // self.length
         whole = sum(self.shares)
         first = round(every * self.shares[0] / whole)
@@ -66,9 +66,9 @@ class Cut:
 
 
 def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = None) -> bool:
-    """Make the splits of a source, unless they are there; whether anything was written."""
+    """Write the splits of a source unless they exist; True if anything was written."""
     wrote = False
-    # Shards that a killed start has left half written lie beside the others.
+    # Partial shards of a killed process are next to the finished ones.
     store.sweep(wanted.directory)
     _begin(store, record, wanted)
     there = {file.path: file.size for file in store.list(wanted.directory)}
@@ -96,15 +96,15 @@ def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = No
 
 
 def _begin(store: Store, record: DatasetRecord, wanted: Cut) -> None:
-    """Say what shards are made of, before there is one; those of other tokens go."""
+    """Record the tokens of the shards before writing any; delete shards of other tokens."""
     digests = [file.tokens_digest for file in wanted.files(record)]
     made_of = canonical_json(asdict(wanted) | {"tokens": digests}).encode() + b"\n"
     path = f"{wanted.directory}/{MADE_OF}"
     if store.create(path, made_of):
         return
     if store.read(path) != made_of:
-        # What says of which tokens the shards are goes last: a removal that is killed would leave
-        # some that the next start takes for its own.
+        # Delete this file last: if the deletion is killed, the next start must not take the
+        # remaining shards for its own.
         there = (file.path for file in store.list(wanted.directory))
         store.delete([other for other in there if other != path])
         store.delete([path])
@@ -112,7 +112,7 @@ def _begin(store: Store, record: DatasetRecord, wanted: Cut) -> None:
 
 
 def _tokens(store: Store, files: tuple[DataFile, ...], begin: int, count: int) -> Tokens:
-    """Tokens of the joined files, from one on."""
+    """Read tokens of the concatenated files, starting at `begin`."""
     found = np.empty(count, np.int32)
     filled, before = 0, 0
     for file in files:
@@ -130,7 +130,7 @@ def _tokens(store: Store, files: tuple[DataFile, ...], begin: int, count: int) -
 
 
 def cuts_at(store: Store) -> list[Cut]:
-    """What was cut of a data set, by what stands beside the shards."""
+    """Return the cuts of a data set, from the files next to the shards."""
     found = []
     for file in store.list():
         if file.path.rpartition("/")[2] == MADE_OF:
@@ -140,8 +140,8 @@ def cuts_at(store: Store) -> list[Cut]:
                 where = file.path.rpartition("/")[0]
                 found.append(Cut(where, values["source"], values["length"], shares))  # type: ignore[arg-type]
             except (ValueError, KeyError, TypeError) as error:
-                # A kill leaves it empty where the volume has no links, as on BlobFuse.
-                rule, fix = "the file does not say how samples were cut.", "Prepare the data again."
+                # A kill leaves it empty on volumes without links, such as BlobFuse.
+                rule, fix = "the file does not describe its samples.", "Prepare the data again."
                 place = Where(file=file.path)
                 finding = Finding(DatasetCode.RECORD, Severity.ERROR, place, rule, "", fix)
                 raise FindingsError([finding]) from error
@@ -149,7 +149,7 @@ def cuts_at(store: Store) -> list[Cut]:
 
 
 def check_cut(store: Store, record: DatasetRecord, wanted: Cut) -> list[Finding]:
-    """What of the splits is not what follows from the prepared tokens; all of it is read."""
+    """Compare the splits with the prepared tokens; reads all of them."""
     findings = []
     files = wanted.files(record)
     for split, (first, samples) in wanted.samples(record).items():
@@ -158,12 +158,12 @@ def check_cut(store: Store, record: DatasetRecord, wanted: Cut) -> list[Finding]
             try:
                 same = store.read(path) == data
             except FileNotFoundError:
-                rule, code = "the file is absent.", DatasetCode.ABSENT
+                rule, code = "the file is missing.", DatasetCode.ABSENT
             else:
                 if same:
                     continue
-                rule, code = "the file is not what its tokens give.", DatasetCode.DIGEST
-            fix = "Remove it and prepare the data again: the rest is kept."
+                rule, code = "the file does not match its tokens.", DatasetCode.DIGEST
+            fix = "Delete it and prepare the data again: the rest is kept."
             findings.append(Finding(code, Severity.ERROR, Where(file=path), rule, "", fix))
     return findings
 
@@ -175,7 +175,7 @@ def _expected(
     split: str,
     extent: tuple[int, MdsShape],
 ) -> Iterator[tuple[str, bytes]]:
-    """Every file of a split with its bytes."""
+    """Yield the expected path and bytes of every file of a split."""
     first, shape = extent
     place = f"{wanted.directory}/{split}"
     for shard in range(shape.shards):
@@ -187,15 +187,15 @@ def _expected(
 
 
 def require_samples(record: DatasetRecord, wanted: Cut, *, evaluates: bool) -> None:
-    """Refuse a data set of which a split that the run reads has no sample."""
+    """Reject a data set if a split that the run reads has no sample."""
     samples = wanted.samples(record)
     needed = SPLITS if evaluates else SPLITS[:1]
     empty = [split for split in needed if not samples[split][1]]
     if empty:
         every = sum(count for _, count in samples.values())
-        rule = f"{wanted.source} gives {every:,} samples of {wanted.length:,} tokens, and "
+        rule = f"{wanted.source} gives {every:,} samples of {wanted.length:,} tokens, but "
         rule += f"{empty[0]} gets none of them."
-        fix = "Give more text, another data.split, or training.evaluation.batches=0."
+        fix = "Add text, change data.split, or set training.evaluation.batches=0."
         where = Where(field="data.split")
         raise FindingsError(
             [Finding(DatasetCode.SPLIT_EMPTY, Severity.ERROR, where, rule, str(every), fix)]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The list of all lines that could not be used, with their places: one file for the data set."""
+"""The list of all bad lines of a data set with their locations, in one file."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,20 +17,20 @@ from seatrial.storage.digests import digest_text, hasher_like, matches, new_hash
 from seatrial.storage.store import Store
 
 QUARANTINE_FILE = "quarantine.jsonl"
-"""Where the list lies below the root of the output."""
+"""Path of the list below the root of the output."""
 _CHUNK = 1 << 20
 
 
 def collect_quarantine(
     store: Store, tasks: TaskList, records: Mapping[int, PartRecord]
 ) -> tuple[str, str] | tuple[None, None]:
-    """Put the lists of all tasks together, in the order of the tasks.
+    """Concatenate the lists of all tasks, in the order of the tasks.
 
     Returns:
-        Path and digest of the list; nothing without bad lines.
+        Path and digest of the list; None for both if there are no bad lines.
 
     Raises:
-        DamagedPartsError: The list of a task is not what its record says.
+        DamagedPartsError: The list of a task differs from its record.
     """
     lists = [record for task in tasks.tasks if (record := records[task.number]).counts.bad]
     if not lists:
@@ -51,8 +51,8 @@ def collect_quarantine(
                 take,
             )
             if trouble is not None:
-                rule = f"{trouble[1]} It is of task {record.task}."
-                fix = "Run seatrial data prepare again: that task is done again, and no other."
+                rule = f"{trouble[1]} It belongs to task {record.task}."
+                fix = "Run seatrial data prepare again: only that task runs again."
                 where = Where(file=record.quarantine_file or "")
                 finding = Finding(DatasetCode.PART, Severity.ERROR, where, rule, "", fix)
                 raise DamagedPartsError([finding], [record.task])
@@ -60,7 +60,7 @@ def collect_quarantine(
 
 
 def check_quarantine(store: Store, record: DatasetRecord) -> list[Finding]:
-    """What is wrong with the list of a data set's bad lines."""
+    """Check the list of a data set's bad lines."""
     bad = sum(number for source in record.sources for number in source.counts.bad.values())
     if not bad:
         return []
@@ -78,7 +78,7 @@ def _differs(
     lines: int,
     take: Callable[[bytes], None] | None = None,
 ) -> tuple[DatasetCode, str] | None:
-    """How a list differs from what its record says; None when it does not."""
+    """Describe how a list differs from its record; None if it matches."""
     hasher = hasher_like(digest) if digest else new_hasher()
     found = 0
     try:
@@ -91,14 +91,14 @@ def _differs(
                 if take is not None:
                     take(data)
     except FileNotFoundError:
-        return DatasetCode.ABSENT, f"the list of the {lines:,} bad lines is absent."
+        return DatasetCode.ABSENT, f"the list of the {lines:,} bad lines is missing."
     if found != lines:
         return (
             DatasetCode.COUNTS,
-            f"the list has {found:,} lines, and the record counts {lines:,} bad ones.",
+            f"the list has {found:,} lines; the record states {lines:,} bad lines.",
         )
     if digest and not matches(hasher, digest):
-        return DatasetCode.DIGEST, f"the digest of the list of bad lines is not {digest}."
+        return DatasetCode.DIGEST, f"the digest of the list of bad lines differs from {digest}."
     return None
 
 
@@ -106,7 +106,7 @@ _FIELD = "data.preparation.largest_bad_share"
 
 
 def refuse_bad_tasks(tasks: TaskList, records: Iterable[PartRecord]) -> None:
-    """Raise FindingsError when a task that is done has more bad lines than is allowed now."""
+    """Raise FindingsError if a finished task has more bad lines than the limit allows now."""
     share = tasks.settings.largest_bad_share
     found = [
         _finding(tasks.tasks[record.task].inputs[0].address, record.counts, share)
@@ -118,9 +118,9 @@ def refuse_bad_tasks(tasks: TaskList, records: Iterable[PartRecord]) -> None:
 
 
 def refuse_bad_sources(record: DatasetRecord, share: float) -> None:
-    """Raise FindingsError when a source of a data set has more bad lines than is allowed now.
+    """Raise FindingsError if a source of a data set has more bad lines than the limit allows now.
 
-    Tasks are gone by then. If each of them kept the limit, so does their source.
+    The tasks are deleted by then. If each task is within the limit, so is the source.
     """
     found = [
         _finding(f"source {source.name}", source.counts, share)
@@ -139,9 +139,9 @@ def _finding(where: str, counts: Counts, share: float) -> Finding:
     bad = sum(counts.bad.values())
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.bad.items()))
     rule = (
-        f"{bad:,} of {counts.lines:,} lines could not be used ({reasons}), more than the share of "
-        f"{share:g} that is allowed now; they were prepared with another limit."
+        f"{bad:,} of {counts.lines:,} lines are bad ({reasons}), more than the allowed share of "
+        f"{share:g}; the data were prepared with another limit."
     )
-    fix = f"Raise {_FIELD}, or mend the lines and prepare the data anew."
+    fix = f"Raise {_FIELD}, or fix the lines and prepare the data again."
     value = f"{bad / counts.lines:.2g}"
     return Finding(InputCode.BAD_SHARE, Severity.ERROR, Where(_FIELD, where), rule, value, fix)

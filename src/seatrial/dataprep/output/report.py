@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What checks of a prepared file find: one finding for each kind."""
+"""Collect the results of checks of a prepared file: one finding per kind."""
 
 from seatrial.codes.datasets import DatasetCode
 from seatrial.findings import Finding, Severity, Where
 
-FIX = "Restore the file from where it was copied, or prepare the data again."
+FIX = "Restore the file from the original, or prepare the data again."
 
 
 class VerificationReport:
-    """Findings about one file: the first of each kind with its place, the others as a number."""
+    """Findings about one file: the first of each kind, and the number of the others."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -26,7 +26,7 @@ class VerificationReport:
         fix: str = FIX,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Report something that is wrong in that many places, of which this is the first."""
+        """Report a problem in `number` places, of which this is the first."""
         self._first.setdefault(code, (rule, str(value), fix, severity))
         self._number[code] = self._number.get(code, 0) + number
 

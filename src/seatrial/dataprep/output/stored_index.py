@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The index of a prepared file, wherever it is stored: entries are read when they are asked for."""
+"""The index of a prepared file in any store; entries are read on demand."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from seatrial.storage.digests import Hasher
 from seatrial.storage.store import Store
 
 _BLOCK = 8192
-"""Entries that are read at once."""
+"""Entries per read."""
 _FIELDS = (
     (0, 9, "magic: a Megatron index"),
     (9, 17, "version of the format"),
     (17, 18, "token type: 8 is uint16, 4 is int32"),
-    (18, 26, "sequences, which are the documents with text"),
-    (26, 34, "entries of the document index, which are the documents and one more"),
+    (18, 26, "number of sequences (documents with text)"),
+    (26, 34, "entries of the document index (documents plus one)"),
 )
 
 
@@ -59,7 +59,7 @@ class _Entries(Sequence[int]):
 
 class StoredIndex:
     def __init__(self, store: Store, file: DataFile) -> None:
-        """Read the header; what is wrong with it is an error."""
+        """Read the header; raise FindingsError if it is invalid."""
         path = file.index_file
         with store.open_reader(path) as stream:
             self._raw = stream.read(HEADER_BYTES)
@@ -70,7 +70,7 @@ class StoredIndex:
         self.documents = _Entries(store, path, header.documents_at, "<i8", header.documents + 1)
 
     def span(self, document: int) -> tuple[int, int]:
-        """Where a document begins and ends in the `.bin`, in bytes; both alike when it is empty."""
+        """Return the start and end of a document in the `.bin` in bytes; equal if it is empty."""
         first, after = self.documents[document], self.documents[document + 1]
         if first == after:
             at = self.pointers[first] if first < len(self.pointers) else self._end(first - 1)
@@ -78,19 +78,19 @@ class StoredIndex:
         return self.pointers[first], self._end(after - 1)
 
     def _end(self, sequence: int) -> int:
-        """Where a sequence ends."""
+        """Return the end of a sequence in bytes."""
         if sequence < 0:
             return 0
         return self.pointers[sequence] + self.lengths[sequence] * self.header.token_bytes
 
     def document_at(self, byte: int) -> int:
-        """The document that a byte of the `.bin` belongs to."""
+        """Return the document that contains a byte of the `.bin`."""
         sequence = bisect_right(self.pointers, byte) - 1
-        # Of several documents with the same first sequence only the last has text.
+        # Of several documents with the same first sequence, only the last has text.
         return bisect_right(self.documents, sequence, hi=self.header.documents) - 1
 
     def explain(self, start: int, end: int) -> Iterator[tuple[int, int, str, str]]:
-        """Every field or entry with a byte in a range: begin, end, value and meaning."""
+        """Yield start, end, value and meaning of every field or entry that overlaps a range."""
         for at, stop, meaning in _FIELDS:
             if at < end and stop > start:
                 raw = self._raw[at:stop]
@@ -98,7 +98,7 @@ class StoredIndex:
                 yield at, stop, value, meaning
         sections = (
             (HEADER_BYTES, 4, self.lengths, "length of sequence {}, in tokens"),
-            (self.header.pointers_at, 8, self.pointers, "where sequence {} begins, in bytes"),
+            (self.header.pointers_at, 8, self.pointers, "offset of sequence {}, in bytes"),
             (self.header.documents_at, 8, self.documents, "first sequence of document {}"),
         )
         for base, width, entries, meaning in sections:
@@ -108,20 +108,20 @@ class StoredIndex:
                 at = base + i * width
                 words = meaning.format(f"{i:,}")
                 if entries is self.documents and i == self.header.documents:
-                    words = "the number of all sequences, which ends the document index"
+                    words = "number of sequences (end of the document index)"
                 yield at, at + width, f"{entries[i]:,}", words
 
 
 Numbers = NDArray[np.integer[Any]]
-"""Whole numbers of any width, as they are stored."""
+"""Integers of any width, as stored."""
 
 
 class ShortReadError(Exception):
-    """A file ended before it should have."""
+    """A file ends too early."""
 
 
 def read_exactly(stream: BinaryIO, size: int) -> bytes:
-    """That many bytes; ShortReadError when there are fewer."""
+    """Read exactly that many bytes; raise ShortReadError if there are fewer."""
     data = bytearray(size)
     _fill(stream, memoryview(data))
     return bytes(data)
@@ -140,7 +140,7 @@ def _fill(stream: BinaryIO, buffer: memoryview) -> None:
 def arrays(
     stream: BinaryIO, number: int, stored: DTypeLike, block: int, hasher: Hasher | None = None
 ) -> Iterator[Numbers]:
-    """That many numbers of a stream, hashed on the way, in blocks that are good until the next."""
+    """Yield numbers of a stream in blocks, hashing them; each block is valid until the next."""
     held = np.empty(min(block, number), stored)
     for begin in range(0, number, block):
         numbers = held[: number - begin]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The work on a frozen list, as it lies in the store: the list and its records."""
+"""The stored state of a frozen list: the list, its tokenizer and its records."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -24,12 +24,12 @@ _WRITTEN = re.compile(
 
 
 def dead_files(store: Store, name: str, winners: Mapping[int, str]) -> list[str]:
-    """Files of a list's work that no record names and whose writers are gone.
+    """Return work files that no record refers to and whose writers are dead.
 
     Args:
-        store: Where the data are prepared.
-        name: The short name of the frozen list.
-        winners: The attempt that the record names, for each task that has one.
+        store: The store of the output.
+        name: Short name of the frozen list.
+        winners: The attempt in the record of each finished task.
     """
     dead = []
     for file in store.list(f"work/{name}"):
@@ -42,39 +42,39 @@ def dead_files(store: Store, name: str, winners: Mapping[int, str]) -> list[str]
 
 
 def files_of(store: Store, name: str, attempt: str) -> list[str]:
-    """Files of parts that an attempt wrote."""
+    """Return the part files that an attempt wrote."""
     below = part_prefix(name, 0, attempt).rpartition("/")[0]
     return [file.path for file in store.list(below) if f".{attempt}" in file.path]
 
 
 WORK = "work"
-"""All that is there only while data are prepared."""
+"""Directory of everything that exists only during the preparation."""
 _READERS = 16
-"""Records that are read at a time: in object stores each costs a round trip."""
+"""Records to read in parallel: in object stores each costs a round trip."""
 
 
 def freeze_into(store: Store, frozen: bytes, tokenizer: bytes) -> TaskList:
-    """Write a list and its tokenizer, the list last; one that is there already is continued."""
+    """Write the tokenizer and then the list; an existing list is continued."""
     tasks = thaw(frozen)
     _put(store, tokenizer_file(tasks.name), tokenizer, lambda data: data)
-    # With the same digest, the limits are what can differ: those of this start are to hold.
+    # With the same digest only the limits can differ: those of this start apply.
     _put(store, tasks_file(tasks.name), frozen, lambda data: thaw(data).digest)
     return tasks
 
 
 def _put(store: Store, path: str, data: bytes, identity: Callable[[bytes], object]) -> None:
-    """Create a file, or replace it by one of the same identity; an error when it has another."""
+    """Create a file, or replace one of the same identity; raise an error for another identity."""
     if store.create(path, data):
         return
     there = store.read(path)
     if there == data:
         return
-    # An empty one is of who was killed on a file system without links.
+    # A kill leaves an empty file on a file system without links.
     if there and not _is_same(there, data, identity):
         above = path.rpartition("/")[0]
         raise SeatrialError(
-            f"{store.address}/{path} was changed since it was written. "
-            f"Remove {store.address}/{above} and start again."
+            f"{store.address}/{path} was changed after it was written. "
+            f"Delete {store.address}/{above} and rerun the command."
         )
     with store.open_writer(path) as stream:
         stream.write(data)
@@ -88,7 +88,7 @@ def _is_same(there: bytes, data: bytes, identity: Callable[[bytes], object]) -> 
 
 
 def load_records(store: Store, tasks: TaskList) -> dict[int, PartRecord]:
-    """The records of the tasks that are done. One that is not of this list is removed."""
+    """Return the records of finished tasks; deletes records of other lists."""
     below = record_file(tasks.name, 0).rpartition("/")[0]
     paths = [file.path for file in store.list(below)]
     records: dict[int, PartRecord] = {}
@@ -104,7 +104,7 @@ def load_records(store: Store, tasks: TaskList) -> dict[int, PartRecord]:
 
 
 def _record(store: Store, path: str) -> PartRecord | None:
-    """A record; nothing when the file is none."""
+    """Read a record; None if it is missing or invalid."""
     try:
         return PartRecord.from_json(store.read(path))
     except (FileNotFoundError, ValueError, TypeError, KeyError):
@@ -112,7 +112,7 @@ def _record(store: Store, path: str) -> PartRecord | None:
 
 
 def forget(store: Store, tasks: TaskList, records: Iterable[PartRecord]) -> None:
-    """Remove records and their files, so that their tasks are done again; records first."""
+    """Delete records, and then their files, so that their tasks run again."""
     lost = list(records)
     store.delete(record_file(tasks.name, record.task) for record in lost)
     store.delete(
@@ -125,7 +125,7 @@ def forget(store: Store, tasks: TaskList, records: Iterable[PartRecord]) -> None
 
 
 def remove_orphans(store: Store, tasks: TaskList, records: dict[int, PartRecord]) -> None:
-    """Remove what attempts that are gone left behind; those of live rivals stay."""
+    """Delete the files of dead attempts; those of other live processes stay."""
     store.sweep(f"{WORK}/{tasks.name}")
     winners = {number: record.attempt for number, record in records.items()}
     store.delete(dead_files(store, tasks.name, winners))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Records: the small files, created last and once, that make a part or a data set count.
+"""Records: small files, created last and only once, that make a part or a data set complete.
 
-A part's files carry the name of the attempt that wrote them, so two attempts never touch the same
-file; whichever creates the record first has won, and the other removes what it wrote. Readers look
-at records and never at what lies in a directory.
+The names of a part's files contain the attempt that wrote them, so two attempts never write the
+same file. The attempt that creates the record first wins, and the other deletes its files. Readers
+use records and never list directories.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -16,82 +16,82 @@ from seatrial.storage.state_files import parse_json
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """The tokens of one domain in one part, as two files: tokens, and the length of each document.
+    """The tokens of one domain in one part, as two files: tokens, and document lengths.
 
-    The lengths are int32, little-endian, one for each document in order, 0 for an empty one. The
-    end-of-document token is counted. Together they are all that any output format needs.
+    Lengths are little-endian int32, one per document in order, 0 for an empty one. They include the
+    end-of-document token. Every output format can be built from these two files.
     """
 
     domain: str
-    """The domain's name as in the documents; empty where the source is not split."""
+    """The domain as in the documents; empty if the source has no domain field."""
     tokens_file: str
     """Path of the tokens below the root of the output."""
     lengths_file: str
     """Path of the lengths below the root of the output."""
     documents: int
-    """Documents, empty ones included."""
+    """Documents, including empty ones."""
     empty: int
-    """Documents of no tokens."""
+    """Documents without tokens."""
     tokens: int
-    """Tokens, end-of-document tokens included."""
+    """Tokens, including end-of-document tokens."""
     tokens_digest: str
-    """Digest of the file of tokens, with the name of the algorithm before a colon."""
+    """Digest of the token file, prefixed with the algorithm and a colon."""
     lengths_digest: str
-    """Digest of the file of lengths."""
+    """Digest of the length file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a task met; `lines = documents + dropped + bad`."""
+    """The counts of a task; `lines = documents + dropped + bad`."""
 
     lines: int = 0
-    """Lines, rows or text files that were read, blank lines left out."""
+    """Lines, rows or text files that were read, without blank lines."""
     documents: int = 0
     """Documents that were written."""
     dropped: int = 0
-    """Empty documents that were left out, by the policy."""
+    """Empty documents that the policy dropped."""
     bad: dict[str, int] = field(default_factory=dict)
-    """Lines that could not be used, by reason."""
+    """Bad lines by reason."""
     text_bytes: int = 0
     """Bytes of text in UTF-8."""
     input_bytes: int = 0
-    """Bytes read, as stored."""
+    """Stored bytes that were read."""
     audited: int = 0
     """Documents that were tokenized again with the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartRecord:
-    """What a task came to."""
+    """The result of a task."""
 
     task: int
     list_digest: str
-    """Digest of the frozen list that it belongs to."""
+    """Digest of the frozen list that contains the task."""
     attempt: str
     """The attempt that won."""
     files: tuple[PartFile, ...]
-    """One pair of files for each domain, in order of first appearance."""
+    """One pair of files per domain, in order of first appearance."""
     counts: Counts
     lengths: tuple[int, ...]
-    """Documents by length: the i-th counts those of 2^(i-1) to 2^i - 1 tokens; first the empty."""
+    """Documents by length: entry i counts 2^(i-1) to 2^i - 1 tokens; entry 0 the empty ones."""
     quarantine_file: str | None
-    """Path of the list of bad lines, with their places, below the root of the output."""
+    """Path of the list of bad lines with locations, below the root of the output."""
     backend: str
-    """The tokenizer backend that was used, with its version."""
+    """The tokenizer backend with its version."""
     seconds: float
-    """Wall time."""
+    """Wall-clock time."""
     cpu_seconds: float
     """CPU time of the process."""
     quarantine_digest: str | None = None
-    """Digest of the list of bad lines; records of older versions have none."""
+    """Digest of the list of bad lines; None in records of older versions."""
 
     def to_json(self) -> bytes:
-        """The record as it is stored."""
+        """Return the record as it is stored."""
         return canonical_json(asdict(self)).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "PartRecord":
-        """The record as it was stored."""
+        """Parse a stored record."""
         values: dict[str, Any] = parse_json(data)
         values["files"] = tuple(PartFile(**file) for file in values["files"])
         values["counts"] = Counts(**values["counts"])
@@ -100,20 +100,20 @@ class PartRecord:
 
 
 def tasks_file(name: str) -> str:
-    """Where the frozen list of that short name lies below the root of the output."""
+    """Return the path of the frozen list of that short name, below the root of the output."""
     return f"work/{name}/tasks.jsonl"
 
 
 def tokenizer_file(name: str) -> str:
-    """Where the tokenizer's file lies beside the list, for workers on any machine."""
+    """Return the path of the tokenizer file next to the list, for workers on any machine."""
     return f"work/{name}/tokenizer"
 
 
 def record_file(name: str, task: int) -> str:
-    """Where the record of a task lies below the root of the output."""
+    """Return the path of a task's record below the root of the output."""
     return f"work/{name}/records/{task:06d}.json"
 
 
 def part_prefix(name: str, task: int, attempt: str) -> str:
-    """What the paths of an attempt's files begin with, below the root of the output."""
+    """Return the path prefix of an attempt's files, below the root of the output."""
     return f"work/{name}/parts/{task:06d}.{attempt}"

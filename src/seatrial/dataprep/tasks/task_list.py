@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be prepared: settings that decide every byte of the output, and the frozen tasks.
+"""The frozen task list: the settings that determine every byte of the output, and the tasks.
 
-A task list is written once, before any work, and named by its digest. Everything that the output
-depends on is in it; how many workers there are, and when they are killed, is not. What workers
-have to know beside that, and no byte of the output depends on, is in its first line too, under a
-key that the digest leaves out: another limit for bad lines does not make finished tasks useless.
+A task list is written once, before any work, and named by its digest. It contains everything that
+the output depends on, so neither the number of workers nor a kill changes the result. The first
+line also has settings that workers need but that do not affect the output, under a key that the
+digest excludes. You can therefore change the limit for bad lines without losing finished tasks.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from seatrial.spec.data import EmptyDocuments, EndTokenInText
 from seatrial.storage.state_files import parse_json
 
 FORMAT = 1
-"""Counts up when a list of an older version can no longer be continued."""
+"""Incremented when lists of an older version can no longer be continued."""
 
 
 class InputFormat(StrEnum):
-    """How the documents of a file are stored."""
+    """The format of the documents in a file."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -31,75 +31,75 @@ class InputFormat(StrEnum):
 
 
 class Compression(StrEnum):
-    """How a file is compressed: the ending of its name."""
+    """The compression of a file, by the suffix of its name."""
 
     ZSTD = ".zst"
     GZIP = ".gz"
 
 
 def compression_of(name: str) -> Compression | None:
-    """Return how a file of this name is compressed; None if it is not."""
+    """Return the compression of a file with this name, or `None`."""
     return next((each for each in Compression if name.lower().endswith(each)), None)
 
 
 class TokenizerKind(StrEnum):
-    """Whose file the tokenizer is."""
+    """The library that defines the tokenizer file."""
 
     HUGGING_FACE = "huggingface"
     """A `tokenizer.json`."""
     TIKTOKEN = "tiktoken"
-    """A `.tiktoken` file of ranks, or one of tiktoken's own encodings by name."""
+    """A `.tiktoken` rank file, or the name of one of tiktoken's encodings."""
     SENTENCEPIECE = "sentencepiece"
     """A SentencePiece `.model`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """A tokenizer, by what it does and not by where it lies."""
+    """A tokenizer, identified by its content and not by its location."""
 
     kind: TokenizerKind
-    """Whose file it is."""
+    """The library that defines the file."""
     address: str
-    """Where it was read from, without a secret."""
+    """The address it was read from, without secrets."""
     sha256: str
     """Digest of the file."""
     vocab_size: int
-    """Ids are below this; decides the width of a token on disk, as in Megatron."""
+    """IDs are below this; determines the width of a token on disk, as in Megatron."""
     end_of_document: int
-    """The id that ends every document that has text."""
+    """The ID that ends every document with text."""
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of a token on disk. Megatron's rule: 2 below a vocabulary of 65,500, else 4."""
+        """Bytes per token on disk. Megatron's rule: 2 if the vocabulary is below 65,500, else 4."""
         return 2 if self.vocab_size < 65_500 else 4
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """How one source is read."""
+    """The settings for reading one source."""
 
     name: str
-    """Short name; the prepared files begin with it."""
+    """Short name; the prefix of the prepared files."""
     text_field: str = "text"
-    """Field of a document that holds its text; dots lead into objects."""
+    """Field of a document with its text; dots separate nested keys."""
     domain_field: str | None = None
-    """Field that splits the source into domains; dots lead into objects."""
+    """Field that splits the source into domains; dots separate nested keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What all tasks share: everything beside the inputs that the output depends on, and limits."""
+    """The shared settings of all tasks: everything besides the inputs that affects the output."""
 
     tokenizer: Tokenizer
     sources: tuple[SourceSettings, ...]
     """The sources, in the order of the spec."""
     empty_documents: EmptyDocuments = EmptyDocuments.KEEP
-    """What becomes of documents without text."""
+    """Handling of documents without text."""
     end_token_in_text: EndTokenInText = EndTokenInText.TOKEN
-    """What becomes of the end-of-document token written out in a text."""
+    """Handling of the end-of-document token in a text."""
     largest_bad_share: float = field(default=1e-4, compare=False)
-    """Share of bad lines of a task above which the task fails. The output does not depend on it, so
-    it is not part of the digest, and every start may have another."""
+    """If a task has a larger share of bad lines, it fails. The output does not depend on this
+    limit, so the digest excludes it, and every start can change it."""
 
     def source(self, name: str) -> SourceSettings:
         return next(source for source in self.sources if source.name == name)
@@ -107,60 +107,60 @@ class TaskSettings:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of raw text, pinned."""
+    """One pinned file of raw text."""
 
     address: str
-    """A path from the root, or an address with its scheme."""
+    """An absolute path, or an address with a scheme."""
     size: int
-    """Bytes as stored."""
+    """Stored bytes."""
     version: str
-    """ETag, generation, commit or modification time: what tells a changed file."""
+    """ETag, generation, commit or modification time; changes when the file changes."""
     format: InputFormat
-    """How its documents are stored."""
+    """Format of its documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A few files of one source, prepared together by one process."""
+    """A few files of one source that one process prepares together."""
 
     number: int
-    """Its place in the list, from 0."""
+    """Its position in the list, from 0."""
     source: str
     inputs: tuple[InputFile, ...]
     """Its files, in order."""
 
     @property
     def size(self) -> int:
-        """Bytes of all inputs as stored."""
+        """Stored bytes of all inputs."""
         return sum(file.size for file in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """The frozen list; its digest names it."""
+    """The frozen list, named by its digest."""
 
     settings: TaskSettings
-    """What all tasks share."""
+    """Settings that all tasks share."""
     tasks: tuple[Task, ...]
     """The tasks, in the order of their output."""
     digest: str
-    """SHA-256 of the frozen file without what no byte depends on, in hexadecimal."""
+    """SHA-256 of the frozen file in hexadecimal, without settings that do not affect the output."""
 
     @property
     def name(self) -> str:
-        """The short form of the digest that directories are named by."""
+        """The short form of the digest, used in paths."""
         return self.digest[:12]
 
 
 def freeze(settings: TaskSettings, tasks: Iterable[Task]) -> bytes:
-    """The list as a file: a line of settings, then a line for each task."""
+    """Serialize the list: one line of settings, then one line per task."""
     return "".join(_lines(settings, tasks)).encode()
 
 
 def _lines(settings: TaskSettings, tasks: Iterable[Task]) -> Iterator[str]:
     shared = settings_to_data(settings)
     beside: dict[str, Any] = {"largest_bad_share": settings.largest_bad_share}
-    # A file of ranks is one of several encodings by its name; other tokenizers are all in the file.
+    # The name of a rank file determines its encoding; other tokenizer files are self-contained.
     if settings.tokenizer.kind is not TokenizerKind.TIKTOKEN:
         beside["tokenizer_address"] = shared["tokenizer"].pop("address")
     yield canonical_json({"beside": beside, "format": FORMAT, "settings": shared}) + "\n"
@@ -170,7 +170,7 @@ def _lines(settings: TaskSettings, tasks: Iterable[Task]) -> Iterator[str]:
 
 
 def thaw(data: bytes) -> TaskList:
-    """The list that was frozen."""
+    """Parse a frozen list."""
     head, _, lines = data.partition(b"\n")
     values = parse_json(head)
     beside = values.pop("beside")
@@ -190,14 +190,14 @@ def _task(line: bytes) -> Task:
 
 
 def settings_to_data(settings: TaskSettings) -> dict[str, Any]:
-    """Settings as plain data, without the limits, which say nothing about the output."""
+    """Return settings as plain data, without the limits, which do not affect the output."""
     data = asdict(settings)
     del data["largest_bad_share"]
     return data
 
 
 def settings_from(data: dict[str, Any], largest_bad_share: float | None = None) -> TaskSettings:
-    """The settings that `settings_to_data` gave."""
+    """Restore settings from plain data."""
     tokenizer = data["tokenizer"] | {"kind": TokenizerKind(data["tokenizer"]["kind"])}
     settings = TaskSettings(
         tokenizer=Tokenizer(**tokenizer),
@@ -211,15 +211,15 @@ def settings_from(data: dict[str, Any], largest_bad_share: float | None = None) 
 
 
 SMALLEST = 8 << 20
-"""Bytes below which a task is not worth its own start and files."""
+"""Below this many bytes, a task is not worth its startup and files."""
 LARGEST = 1 << 30
-"""Bytes above which losing a task costs too much."""
+"""Above this many bytes, losing a task costs too much."""
 TASKS = 256
-"""As many tasks as there would be of a middle-sized corpus: enough to keep many workers even."""
+"""Target number of tasks for a medium corpus: enough to keep many workers busy."""
 
 
 def bundle(sources: Iterable[tuple[str, Sequence[InputFile]]]) -> list[Task]:
-    """Tasks of about equal size; inputs keep their order, and a task has those of one source."""
+    """Group inputs into tasks of similar size, in order; each task has inputs of one source."""
     ordered = [(name, list(files)) for name, files in sources]
     total = sum(file.size for _, files in ordered for file in files)
     target = min(max(total // TASKS, SMALLEST), LARGEST)
@@ -228,8 +228,8 @@ def bundle(sources: Iterable[tuple[str, Sequence[InputFile]]]) -> list[Task]:
         held: list[InputFile] = []
         size = 0
         for file in files:
-            # A file that would take the bundle further past the target than it is below it
-            # begins the next one.
+            # Start the next bundle if the file would exceed the target by more than the bundle
+            # is below it now.
             if held and size + file.size - target > target - size:
                 tasks.append(Task(len(tasks), name, tuple(held)))
                 held, size = [], 0

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts on which tokenizers disagree: what a sample of a corpus may not happen to hold.
+"""Texts on which tokenizers differ, and which a sample of a corpus may not contain.
 
-Characters that a reader could not tell apart are made from their numbers.
+Characters that readers cannot distinguish are written as code points.
 """
 
-# Characters that look like others are what this file is about.
+# This file contains look-alike characters on purpose.
 # ruff: noqa: RUF001
 
 from itertools import product
@@ -14,7 +14,7 @@ _ZWJ, _SELECTOR, _ACUTE, _NBSP, _BOM = map(chr, (0x200D, 0xFE0F, 0x0301, 0xA0, 0
 
 
 def _spaces() -> list[str]:
-    """Runs of every kind of white space, at the ends and between words."""
+    """Runs of every kind of white space, at the start, at the end and between words."""
     kinds = [" ", "\t", "\n", "\r\n", "\r", "\f\v", _NBSP]
     kinds += map(chr, (0x2003, 0x3000, 0x2028, 0x85))
     counts = (1, 2, 3, 8, 33)
@@ -25,7 +25,7 @@ def _spaces() -> list[str]:
 
 
 def _scripts() -> list[str]:
-    """Languages, alone and mixed, with marks that combine, and with bidirectional text."""
+    """Languages, alone and mixed, with combining marks and bidirectional text."""
     texts = [
         "Straße, naïve, Ærøskøbing, Ťažký, İstanbul, ẞ",
         "Съешь же ещё этих мягких французских булок",
@@ -68,7 +68,7 @@ def _symbols() -> list[str]:
 
 
 def _odd_characters() -> list[str]:
-    """Control characters, unassigned and private code points, non-characters, planes' ends."""
+    """Control characters, unassigned and private code points, non-characters, ends of planes."""
     odd = (0x00, 0x01, 0x07, 0x08, 0x1B, 0x7F, 0x80, 0x9F, 0xAD, 0x378, 0xE000, 0xFDD0)
     planes = (0xFFFD, 0xFFFE, 0xFFFF, 0x1FFFE, 0x2FA1D, 0x323B0, 0xE0001, 0xF0000, 0x10FFFF)
     each = [f"a{chr(code)}b{chr(code) * 3} {chr(code)}" for code in odd + planes]
@@ -101,7 +101,7 @@ def _words() -> list[str]:
 
 
 def _ends(end: str) -> list[str]:
-    """The end token written out: whole, in part, doubled, beside anything."""
+    """The end token as text: complete, partial, doubled, and next to other characters."""
     parts = [end[:1], end[:2], end[:-1], end[1:], end[: len(end) // 2]]
     sides = ["", " ", "\n", "a", "é", "'", "<", "|", ">", "1", "  ", "字"]
     around = [left + end + right for left, right in product(sides, sides)]
@@ -112,9 +112,9 @@ _SPECIALS = ["<|", "|>", "<|>", "<|im_start|>user<|im_end|>", "<s>", "</s>", "<u
 
 
 def edge_cases(end: str) -> list[str]:
-    """All of them, for a tokenizer with that end-of-document token; none is there twice."""
+    """Return all edge cases for a tokenizer with that end-of-document token, without duplicates."""
     groups = (_spaces(), _scripts(), _symbols(), _odd_characters(), _words(), _ends(end), _SPECIALS)
     texts = [text for group in groups for text in group]
-    # What follows a word, and what it follows, decides how many libraries split it.
+    # Many libraries split a word depending on what precedes and follows it.
     texts += ["The cat" + text + "sat. " + text for text in texts if len(text) < 200]
     return list(dict.fromkeys(texts))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder that the kernel uses: one backend, one policy, and the reference beside them."""
+"""The encoder of the kernel: one backend and one policy, with the reference as a fallback."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,27 +27,27 @@ from seatrial.errors import MissingExtraError
 from seatrial.spec.data import EndTokenInText
 
 _BLOCK = 1 << 17
-"""Tokens that are looked at together: they stay in the processor's cache."""
+"""Tokens per block; a block fits the processor's cache."""
 
 
 class OutOfVocabularyError(ValueError):
-    """A tokenizer gave an id that its vocabulary does not have."""
+    """A tokenizer returned an ID outside of its vocabulary."""
 
 
 def narrowed(tokens: NDArray[Any], kind: np.dtype[Any], vocab_size: int) -> NDArray[Any]:
-    """The tokens in another type; narrowing one that does not fit would go unnoticed."""
+    """Convert tokens to another type, and check that each is in the vocabulary and so fits."""
     stored = np.empty(len(tokens), kind)
     for start in range(0, len(tokens), _BLOCK):
         block = tokens[start : start + _BLOCK]
         largest = int(block.max())
         if largest >= vocab_size:
-            raise OutOfVocabularyError(f"the id {largest} in a vocabulary of {vocab_size:,}")
+            raise OutOfVocabularyError(f"the ID {largest} in a vocabulary of {vocab_size:,}")
         stored[start : start + _BLOCK] = block
     return stored
 
 
 def with_ends(tokens: NDArray[Any], lengths: NDArray[np.int64], end: int) -> NDArray[Any]:
-    """The tokens with an end after each document that is not empty."""
+    """Insert the end token after each document that is not empty."""
     ends = (np.cumsum(lengths + (lengths > 0)) - 1)[lengths > 0]
     ended = np.empty(len(tokens) + len(ends), tokens.dtype)
     is_text = np.ones(len(ended), np.bool_)
@@ -58,26 +58,25 @@ def with_ends(tokens: NDArray[Any], lengths: NDArray[np.int64], end: int) -> NDA
 
 
 type Documents = tuple[NDArray[Any], NDArray[np.int64]]
-"""The tokens of documents one after the other, and how many each has."""
+"""The concatenated tokens of documents, and the number of tokens per document."""
 
 
 class Encoder:
-    """Texts to tokens, without end-of-document tokens.
+    """Encodes texts, without end-of-document tokens.
 
-    It is opened for one policy of what becomes of the end token in a text; `for_policy` gives the
-    one for another.
+    An encoder handles the end token in a text by one policy; `for_policy` returns the encoder for
+    another one.
     """
 
     def __init__(self, tokenizer: Tokenizer, model: Model, backend: str) -> None:
-        """Load a tokenizer into a backend."""
+        """Load a tokenizer with a backend."""
         self.tokenizer = tokenizer
-        """The tokenizer."""
         self.name = backend
         """Name of the backend."""
         self.backend = f"{backend} {version_of(backend)}"
         """Name and version of the backend, for records."""
         self.rescued = 0
-        """Texts that the backend gave up on and the reference tokenized instead."""
+        """Texts on which the backend failed and that the reference tokenized instead."""
         self._model = model
         self._library = self._loaded()
         self._other: Encoder | None = None
@@ -91,27 +90,27 @@ class Encoder:
 
     @property
     def end_text(self) -> str:
-        """The end-of-document token, written out."""
+        """The end-of-document token as text."""
         return self._model.end_text
 
     @property
     def is_reference(self) -> bool:
-        """Whether this is the reference itself."""
+        """True if this is the reference itself."""
         return self.name == LADDERS[self.tokenizer.kind][-1]
 
     @cached_property
     def reference(self) -> "Encoder":
-        """The encoder whose tokens are right by definition."""
+        """The encoder whose tokens are correct by definition."""
         if self.is_reference:
             return self
         return Encoder(self.tokenizer, self._model, LADDERS[self.tokenizer.kind][-1])
 
     def load_reference(self) -> None:
-        """Load the reference now and not when it is first wanted."""
+        """Load the reference now instead of on first use."""
         reference_backend(self._model)
 
     def for_policy(self, policy: EndTokenInText) -> "Encoder":
-        """The encoder that treats the end token in a text by a policy."""
+        """Return the encoder that handles the end token in a text by a policy."""
         as_text = policy is EndTokenInText.TEXT
         if as_text == self._model.end_is_text:
             return self
@@ -122,23 +121,23 @@ class Encoder:
         return self._other
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """The tokens of all texts one after the other, and how many each text has."""
+        """Return the concatenated tokens of all texts, and the number of tokens per text."""
         try:
             return self._library.encode(texts)
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException:
-            # A panic of a library in Rust is no Exception. The reference is slow but right.
+            # A panic of a Rust library is not an Exception. The reference is slow but correct.
             if self.is_reference:
                 raise
             self.rescued += len(texts)
             return self.reference.encode(texts)
 
     def renew(self) -> None:
-        """Load the tokenizer again, to give back what the library keeps of texts it has seen.
+        """Load the tokenizer again, to free the library's cache of texts.
 
-        The cache of gigatoken 0.10 has no bound (marcelroed/gigatoken#36); that of
-        the references has one.
+        The cache of gigatoken 0.10 is unbounded (marcelroed/gigatoken#36); those of the references
+        are bounded.
         """
         if not self.is_reference:
             del self._library
@@ -146,19 +145,19 @@ class Encoder:
 
     @cached_property
     def _end_is_token(self) -> bool:
-        """Whether the end-of-document token, written out, becomes that token and no other."""
+        """True if the text of the end-of-document token encodes to exactly that token."""
         return bool(self.encode([self.end_text])[0].tolist() == [self.tokenizer.end_of_document])
 
     def encode_documents(self, texts: Sequence[str], kind: np.dtype[Any]) -> Documents:
-        """The tokens of documents as they are stored, and how many each has, its end included.
+        """Return the stored tokens of documents, and the tokens per document including the end.
 
         Raises:
-            OutOfVocabularyError: The backend gave an id that the vocabulary does not have.
+            OutOfVocabularyError: The backend returned an ID outside of the vocabulary.
         """
         size, end = self.tokenizer.vocab_size, self.tokenizer.end_of_document
         if self._end_is_token:
-            # Ends as texts of their own between the others: to put them in afterwards takes twice
-            # as long as to narrow the tokens, and this takes nothing (measured).
+            # Encode the ends as separate texts between the others: this costs no time, while
+            # inserting them afterwards takes twice as long as narrowing the tokens (measured).
             both = [self.end_text] * (2 * len(texts))
             both[::2] = texts
             if "" in texts:
@@ -167,12 +166,12 @@ class Encoder:
             own, ends = lengths[::2], lengths[1::2]
             if not (ends > own).any():
                 return narrowed(tokens, kind, size), own + ends
-        # Also for a text that becomes nothing because the tokenizer normalizes it.
+        # Also if the tokenizer normalizes a text to an empty one.
         tokens, lengths = self.encode(texts)
         return narrowed(with_ends(tokens, lengths, end), kind, size), lengths + (lengths > 0)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of tokens, by the reference; special tokens are written out."""
+        """Decode tokens with the reference; special tokens appear as text."""
         return self.reference._library.decode(ids)
 
 
@@ -182,16 +181,16 @@ def open_encoder(
     backend: str,
     policy: EndTokenInText = EndTokenInText.TOKEN,
 ) -> Encoder:
-    """Load a tokenizer's file into a backend, which is one of the names in `BACKENDS`.
+    """Load a tokenizer file with one of the backends in `BACKENDS`.
 
     Raises:
-        MissingExtraError: This machine does not have the backend's package.
+        MissingExtraError: The backend's package is not installed on this machine.
     """
     try:
         version_of(backend)
     except ImportError as error:
         raise MissingExtraError(
-            f"Tokenizing needs {backend}, which {gethostname()} does not have. "
+            f"Tokenizing needs {backend}, which is not installed on {gethostname()}. "
             "Install it there with: pip install '.[data]' in a checkout of Seatrial.",
             extra="data",
         ) from error

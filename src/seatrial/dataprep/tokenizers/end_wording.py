@@ -1,25 +1,24 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a tokenizer that training could not load; without the libraries that read one."""
+"""Messages about a tokenizer that training cannot load; imports no tokenizer library."""
 
 FILE = "tokenizer.json"
 _CLASS = ' and "tokenizer_class": "PreTrainedTokenizerFast"'
-"""What a loader before transformers 5 needs too, and a later one takes."""
-NO_CLASS_FIX = f'Put a tokenizer_config.json with "eos_token"{_CLASS} beside it.'
+"""Needed by loaders before transformers 5; later ones accept it."""
+NO_CLASS_FIX = f'Put a tokenizer_config.json with "eos_token"{_CLASS} next to it.'
 
 
 def no_class_rule(engine: str) -> str:
-    """What is wrong with a tokenizer for an engine of that title."""
-    return f"nothing beside {FILE} names a class that loads it, and {engine}'s loader wants one."
+    """Describe a tokenizer without a class for an engine whose loader needs one."""
+    return f"no file next to {FILE} names its tokenizer class, which {engine}'s loader needs."
 
 
 def rule_of(end: str) -> str:
     return (
-        f"nothing beside {FILE} names the token that ends a document: data are prepared with "
-        f"{end}, the only usual one that it has, and training stops, because its loader names none."
+        f"no file next to {FILE} names the end-of-document token. data prepare uses {end}, the "
+        "only common one in the vocabulary, but training fails, because its loader finds none."
     )
 
 
 def fix_of(end: str) -> str:
-    """What to do about it."""
-    return f'Put a tokenizer_config.json with "eos_token": "{end}"{_CLASS} beside it.'
+    return f'Put a tokenizer_config.json with "eos_token": "{end}"{_CLASS} next to it.'

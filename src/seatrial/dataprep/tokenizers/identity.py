@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a tokenizer is: its kind, its size, and the token that ends a document."""
+"""Identify a tokenizer: its kind, its vocabulary size, and the end-of-document token."""
 
 import importlib
 import json
@@ -21,18 +21,18 @@ from seatrial.dataprep.tokenizers.tiktoken_file import (
 from seatrial.spec.data import EndTokenInText
 
 _USUAL_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]")
-"""What ends a document in most tokenizers; used if nothing beside the file says and one fits."""
+"""Common end-of-document tokens; used if the settings name none and exactly one exists."""
 
 
 def describe(address: str) -> tuple[Tokenizer, bytes]:
-    """The identity of a tokenizer, and its file.
+    """Return the identity of a tokenizer, and its file.
 
     Args:
-        address: `hf://NAME@REVISION`, the path of a file or of a folder with one, or the name of
+        address: `hf://NAME@REVISION`, the path of a file or of a directory with one, or the name of
             one of tiktoken's encodings.
 
     Raises:
-        BadInputError: There is none, or nothing says which token ends a document.
+        BadInputError: There is no tokenizer, or its end-of-document token is unknown.
     """
     found = locate(address)
     kind = _kind(found.data)
@@ -48,9 +48,9 @@ def describe(address: str) -> tuple[Tokenizer, bytes]:
         raise BadInputError(
             InputCode.TOKENIZER,
             found.address,
-            "this is neither a tokenizer.json, nor a file of ranks of tiktoken's, nor a"
-            f" SentencePiece model: {str(error)[:200]}.",
-            "Check data.tokenizer; download the file again if it is the right one.",
+            "this is not a tokenizer.json, a tiktoken rank file or a SentencePiece model:"
+            f" {str(error)[:200]}.",
+            "Check data.tokenizer; if the file is the right one, download it again.",
         ) from error
     digest = sha256(found.data).hexdigest()
     return Tokenizer(kind, found.address, digest, size, end), found.data
@@ -63,16 +63,16 @@ def _kind(data: bytes) -> TokenizerKind:
 
 
 def _no_end(address: str, fix: str) -> BadInputError:
-    rule = "nothing says which token ends a document."
+    rule = "the end-of-document token is not specified."
     return BadInputError(InputCode.END_OF_DOCUMENT, address, rule, fix)
 
 
 @lru_cache(maxsize=1)
 def _vocabulary(data: bytes) -> dict[str, int]:
-    """All tokens of a `tokenizer.json` with their ids; read once in a process, 0.07 s for GPT-2."""
+    """Return all tokens of a `tokenizer.json` with their IDs; cached (0.07 s for GPT-2)."""
     content: dict[str, Any] = json.loads(data)
     model = content["model"]["vocab"]
-    # Unigram models keep pairs of a piece and its score.
+    # Unigram models store pairs of a piece and its score.
     pairs = enumerate(piece for piece, _ in model) if isinstance(model, list) else ()
     vocabulary: dict[str, int] = {piece: i for i, piece in pairs} or dict(model)
     vocabulary |= {each["content"]: each["id"] for each in content.get("added_tokens") or []}
@@ -80,7 +80,7 @@ def _vocabulary(data: bytes) -> dict[str, int]:
 
 
 def _hugging_face(found: FoundTokenizer) -> tuple[int, int]:
-    """Vocabulary and end of a `tokenizer.json`; the settings beside it name the end."""
+    """Return the vocabulary size and the end token, which the settings next to the file name."""
     vocabulary = _vocabulary(found.data)
     stated = found.settings.get("eos_token")
     name = stated.get("content") if isinstance(stated, dict) else stated
@@ -90,7 +90,7 @@ def _hugging_face(found: FoundTokenizer) -> tuple[int, int]:
     if name not in vocabulary:
         raise _no_end(
             found.address,
-            'Put a tokenizer_config.json with "eos_token" beside tokenizer.json.',
+            'Put a tokenizer_config.json with "eos_token" next to tokenizer.json.',
         )
     return max(vocabulary.values()) + 1, vocabulary[name]
 
@@ -101,9 +101,9 @@ def _tiktoken(found: FoundTokenizer) -> tuple[int, int]:
         raise BadInputError(
             InputCode.TOKENIZER,
             found.address,
-            f"a file of ranks does not say how text is split, and {name} is none of the encodings"
-            " that tiktoken knows.",
-            f"Give it the name of its encoding: {', '.join(known_encodings())} (.tiktoken).",
+            f"a rank file does not specify how text is split, and {name} is not an encoding that"
+            " tiktoken knows.",
+            f"Rename it to the name of its encoding: {', '.join(known_encodings())} (.tiktoken).",
         )
     encoding = encoding_of(name, found.data)
     return int(encoding.n_vocab), int(encoding.eot_token)
@@ -118,7 +118,7 @@ def _sentencepiece(found: FoundTokenizer) -> tuple[int, int]:
 
 
 def end_text(tokenizer: Tokenizer, data: bytes) -> str:
-    """The token that ends a document, as a `tokenizer.json` writes it."""
+    """Return the end-of-document token as text, from a `tokenizer.json`."""
     tokens = _vocabulary(data).items()
     return next(text for text, i in tokens if i == tokenizer.end_of_document)
 
@@ -126,7 +126,7 @@ def end_text(tokenizer: Tokenizer, data: bytes) -> str:
 def model_of(
     tokenizer: Tokenizer, data: bytes, policy: EndTokenInText = EndTokenInText.TOKEN
 ) -> Model:
-    """What a backend is made from."""
+    """Return the input of a backend."""
     name = encoding_name(tokenizer.address)
     match tokenizer.kind:
         case TokenizerKind.HUGGING_FACE:

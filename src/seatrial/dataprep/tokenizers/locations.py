@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a tokenizer's file lies: in a folder, on the Hugging Face Hub, or with tiktoken."""
+"""Find a tokenizer file: in a directory, on the Hugging Face Hub, or in tiktoken."""
 
 import importlib
 import json
@@ -23,27 +23,27 @@ from seatrial.storage.state_files import DamagedError, read_state, write_state
 from seatrial.storage.store import Store
 
 _FILES = ("tokenizer.json", "tokenizer.model")
-"""What a folder or a repository is searched for, the preferred first."""
+"""The files to look for in a directory or a repository, the preferred one first."""
 _SETTINGS = "tokenizer_config.json"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TRIES = 3
-"""How often the Hub is asked whether it answers; the library's own way takes 30 s and 11 lines."""
+"""Attempts to reach the Hub; the library's own retries take 30 s and print 11 lines."""
 _PAUSE = 1.0
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 _TIMEOUT = 5.0
 _PATIENCE = 20.0
-"""Seconds for all tries together: looking up the Hub's address has no timeout of its own."""
+"""Seconds for all attempts together: the DNS lookup has no timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTokenizer:
-    """A tokenizer's file and what lies beside it."""
+    """A tokenizer file and the settings next to it."""
 
     address: str
-    """Where it was found, pinned where that is possible."""
+    """Address where it was found, pinned if possible."""
     data: bytes
     settings: dict[str, Any] = field(default_factory=dict)
-    """`tokenizer_config.json`, if there is one."""
+    """Content of `tokenizer_config.json`; empty if there is none."""
 
 
 def _absent(address: str, rule: str, fix: str) -> BadInputError:
@@ -51,7 +51,7 @@ def _absent(address: str, rule: str, fix: str) -> BadInputError:
 
 
 def locate(address: str) -> FoundTokenizer:
-    """Read the file at an address; BadInputError when there is none."""
+    """Read the file at an address; raise BadInputError if there is none."""
     if address.startswith("hf://"):
         return _on_the_hub(address)
     path = Path(address).expanduser()
@@ -59,7 +59,7 @@ def locate(address: str) -> FoundTokenizer:
         return _on_disk(path)
     if "/" not in address:
         return _with_tiktoken(address)
-    raise _absent(address, "there is no such file.", "Check data.tokenizer.")
+    raise _absent(address, "the file does not exist.", "Check data.tokenizer.")
 
 
 def _on_disk(path: Path) -> FoundTokenizer:
@@ -68,8 +68,8 @@ def _on_disk(path: Path) -> FoundTokenizer:
         if not files:
             raise _absent(
                 str(path),
-                f"the folder has neither {_FILES[0]} nor {_FILES[1]}.",
-                "Give data.tokenizer the path of the file.",
+                f"the directory contains neither {_FILES[0]} nor {_FILES[1]}.",
+                "Set data.tokenizer to the path of the file.",
             )
         path = files[0]
     beside = path.parent / _SETTINGS
@@ -87,12 +87,12 @@ def _settings(path: Path, data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data)
     except ValueError as error:
-        raise _absent(str(path), f"is not JSON: {error}.", "Mend it, or remove it.") from error
+        raise _absent(str(path), f"is not JSON: {error}.", "Fix or remove it.") from error
     return content if isinstance(content, dict) else {}
 
 
 def _on_the_hub(address: str) -> FoundTokenizer:
-    """From the Hub, through its cache; a revision becomes the commit that it stands for."""
+    """Load from the Hub through its cache; resolves the revision to a commit."""
     hub = importlib.import_module("huggingface_hub")
     name, _, revision = address.removeprefix("hf://").partition("@")
     silence = _unanswered(hub, name, revision)
@@ -107,7 +107,7 @@ def _on_the_hub(address: str) -> FoundTokenizer:
         except hub.errors.LocalEntryNotFoundError:
             if silence:
                 return None
-            # It is not known whether there is one: the Hub did not answer.
+            # The Hub did not answer, so the file may exist.
             raise
         except hub.errors.EntryNotFoundError:
             return None
@@ -119,32 +119,32 @@ def _on_the_hub(address: str) -> FoundTokenizer:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise _absent(
             address,
-            f"the Hub does not give this tokenizer: {first}",
-            "Check the name and the revision; set HF_TOKEN for a gated one, or download"
-            " tokenizer.json and give its path.",
+            f"the tokenizer cannot be loaded from the Hub: {first}",
+            "Check the name and the revision; set HF_TOKEN for a gated repository, or download"
+            " tokenizer.json and use its path.",
         ) from error
     if path is None and silence:
         raise _absent(
             address,
-            f"the Hub does not answer ({silence}), and its cache on this machine does not have the"
-            " tokenizer.",
-            "Try again when the Hub can be reached, or download tokenizer.json where it can and"
-            " give its path.",
+            f"the Hub does not answer ({silence}), and its cache on this machine does not contain"
+            " the tokenizer.",
+            "Retry when the Hub is reachable, or download tokenizer.json on a machine that can"
+            " reach it and use its path.",
         )
     if path is None:
         raise _absent(
             address,
             f"the repository has neither {_FILES[0]} nor {_FILES[1]}.",
-            "Name one that has, or give the path of a file.",
+            "Use a repository that has one, or the path of a file.",
         )
-    # The cache keeps each file below the commit that it belongs to.
+    # The cache stores each file below its commit.
     pinned = f"hf://{name}@{path.parent.name}"
     settings = beside.read_bytes() if beside is not None else b"{}"
     return FoundTokenizer(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings))
 
 
 def _unanswered(hub: Any, name: str, revision: str) -> str:
-    """Why the Hub cannot be asked now; empty if it can, or need not because a commit is cached."""
+    """Explain why the Hub is unreachable; empty if it is reachable, or the commit is cached."""
     if _COMMIT.fullmatch(revision) and isinstance(
         hub.try_to_load_from_cache(name, _FILES[0], revision=revision), str
     ):
@@ -152,7 +152,7 @@ def _unanswered(hub: Any, name: str, revision: str) -> str:
     try:
         url = hub.hf_hub_url(name, _FILES[0], revision=revision or None)
     except (ValueError, hub.errors.HFValidationError):
-        # Said by the download, better than here.
+        # The download reports this better.
         return ""
     found: list[str] = []
     asking = Thread(target=lambda: found.append(_silence(hub, url)), daemon=True)
@@ -162,7 +162,7 @@ def _unanswered(hub: Any, name: str, revision: str) -> str:
 
 
 def _silence(hub: Any, url: str) -> str:
-    """Why the Hub does not answer about a file; empty if it does."""
+    """Explain why the Hub does not answer about a file; empty if it does."""
     reason = ""
     for number in range(_TRIES):
         if number:
@@ -176,7 +176,7 @@ def _silence(hub: Any, url: str) -> str:
                 return ""
             reason = f"status {status}"
         except Exception as error:
-            # Of the HTTP library, which is the Hub's own choice.
+            # The exceptions belong to the HTTP library that the Hub's client uses.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return reason
 
@@ -189,22 +189,22 @@ def _with_tiktoken(name: str) -> FoundTokenizer:
     except (ImportError, OSError) as error:
         raise _absent(
             name,
-            f"tiktoken cannot give this encoding: {error}",
-            "Download its .tiktoken file and give the path.",
+            f"tiktoken cannot load this encoding: {error}",
+            "Download its .tiktoken file and use its path.",
         ) from error
     raise _absent(
         name,
-        "there is no such file, and no such encoding of tiktoken's.",
-        f"Write hf://NAME@REVISION, a path, or one of {', '.join(known)}.",
+        "the file does not exist, and tiktoken has no encoding of this name.",
+        f"Use hf://NAME@REVISION, a path, or one of {', '.join(known)}.",
     )
 
 
 CACHE = "SEATRIAL_CACHE"
-"""Where copies of tokenizers in object stores are kept; ~/.cache/seatrial when absent."""
+"""Variable with the cache directory for object store tokenizers; default ~/.cache/seatrial."""
 
 
 def tokenizer_path(store: Store, tasks: TaskList) -> Path:
-    """The file beside the list, or a copy of it in the cache that is named by its digest."""
+    """Return the file next to the list, or a cached copy that is named by its digest."""
     path, digest = tokenizer_file(tasks.name), tasks.settings.tokenizer.sha256
     if "://" not in store.address:
         file = Path(store.address) / path
@@ -217,16 +217,16 @@ def tokenizer_path(store: Store, tasks: TaskList) -> Path:
             return kept
     data = store.read(path)
     _refuse_other(data, digest, store, path)
-    # Other processes may do the same at this moment, with the same bytes.
+    # Other processes may write the same bytes at the same time.
     write_state(kept, data)
     return kept
 
 
 def _refuse_other(data: bytes, digest: str, store: Store, path: str) -> None:
-    """Refuse a tokenizer that is not the one of the list."""
+    """Reject a tokenizer that is not the one of the list."""
     found = sha256(data).hexdigest()
     if found != digest:
         raise SeatrialError(
-            f"{store.address}/{path}: the tokenizer has the digest {found[:12]}, and the list "
-            f"was frozen with {digest[:12]}. Remove {store.address}/work and start again."
+            f"{store.address}/{path}: the tokenizer has the digest {found[:12]}, but the list was "
+            f"frozen with {digest[:12]}. Delete {store.address}/work and rerun the command."
         )

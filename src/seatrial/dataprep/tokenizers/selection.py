@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which backend may tokenize: the fastest that gives exactly the tokens of the reference.
+"""Choose the backend: the fastest one that gives exactly the tokens of the reference.
 
-Three of five fast libraries that were measured gave other tokens than they claimed for some texts,
-so none is trusted: each has to show it on this tokenizer, on a sample of this corpus and on the
-edge cases, and is checked again while it runs.
+Of five fast libraries, three gave wrong tokens for some texts (measured), so none is trusted. Each
+must match the reference on a sample of this corpus and on the edge cases, with this tokenizer. It
+is checked again while it runs.
 """
 
 import json
@@ -39,23 +39,23 @@ class Refusal:
     """A faster backend that is not used."""
 
     backend: str
-    """Its name, with its version when it is installed."""
+    """Its name, with the version if it is installed."""
     reason: str
-    """Why not, as a sentence."""
+    """Reason as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The backend that is used, and why none of the faster ones."""
+    """The chosen backend, and why faster ones are not used."""
 
     backend: str
-    """Name, for `open_encoder`."""
+    """Its name, for `open_encoder`."""
     version: str
     """Version of its package."""
     compared: int
-    """Texts on which it gave the tokens of the reference; 0 when it is the reference."""
+    """Texts on which it matched the reference; 0 if it is the reference."""
     refused: tuple[Refusal, ...]
-    """The faster ones, in order."""
+    """The rejected faster backends, in order."""
 
 
 def choose_backend(
@@ -64,13 +64,13 @@ def choose_backend(
     sample: Sequence[str],
     policy: EndTokenInText = EndTokenInText.TOKEN,
 ) -> Choice:
-    """Try the backends from the fastest on.
+    """Try the backends, the fastest first.
 
     Args:
         tokenizer: The tokenizer.
         file: Its file.
-        sample: Texts of the corpus. The reference tokenizes 2 MB a second, so a few MB will do.
-        policy: What becomes of the end token in a text; a backend has to be exact for this one.
+        sample: Texts of the corpus; a few MB are enough. The reference tokenizes 2 MB per second.
+        policy: Handling of the end token in a text; the backend must be exact for this policy.
     """
     model = model_of(tokenizer, file.read_bytes(), policy)
     *fast, last = LADDERS[tokenizer.kind]
@@ -92,7 +92,7 @@ def _label(name: str) -> str:
 
 
 class _Trial:
-    """The texts, and the reference's tokens of them, made once for all backends."""
+    """The sample texts and the reference's tokens, computed once for all backends."""
 
     def __init__(self, model: Model, sample: Sequence[str]) -> None:
         self._model = model
@@ -108,7 +108,7 @@ class _Trial:
         return [reference.encode(texts) for texts in self._sets.values()]
 
     def refusal(self, name: str) -> str | None:
-        """Why a backend may not be used, or None if it may."""
+        """Explain why a backend cannot be used; None if it can."""
         try:
             version_of(name)
         except ImportError:
@@ -119,23 +119,23 @@ class _Trial:
                 differing = first_difference(backend.encode(texts), answer)
                 if differing is not None:
                     shown = ascii(texts[differing][:40])
-                    return f"it gives other tokens for {what} {differing}, {shown}."
+                    return f"its tokens differ for {what} {differing}, {shown}."
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException as error:
-            # A panic of a library in Rust is no Exception.
+            # A panic of a Rust library is not an Exception.
             return f"it fails: {str(error)[:200] or type(error).__name__}."
         return None
 
 
 def first_difference(one: Encoded, other: Encoded) -> int | None:
-    """The number of the first text whose tokens differ; None when all are equal."""
+    """Return the index of the first text whose tokens differ; None if all are equal."""
     (tokens, lengths), (expected, counts) = one, other
     if np.array_equal(lengths, counts) and np.array_equal(tokens, expected):
         return None
     same = lengths == counts if len(lengths) == len(counts) else np.zeros(1, bool)
     until = int(np.argmin(same)) if not same.all() else len(same)
-    # Up to there both have texts of the same lengths, so the first token that differs tells.
+    # Up to this index all lengths are equal, so the first different token identifies the text.
     size = int(lengths[:until].sum())
     unequal = np.flatnonzero(tokens[:size] != expected[:size])
     if not len(unequal):
@@ -144,9 +144,9 @@ def first_difference(one: Encoded, other: Encoded) -> int | None:
 
 
 SAMPLE_BYTES = 1 << 18
-"""Text on which a backend must be exact: the reference needs some 0.1 s for it.
+"""Text on which a backend must be exact: the reference needs about 0.1 s for it.
 
-Edge cases come on top, and every thousandth document is compared while the tasks run.
+In addition, the edge cases are compared, and one in a thousand documents while the tasks run.
 """
 
 
@@ -155,16 +155,16 @@ def _file(tasks: TaskList) -> str:
 
 
 def chosen_backend(store: Store, tasks: TaskList) -> str:
-    """The name of the backend to use; the choice of an earlier start holds while it is installed.
+    """Return the backend to use; an earlier choice stays valid while that version is installed.
 
-    The backend decides no byte of the output, only how fast it comes.
+    The backend affects only the speed, never the output.
     """
     try:
         kept = parse_json(store.read(_file(tasks)))
         if version_of(kept["backend"]) == kept["version"]:
             return str(kept["backend"])
     except (FileNotFoundError, ImportError, ValueError, KeyError, TypeError):
-        # Never chosen, chosen on another machine, or damaged: choose again.
+        # Not chosen yet, chosen on another machine, or damaged: choose again.
         pass
     texts = sample_texts(tasks, SAMPLE_BYTES)
     settings = tasks.settings
@@ -176,10 +176,10 @@ def chosen_backend(store: Store, tasks: TaskList) -> str:
 
 
 def proven_encoder(store: Store, tasks: TaskList, backend: str) -> Encoder:
-    """The tokenizer of a list in the chosen backend, in the process that does tasks.
+    """Open the tokenizer of a list with the chosen backend, in a worker process.
 
-    The proof of a backend is one of a version. Where this machine has another one, or none, the
-    reference does the work, and its name in the records says why.
+    A backend is verified for one version. If this machine has another version or none, the
+    reference does the work, and the backend name in the records states the reason.
     """
     reference = LADDERS[tasks.settings.tokenizer.kind][-1]
     reason = None if backend == reference else unproven(store, tasks, backend)
@@ -195,7 +195,7 @@ def proven_encoder(store: Store, tasks: TaskList, backend: str) -> Encoder:
 
 
 def unproven(store: Store, tasks: TaskList, backend: str) -> str | None:
-    """Why a backend of this machine is not the one that proved exact; None if it is."""
+    """Explain why the installed backend is not the verified one; None if it is."""
     try:
         here = version_of(backend)
     except ImportError:
@@ -206,14 +206,14 @@ def unproven(store: Store, tasks: TaskList, backend: str) -> str | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return f"the record of the proof of {backend} is damaged"
+        return f"the verification record of {backend} is damaged"
     if chosen != backend or proved == here:
         return None
-    return f"a worker has {backend} {here} and {proved} was proved"
+    return f"a worker has {backend} {here}, but {proved} was verified"
 
 
 def distrust(store: Store, tasks: TaskList, backend: str) -> None:
-    """Use the reference from now on: a backend gave other tokens while it ran."""
+    """Switch to the reference: a backend gave wrong tokens while it ran."""
     reference = LADDERS[tasks.settings.tokenizer.kind][-1]
     _keep(
         store,
@@ -221,7 +221,7 @@ def distrust(store: Store, tasks: TaskList, backend: str) -> None:
         {
             "backend": reference,
             "version": version_of(reference),
-            "refused": [{"backend": backend, "reason": "it gave other tokens while it ran."}],
+            "refused": [{"backend": backend, "reason": "its tokens differed while it ran."}],
         },
     )
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A `tokenizer.json` beside which nothing names the token that ends a document, or its class.
+"""Detect a `tokenizer.json` without settings that name its end-of-document token or its class.
 
-Data are prepared all the same where one token alone can be meant. Training does not guess: Hugging
-Face's loader gives a tokenizer without an end, and the engine stops at it with a TypeError. The
-one of LLM Foundry, transformers 4, wants a class as well.
+Data preparation works if exactly one token can be meant. Training does not guess: Hugging Face's
+loader returns a tokenizer without an end token, and the engine fails with a TypeError. The loader
+of LLM Foundry, transformers 4, also needs a class.
 """
 
 from pathlib import Path
@@ -24,13 +24,13 @@ from seatrial.findings import Finding, Severity, Where
 
 _CONFIG = "config.json"
 _OTHERS = (_CONFIG, "special_tokens_map.json")
-"""Files by which the loader may find the end as well: a class of its own, or an older format."""
+"""Other files in which the loader can find the end token: its own class, or an older format."""
 
 
 def unstated_end(address: str) -> str:
-    """The token that only data preparation takes for the end; empty where training knows one.
+    """Return the end token that only data preparation infers; empty if training knows one.
 
-    Of repositories on the Hub nothing is said: they name their class, which may bring the token.
+    Always empty for repositories on the Hub: they name their class, which may define the token.
     """
     folder = _folder(address)
     if folder is None or any((folder / name).is_file() for name in _OTHERS):
@@ -43,7 +43,7 @@ def unstated_end(address: str) -> str:
 
 
 def names_class(address: str) -> bool:
-    """Whether a loader finds the class of a tokenizer by what lies beside it."""
+    """True if the files next to a tokenizer name its class."""
     folder = _folder(address)
     if folder is None or (folder / _CONFIG).is_file():
         return True
@@ -51,7 +51,7 @@ def names_class(address: str) -> bool:
 
 
 def _folder(address: str) -> Path | None:
-    """The directory of a `tokenizer.json`; none for a tokenizer of another kind or on the Hub."""
+    """Return the directory of a `tokenizer.json`; None for other kinds and for the Hub."""
     if address.startswith("hf://"):
         return None
     path = Path(address).expanduser()
@@ -61,9 +61,9 @@ def _folder(address: str) -> Path | None:
 
 
 def end_findings(address: str, engine: str = "") -> list[Finding]:
-    """The warning of a preparation whose data no training could read as they are.
+    """Warn if training could not read the prepared data with this tokenizer.
 
-    `engine` is the title of one whose loader wants a class named; empty for any other.
+    `engine` is the title of an engine whose loader needs a tokenizer class; empty for any other.
     """
     where, severity = Where("data.tokenizer", address), Severity.WARNING
     end = unstated_end(address)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of an index file: every byte of it is read, and held against the record."""
+"""Checks of an index file: they read every byte and compare it with the record."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ from seatrial.storage.digests import Hasher, hasher_like, matches
 
 
 def check_index(store: Readable, file: DataFile) -> list[Finding]:
-    """What is wrong with the index of a file whose size is right."""
+    """Check the index of a file whose size is correct."""
     report = VerificationReport(file.index_file)
     hasher = hasher_like(file.index_digest)
     with closing(store.open_reader(file.index_file)) as stream:
@@ -30,7 +30,7 @@ def check_index(store: Readable, file: DataFile) -> list[Finding]:
         except FindingsError as error:
             return list(error.findings)
         if header != file.header:
-            rule = f"its header says {header}, and the record {file.header}."
+            rule = f"its header states {header}; the record states {file.header}."
             report.add(DatasetCode.HEADER, rule, header)
             return report.findings()
         _check_lengths(report, file, arrays(stream, header.sequences, "<i4", BLOCK, hasher))
@@ -41,7 +41,7 @@ def check_index(store: Readable, file: DataFile) -> list[Finding]:
 
 
 def _check_lengths(report: VerificationReport, file: DataFile, blocks: Iterator[Numbers]) -> None:
-    """Every sequence has tokens, and all together are those of the file."""
+    """Check that every sequence has tokens, and that they add up to those of the file."""
     total = place = 0
     for block in blocks:
         total += int(block.sum(dtype=np.int64))
@@ -53,14 +53,14 @@ def _check_lengths(report: VerificationReport, file: DataFile, blocks: Iterator[
             report.add(DatasetCode.LENGTHS, rule, value, number=wrong.size)
         place += block.size
     if total != file.tokens:
-        rule = f"its lengths add up to {total} tokens, and the file has {file.tokens}."
+        rule = f"its lengths add up to {total} tokens; the file has {file.tokens}."
         report.add(DatasetCode.LENGTHS, rule, total)
 
 
 def _check_pointers(
     report: VerificationReport, file: DataFile, store: Readable, blocks: Iterator[Numbers]
 ) -> None:
-    """Every sequence begins where the one before it ends."""
+    """Check that every sequence starts where the previous one ends."""
     header = file.header
     begin = place = 0
     with closing(store.open_reader(file.index_file, HEADER_BYTES)) as stream:
@@ -75,14 +75,14 @@ def _check_pointers(
                 first = int(wrong[0])
                 at, value = place + first, int(pointers[first])
                 byte = header.pointers_at + 8 * at
-                rule = f"byte {byte}: sequence {at} should begin at {expected[first]}, not {value}."
+                rule = f"byte {byte}: sequence {at} should start at {expected[first]}, not {value}."
                 report.add(DatasetCode.POINTERS, rule, value, number=wrong.size)
             begin = int(ends[-1])
             place += block.size
 
 
 def _check_documents(report: VerificationReport, file: DataFile, blocks: Iterator[Numbers]) -> None:
-    """From 0 to the number of sequences, each document taking one of them or none."""
+    """Check that indices run from 0 to the number of sequences, with at most one per document."""
     header = file.header
     before, place, empty = 0, 0, -1
     for block in blocks:
@@ -99,14 +99,14 @@ def _check_documents(report: VerificationReport, file: DataFile, blocks: Iterato
         before = int(block[-1])
         place += block.size
     if before != header.sequences:
-        rule = f"its documents end with sequence {before}, and there are {header.sequences}."
+        rule = f"its documents end at sequence {before}, but there are {header.sequences}."
         report.add(DatasetCode.DOCUMENTS, rule, before)
     elif empty != file.empty:
-        rule = f"{empty} of its documents are empty, and {file.empty} by the record."
+        rule = f"{empty} of its documents are empty; the record states {file.empty}."
         report.add(DatasetCode.DOCUMENTS, rule, empty)
 
 
 def _check_digest(report: VerificationReport, file: DataFile, hasher: Hasher) -> None:
     if not matches(hasher, file.index_digest):
-        rule = f"its digest is not {file.index_digest}, as recorded."
+        rule = f"its digest differs from the recorded {file.index_digest}."
         report.add(DatasetCode.DIGEST, rule, hasher.hexdigest())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of prepared documents, decoded to text and encoded again by the reference tokenizer."""
+"""Decode a sample of prepared documents, and encode them again with the reference tokenizer."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -19,17 +19,17 @@ from seatrial.findings import Finding, Severity
 from seatrial.storage.store import Store
 
 LONGEST = 1 << 16
-"""Tokens of a document that are looked at; a longer one is left out of the sample."""
+"""Most tokens of a sampled document; longer ones are skipped."""
 
 _PROBES = ("a", "  two  spaces ", "line\r\n\tend\n", "É e\u0301 ﬁ 日本語 🙂", " <|x|> ## ` '")
-"""Texts that a tokenizer gives back unchanged only when it loses nothing of any text."""
+"""A tokenizer that returns these texts unchanged is lossless."""
 
 
 def check_round_trip(store: Store, record: DatasetRecord, file: Path, sample: int) -> list[Finding]:
-    """What differs when documents are decoded and encoded again.
+    """Report differences after decoding and encoding documents.
 
-    A tokenizer that normalizes text may give other tokens for its own output; then differences
-    are a warning and not an error.
+    A tokenizer that normalizes text may encode its own output differently; differences are then
+    warnings instead of errors.
     """
     tokenizer = record.settings.tokenizer
     reference = LADDERS[tokenizer.kind][-1]
@@ -48,13 +48,13 @@ def check_round_trip(store: Store, record: DatasetRecord, file: Path, sample: in
                 )
                 rule = (
                     f"byte {begin + at * data_file.token_bytes}: sequence {sequence}, decoded and "
-                    f"encoded again, has {again[at : at + 5]} here and not {ids[at : at + 5]}."
+                    f"encoded again, has {again[at : at + 5]} here instead of {ids[at : at + 5]}."
                 )
                 report.add(
                     DatasetCode.ROUND_TRIP,
                     rule,
                     ids[at : at + 5],
-                    fix="Check that the tokenizer is the one that the data were prepared with.",
+                    fix="Check that this is the tokenizer that the data were prepared with.",
                     severity=Severity.ERROR if lossless else Severity.WARNING,
                 )
         findings += report.findings()
@@ -67,7 +67,7 @@ def _ids(encoder: Encoder, text: str) -> list[int]:
 
 
 def _sampled(store: Store, file: DataFile, number: int) -> Iterator[tuple[int, int, Sequence[int]]]:
-    """Sequences spread over a file: number, first byte and ids without the end, of each."""
+    """Yield sequences across a file: number, first byte, and IDs without the end token."""
     header = file.header
     stored = token_type(file.token_bytes)
     for sequence in _spread(header.sequences, number):
@@ -81,7 +81,7 @@ def _sampled(store: Store, file: DataFile, number: int) -> Iterator[tuple[int, i
 
 
 def _spread(total: int, number: int) -> list[int]:
-    """That many places, evenly over all, the first and the last among them."""
+    """Return that many evenly spaced positions, including the first and the last."""
     if number >= total:
         return list(range(total))
     return sorted({round(place) for place in np.linspace(0, total - 1, max(number, 1))})

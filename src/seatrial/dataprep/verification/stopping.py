@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading that can be stopped: who presses Ctrl-C does not wait for the end of files of 10 GB."""
+"""Interruptible reading, so that Ctrl-C does not wait for the end of a 10 GB file."""
 
 import io
 import threading
@@ -9,18 +9,18 @@ from typing import BinaryIO, Protocol, cast
 
 
 class Readable(Protocol):
-    """What checks need of a store."""
+    """The part of a store that checks need."""
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
-        """A stream from an offset on."""
+        """Open a stream at an offset."""
 
 
 class StoppedError(Exception):
-    """The reading was stopped; what it would have found does not matter any more."""
+    """Reading was stopped; its results are no longer needed."""
 
 
 class Stoppable:
-    """A store whose streams end in StoppedError, at their next block, once they are to stop."""
+    """A store whose streams raise StoppedError at the next block after `stop`."""
 
     def __init__(self, store: Readable) -> None:
         """Read from a store."""
@@ -28,16 +28,16 @@ class Stoppable:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """End all reading."""
+        """Stop all reading."""
         self._stop.set()
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
-        """A stream from an offset on."""
+        """Open a stream at an offset."""
         return cast(BinaryIO, _Stream(self._store.open_reader(path, start), self._stop))
 
 
 class _Stream(io.RawIOBase):
-    """A stream that looks before each block whether it is to stop."""
+    """A stream that checks before each block if it should stop."""
 
     def __init__(self, stream: BinaryIO, stop: threading.Event) -> None:
         self._stream, self._stop = stream, stop

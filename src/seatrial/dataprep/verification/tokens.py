@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of a file of tokens: ids, ends of documents, and the digest of every segment."""
+"""Checks of a token file: IDs, document ends, and the digest of every segment."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,11 +21,11 @@ from seatrial.spec.data import EndTokenInText
 from seatrial.storage.digests import hasher_like, matches
 
 CHUNK = 1 << 20
-"""Tokens that are looked at together."""
+"""Tokens per chunk."""
 
 
 def check_tokens(store: Readable, file: DataFile, settings: TaskSettings) -> list[Finding]:
-    """What is wrong with the tokens of a file whose sizes are right and whose index is sound."""
+    """Check the tokens of a file whose sizes are correct and whose index is valid."""
     report = VerificationReport(file.tokens_file)
     ends = _Ends(store, file)
     check = _Check(report, file, settings)
@@ -39,7 +39,7 @@ def check_tokens(store: Readable, file: DataFile, settings: TaskSettings) -> lis
 
 
 class _Ends:
-    """Where documents end, in tokens, read from the index as far as is asked for."""
+    """The ends of documents in tokens, read from the index on demand."""
 
     def __init__(self, store: Readable, file: DataFile) -> None:
         self._stream = store.open_reader(file.index_file, HEADER_BYTES)
@@ -48,7 +48,7 @@ class _Ends:
         self._last = 0
 
     def until(self, place: int) -> NDArray[np.int64]:
-        """The ends up to a place that were not given yet."""
+        """Return the next ends up to a position."""
         known = [self._known]
         while self._last < place and (block := next(self._blocks, None)) is not None:
             ends = np.cumsum(block, dtype=np.int64) + self._last
@@ -64,11 +64,11 @@ class _Ends:
 
 
 class _Check:
-    """The checks, with how far they have come."""
+    """The checks and their position."""
 
     def __init__(self, report: VerificationReport, file: DataFile, settings: TaskSettings) -> None:
         self.place = 0
-        """Tokens that have been looked at."""
+        """Tokens that have been checked."""
         self._report = report
         self._file = file
         self._vocab_size = settings.tokenizer.vocab_size
@@ -77,7 +77,7 @@ class _Check:
         self._sequences = 0
 
     def segment(self, stream: BinaryIO, segment: Segment) -> Iterator[Numbers]:
-        """The tokens that one part gave, in chunks; their digest is checked at the end."""
+        """Yield the tokens of one segment in chunks, then check their digest."""
         hasher = hasher_like(segment.digest)
         begin = self.place
         stored = token_type(self._file.token_bytes)
@@ -85,17 +85,17 @@ class _Check:
         if not matches(hasher, segment.digest):
             width = self._file.token_bytes
             spot = f"bytes {begin * width} to {self.place * width - 1}, of task {segment.task}"
-            rule = f"{spot}: the digest is not {segment.digest}, as recorded."
+            rule = f"{spot}: the digest differs from the recorded {segment.digest}."
             self._report.add(DatasetCode.DIGEST, rule, hasher.hexdigest())
 
     def ids(self, tokens: Numbers) -> None:
-        """Every id is one of the vocabulary's."""
+        """Check that every ID is in the vocabulary."""
         if int(tokens.max()) < self._vocab_size and int(tokens.min()) >= 0:
             return
         wrong = np.flatnonzero((tokens >= self._vocab_size) | (tokens < 0))
         first = int(wrong[0])
         rule = (
-            f"{self._spot(first)}: id {tokens[first]} is not in the vocabulary of "
+            f"{self._spot(first)}: ID {tokens[first]} is not in the vocabulary of "
             f"{self._vocab_size}."
         )
         fix = "Check that the data were prepared with this run's tokenizer; prepare them again."
@@ -104,15 +104,15 @@ class _Check:
         )
 
     def document_ends(self, tokens: Numbers, ends: NDArray[np.int64]) -> None:
-        """Every document ends with the token for it, and has no other unless the policy has."""
+        """Check that every document ends with the end token, and contains no other if required."""
         last = ends - (self.place + 1)
         wrong = np.flatnonzero(tokens[last] != self._end)
         if wrong.size:
             first = int(wrong[0])
             at, value = int(last[first]), int(tokens[last[first]])
             rule = (
-                f"{self._spot(at)}: sequence {self._sequences + first} ends with id {value} and "
-                f"not with {self._end}, the end of a document."
+                f"{self._spot(at)}: sequence {self._sequences + first} ends with ID {value} "
+                f"instead of {self._end}, the end-of-document token."
             )
             self._report.add(DatasetCode.END, rule, value, number=wrong.size)
         self._sequences += ends.size
@@ -122,8 +122,8 @@ class _Check:
         if inside:
             where = np.setdiff1d(np.flatnonzero(tokens == self._end), last)
             rule = (
-                f"{self._spot(int(where[0]))}: the end of a document, {self._end}, is inside one, "
-                "and the policy is to have none there."
+                f"{self._spot(int(where[0]))}: the end-of-document token, {self._end}, is inside a "
+                "document, which the policy excludes."
             )
             self._report.add(DatasetCode.END_INSIDE, rule, self._end, number=inside)
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Verifying a data set by reading all of it again, in bounded memory.
+"""Verify a data set by reading all of it again, in bounded memory.
 
-Nothing is taken from the preparation but the record: sizes, headers, pointers, document indices,
-ids, ends of documents, counts and digests are found in the files and held against it.
+Only the record comes from the preparation. Sizes, headers, pointers, document indices, IDs,
+document ends, counts and digests are read from the files and compared with it.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from seatrial.findings import Finding
 from seatrial.storage.store import Store
 
 SAMPLE = 64
-"""Documents that are decoded and encoded again."""
+"""Documents to decode and encode again."""
 
 Progress = Callable[[int], None]
-"""Told the bytes of tokens that were checked since it was last told."""
+"""Receives the token bytes that were checked since the last call."""
 
 
 def verify(
@@ -39,14 +39,14 @@ def verify(
     sample: int = SAMPLE,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """Everything that is wrong with a data set; nothing when it is whole.
+    """Return all problems of a data set; empty if it is intact.
 
     Args:
-        store: Where it lies.
+        store: The store that contains it.
         record: Its record.
-        tokenizer_file: The tokenizer's file; without it no document is decoded.
+        tokenizer_file: The tokenizer file; None to skip decoding documents.
         sample: Documents to decode and encode again.
-        progress: Told how far it is.
+        progress: Receives the progress.
     """
     findings = check_counts(record)
     sizes = {file.path: file.size for file in store.list() if file.path in _paths(record)}
@@ -59,7 +59,7 @@ def verify(
                 if progress is not None:
                     progress(file.tokens_size)
         except BaseException:
-            # Else leaving the pool would wait for files that are being read.
+            # Otherwise leaving the pool would wait for running reads.
             reading.stop()
             raise
     findings += check_quarantine(store, record)
@@ -75,15 +75,15 @@ def _paths(record: DatasetRecord) -> set[str]:
 def _file(
     store: Readable, file: DataFile, settings: TaskSettings, sizes: dict[str, int]
 ) -> list[Finding]:
-    """What is wrong with one pair; not what a wrong size or index makes of the rest."""
+    """Check one pair; skips checks that a wrong size or index makes meaningless."""
     wanted = {file.tokens_file: file.tokens_size, file.index_file: file.header.size}
     findings = []
     for path, size in wanted.items():
         report = VerificationReport(path)
         if path not in sizes:
-            report.add(DatasetCode.ABSENT, "the file is absent.")
+            report.add(DatasetCode.ABSENT, "the file is missing.")
         elif sizes[path] != size:
-            rule = f"the file has {sizes[path]} bytes, and should have {size}."
+            rule = f"the file has {sizes[path]} bytes; it should have {size}."
             report.add(DatasetCode.SIZE, rule, sizes[path])
         findings += report.findings()
     if findings:
@@ -102,7 +102,7 @@ def _file(
 
 
 def check_counts(record: DatasetRecord) -> list[Finding]:
-    """Whether the counts of a record add up: lines to documents, documents to files."""
+    """Check that the counts of a record add up: lines to documents, documents to files."""
     report = VerificationReport(RECORD_FILE)
     for source in record.sources:
         files = [file for file in record.files if file.source == source.name]
@@ -110,21 +110,21 @@ def check_counts(record: DatasetRecord) -> list[Finding]:
         documents = sum(file.documents for file in files)
         if documents != counts.documents:
             rule = (
-                f"source {source.name} gave {counts.documents} documents, and its files have "
+                f"source {source.name} gave {counts.documents} documents, but its files have "
                 f"{documents}."
             )
             report.add(DatasetCode.COUNTS, rule, documents)
         used = counts.documents + counts.dropped + sum(counts.bad.values())
         if counts.lines != used:
-            rule = f"source {source.name} has {counts.lines} lines, and {used} are accounted for."
+            rule = f"source {source.name} has {counts.lines} lines; {used} are accounted for."
             report.add(DatasetCode.COUNTS, rule, used)
     known = {source.name for source in record.sources}
     for file in record.files:
         if file.source not in known:
-            report.add(DatasetCode.COUNTS, f"{file.name} is of no source.", file.source)
+            report.add(DatasetCode.COUNTS, f"{file.name} belongs to no source.", file.source)
         if file.empty > file.documents:
             report.add(DatasetCode.COUNTS, f"{file.name} has more empty documents than documents.")
         if file.token_bytes != record.settings.tokenizer.token_bytes:
-            rule = f"{file.name} has tokens of {file.token_bytes} bytes, unlike its tokenizer's."
+            rule = f"{file.name} has {file.token_bytes} bytes per token, unlike its tokenizer."
             report.add(DatasetCode.COUNTS, rule, file.token_bytes)
     return report.findings()

@@ -52,7 +52,7 @@ WORKER = dedent(
         elif what == "die" or (what == "die-once" and first):
             print("last words", file=sys.stderr, flush=True)
             os.kill(os.getpid(), 9)
-        elif what in ("mend", "system", "defect"):
+        elif what in ("fixable", "system", "defect"):
             answer = {"error": {"kind": what, "text": f"it is {what}"}}
         memory = 2**40 if what == "grow" else 1
         print(json.dumps(answer | {"memory": memory}), flush=True)
@@ -115,14 +115,14 @@ def test_the_task_of_a_killed_worker_is_done_again(tmp_path: Path) -> None:
 
 
 def test_a_task_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(TaskFailedError, match=r"task 1 \(die\) was tried 3 times.*signal 9"):
+    with pytest.raises(TaskFailedError, match=r"task 1 \(die\) failed 3 times.*signal 9"):
         run(tmp_path, 1, "good", "die", "good")
     assert [number for number, _ in begun(tmp_path)] == [0, 1, 1, 1]
 
 
 def test_what_a_user_must_mend_is_not_tried_again(tmp_path: Path) -> None:
-    with pytest.raises(TaskFailedError, match="it is mend"):
-        run(tmp_path, 1, "mend")
+    with pytest.raises(TaskFailedError, match="it is fixable"):
+        run(tmp_path, 1, "fixable")
     assert len(begun(tmp_path)) == 1
 
 
@@ -174,7 +174,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
         from seatrial.dataprep.drivers.local import _Worker, _WORKER
         tasks = task_list("/absent")
         worker = _Worker(_WORKER)
-        worker.tell(Job.of(tasks, sys.argv[1], "b").to_json())
+        worker.send(Job.of(tasks, sys.argv[1], "b").to_json())
         print(worker.process.pid, flush=True)
         time.sleep(60)
         """

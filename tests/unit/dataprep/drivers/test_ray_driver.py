@@ -36,7 +36,7 @@ class FakeRay:
 
     def module(self) -> ModuleType:
         """Ray, of which every task comes back as bad input."""
-        answer = {"error": {"kind": "mend", "text": "seen"}}
+        answer = {"error": {"kind": "fixable", "text": "seen"}}
 
         def stop() -> None:
             self.stopped += 1
@@ -93,7 +93,7 @@ def test_a_cluster_that_is_named_is_joined(ray: FakeRay, monkeypatch: pytest.Mon
     [
         (None, OSError("AF_UNIX path length cannot exceed 107 bytes"), r"path length.*RAY_TMPDIR"),
         (None, RuntimeError(), r"RuntimeError.*--driver local"),
-        ("head:6379", ConnectionError("nobody there"), r"head:6379.*nobody there.*2\.60 as here"),
+        ("head:6379", ConnectionError("nobody there"), r"head:6379.*nobody there.*Ray 2\.60 "),
     ],
 )
 def test_no_cluster_is_an_error_with_a_fix(

@@ -41,7 +41,7 @@ def test_a_store_that_does_not_answer_is_worth_another_try(
     with monkeypatch.context() as context:
         context.setattr(work, "run_task", silent)
         assert main(["--list", str(frozen), "--task", "0"]) == TRY_AGAIN
-    assert "Try again later" in capsys.readouterr().err
+    assert "Rerun the same command later" in capsys.readouterr().err
     with monkeypatch.context() as context:
         context.setattr(single, "chosen_backend", silent)
         assert main(["--list", str(frozen), "--task", "0"]) == TRY_AGAIN
@@ -77,7 +77,7 @@ def test_an_error_is_told_even_when_the_store_cannot_be_tidied(
     monkeypatch.setattr(work, "files_of", silent)
     error = bench.attempt(line_of(tasks, tasks.tasks[0]))["error"]
     assert error["kind"] == "system"
-    assert "no success after 6 tries" in error["text"]
+    assert "all 6 attempts" in error["text"]
 
 
 @pytest.mark.parametrize("half", [b"", b'{"attempt":', b"{}"])
@@ -92,6 +92,6 @@ def test_a_record_that_is_not_whole_is_written_again(frozen: Path, half: bytes) 
 
 
 def test_a_silent_store_is_a_store_error_like_others() -> None:
-    with pytest.raises(StoreError, match="what is finished is kept"):
+    with pytest.raises(StoreError, match="finished work is kept"):
         silent()
     assert issubclass(BusyStoreError, StoreError)

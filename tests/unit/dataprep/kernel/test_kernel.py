@@ -227,7 +227,7 @@ def test_the_audit_finds_a_backend_that_errs(
     at = int(np.flatnonzero(chosen(0, np.arange(3000)))[0])
     rows[at] = {"text": "a ship"}
     file = written(tmp_path, "a.jsonl", jsonl(rows))
-    with pytest.raises(BadInputError, match="gives other tokens for this document") as error:
+    with pytest.raises(BadInputError, match="give different tokens for this document") as error:
         run(listed([file]), tmp_path / "out", using=wrong)
     assert error.value.findings[0].where.line == at + 1
     assert not list((tmp_path / "out").rglob("*.*"))
@@ -240,7 +240,7 @@ def test_ids_out_of_the_vocabulary_are_an_error(tmp_path: Path) -> None:
 
     wrong = Encoder(encoder().tokenizer, encoder()._model, "gigatoken")
     wrong._library = Large()  # type: ignore[assignment]
-    with pytest.raises(BadInputError, match="the id 115792 in a vocabulary of 50,257"):
+    with pytest.raises(BadInputError, match="the ID 115792 in a vocabulary of 50,257"):
         run(listed([written(tmp_path, "a.jsonl", jsonl([{"text": "x"}]))]), tmp_path, using=wrong)
 
 
@@ -300,7 +300,7 @@ def all_bad(tmp_path: Path, good: int = 0) -> InputFile:
 
 
 def test_a_task_of_which_no_line_is_good_ends_early(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"none of the first \d+,\d+ lines") as raised:
+    with pytest.raises(BadInputError, match=r"all of the first \d+,\d+ lines") as raised:
         run(listed([all_bad(tmp_path)]), tmp_path / "out")
     (finding,) = raised.value.findings
     assert finding.code == InputCode.BAD_SHARE

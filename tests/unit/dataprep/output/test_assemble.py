@@ -214,7 +214,7 @@ def test_without_the_kernels_copy_the_bytes_are_the_same(
 
 def test_a_missing_record_is_reported(store: Store) -> None:
     tasks, records = made(store)
-    with pytest.raises(FindingsError, match="1 of 5 tasks have no record, the first is 2"):
+    with pytest.raises(FindingsError, match="1 of 5 tasks have no record; the first is 2"):
         assemble(tasks, [r for r in records if r.task != 2], store)
     others = task_list(["web"] * 5)
     with pytest.raises(FindingsError, match="5 of 5 tasks have no record"):
@@ -382,7 +382,7 @@ def test_a_full_temporary_directory_is_named(store: Store, monkeypatch: pytest.M
         monkeypatch.setattr(
             "seatrial.dataprep.output.assemble.TemporaryFile", lambda **_: nullcontext(full)
         )
-        with pytest.raises(StoreError, match=r"No space left on device; the lengths.*set TMPDIR"):
+        with pytest.raises(StoreError, match=r"No space left on device; .*lengths.*set TMPDIR"):
             assemble(tasks, records, store)
 
 

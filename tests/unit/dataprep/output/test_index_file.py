@@ -68,14 +68,14 @@ def test_an_index_of_nothing_can_be_mapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data[:20], "header of 34 bytes"),
+        (lambda data: data[:20], "an index has 34 bytes"),
         (lambda data: b"X" + data[1:], "not a Megatron index"),
         (lambda data: data[:9] + b"\2" + data[10:], "version 2"),
         (lambda data: data[:17] + b"\6" + data[18:], "code 6"),
         (lambda data: data[:26] + bytes(8) + data[34:], "0 document indices"),
         (lambda data: data + b"\0", "bytes"),
         (lambda data: data[:-1], "bytes"),
-        (lambda data: data[:18] + b"\xff" * 8 + data[26:], "cannot be"),
+        (lambda data: data[:18] + b"\xff" * 8 + data[26:], "impossible counts"),
     ],
 )
 def test_a_damaged_header_is_refused(

@@ -201,7 +201,7 @@ def test_a_record_that_a_kill_left_empty_is_named(tmp_path: Path, left: str) -> 
     record = prepared(tmp_path)
     cut(LocalStore(tmp_path), record, CUT)
     (tmp_path / "mds-8" / "made-of.json").write_text(left)
-    with pytest.raises(FindingsError, match="does not say how samples were cut"):
+    with pytest.raises(FindingsError, match="does not describe its samples"):
         cuts_at(LocalStore(tmp_path))
     cut(LocalStore(tmp_path), record, CUT)
     assert cuts_at(LocalStore(tmp_path)) == [CUT]

@@ -158,17 +158,17 @@ def test_a_directory_that_cannot_be_read(
 
     monkeypatch.setattr(os, "scandir", refusing)
     assert [file.path for file in store.list()] == ["a"]
-    with pytest.raises(StoreError, match=r"Permission denied\. Check that it can be read"):
+    with pytest.raises(StoreError, match=r"Permission denied\. Check that it is readable"):
         list(store.list("closed"))
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (errno.ENOSPC, "Make room and start the same command again: what is finished is kept. Or"),
-        (errno.EDQUOT, "within the quota and start the same command again"),
-        (errno.EROFS, "Nothing can be written there. Set data.location (or --to) to"),
-        (errno.EFBIG, "takes larger files and begin anew there"),
+        (errno.ENOSPC, "Free some space and rerun the same command: finished work is kept. Or"),
+        (errno.EDQUOT, "Free some quota and rerun the same command"),
+        (errno.EROFS, "Set data.location (or --to) to a writable directory"),
+        (errno.EFBIG, "supports larger files and start from scratch there"),
     ],
 )
 def test_nobody_is_told_that_another_place_keeps_what_is_finished(

@@ -221,7 +221,7 @@ def test_a_full_disk(store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(Path, "open", full)
     stream = store.open_writer("a")
     stream.write(b"x")
-    with pytest.raises(StoreError, match=r"No space left.*Make room"):
+    with pytest.raises(StoreError, match=r"No space left.*Free some space"):
         stream.close()
     assert _hidden(tmp_path) == []
     assert list(store.list()) == []
@@ -235,7 +235,7 @@ def test_a_file_where_a_directory_should_be(store: LocalStore) -> None:
 
 @pytest.mark.parametrize("address", ["hf://datasets/a/b", "http://x/y", "s3://", "gs:///"])
 def test_addresses_that_cannot_be_written(address: str) -> None:
-    with pytest.raises(UsageError, match="cannot be written there"):
+    with pytest.raises(UsageError, match="this address is not writable"):
         store_at(address)
 
 
@@ -284,7 +284,7 @@ def test_patience_ends_with_success(waits: list[float]) -> None:
 
 def test_patience_is_bounded(waits: list[float]) -> None:
     calls, action = _failing(99, Answer(500))
-    with pytest.raises(StoreError, match=r"s3://b/x: no success after 5 tries.*status 500"):
+    with pytest.raises(StoreError, match=r"s3://b/x: all 5 attempts .* failed.*status 500"):
         RetryPolicy(tries=5).call("s3://b/x", action)  # type: ignore[arg-type]
     assert len(calls) == 5
     assert len(waits) == 4

@@ -48,7 +48,7 @@ def test_a_worker_with_another_version_uses_the_reference(tasks: TaskList, tmp_p
     file.write_text(json.dumps(json.loads(file.read_text()) | {"version": "0.0.1"}))
     used = done(tasks, tmp_path).backend
     assert used.startswith("tokenizers ")
-    assert used.endswith("and 0.0.1 was proved")
+    assert used.endswith("but 0.0.1 was verified")
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
@@ -75,5 +75,5 @@ def test_a_worker_without_the_reference_says_what_to_install(
 ) -> None:
     without(monkeypatch, "gigatoken", "tokenizers")
     answer = bench(tasks, tmp_path).attempt(line_of(tasks, tasks.tasks[0]))
-    assert answer["error"]["kind"] == "mend"
+    assert answer["error"]["kind"] == "fixable"
     assert "pip install '.[data]'" in answer["error"]["text"]

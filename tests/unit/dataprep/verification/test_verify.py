@@ -148,7 +148,7 @@ def test_a_shifted_pointer_is_found_without_its_digest(made: Made) -> None:
     made.recorded_again()
     (finding,) = made.findings()
     assert finding.code == Code.POINTERS
-    assert f"byte {POINTERS + 8}: sequence 1 should begin at 6, not 8" in finding.rule
+    assert f"byte {POINTERS + 8}: sequence 1 should start at 6, not 8" in finding.rule
 
 
 def test_lengths_that_were_traded_are_found_without_a_digest(made: Made) -> None:
@@ -158,7 +158,7 @@ def test_lengths_that_were_traded_are_found_without_a_digest(made: Made) -> None
     made.recorded_again()
     (finding,) = made.findings()
     assert finding.code == Code.END
-    assert "byte 2: sequence 0 ends with id 2" in finding.rule
+    assert "byte 2: sequence 0 ends with ID 2" in finding.rule
 
 
 @pytest.mark.parametrize("value", [0, -3, 2**31 - 1])
@@ -192,7 +192,7 @@ def test_an_id_that_is_too_large_is_found_without_its_digest(made: Made) -> None
     made.recorded_again()
     (finding,) = made.findings()
     assert finding.code == Code.VOCABULARY
-    assert "byte 2: id 50257 is not in the vocabulary of 50257" in finding.rule
+    assert "byte 2: ID 50257 is not in the vocabulary of 50257" in finding.rule
     assert "1 more" in finding.rule
 
 
@@ -210,7 +210,7 @@ def test_a_missing_end_is_found_without_its_digest(made: Made) -> None:
     made.recorded_again()
     (finding,) = made.findings()
     assert finding.code == Code.END
-    assert "byte 8: sequence 1 ends with id 5" in finding.rule
+    assert "byte 8: sequence 1 ends with ID 5" in finding.rule
 
 
 def test_an_end_inside_a_document_is_found_where_the_policy_has_none(tmp_path: Path) -> None:
