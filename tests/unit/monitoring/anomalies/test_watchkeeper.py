@@ -35,7 +35,7 @@ def test_silence_is_told_once_and_ends_with_the_next_step() -> None:
     assert keeper.pass_time(last + 9.9) == ()
     (notice,) = keeper.pass_time(last + 10.1, (3,))
     assert notice.finding.code == AnomalyCode.STALLED
-    assert notice.finding.rule.endswith("since step 100, and rank 3 does not answer.")
+    assert notice.finding.rule.endswith("since step 100; rank 3 does not respond.")
     assert keeper.pass_time(last + 100) == ()
     (over,) = keeper.observe(Event(EventKind.STEP, 101, last + 101, {"seconds": 101.0}))
     assert over.finding.severity is Severity.NOTE
@@ -87,7 +87,7 @@ def test_a_start_ends_what_was_open_and_forgets_what_was_usual() -> None:
     keeper, last = followed(100)
     keeper.pass_time(last + 50)
     (over,) = keeper.observe(Event(EventKind.START, 90, last + 60, {}))
-    assert over.finding.rule.endswith("the processes started again.")
+    assert over.finding.rule.endswith("the processes restarted.")
     slower = (Event(e.kind, e.step, e.time, e.values | {"seconds": 3.0}) for e in run(60))
     assert [n for event in slower for n in keeper.observe(event)] == []
 
