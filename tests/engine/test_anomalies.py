@@ -189,7 +189,7 @@ def noticed(trial: Trial, outcome: TrainingOutcome, reader: Reader, log: str) ->
             return step - trial.step + 1
     if trial.code is AnomalyCode.STALLED:
         # The rank that keeps the log is stopped: the reader sees it, and rank 0 names it.
-        told = f"{trial.about}, which keeps the event log, does not answer" in log
+        told = f"{trial.about}, which writes the event log, does not respond" in log
         seen = any(n.finding.code == trial.code for _, n in reader.notices)
         return 1 if told and seen else None
     return None

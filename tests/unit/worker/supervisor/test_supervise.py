@@ -221,7 +221,7 @@ def test_asked_to_end_it_saves_and_does_not_succeed(start: Start) -> None:
     node.until(lambda: not node.all(), 5.0)
     status = read_status(node.place / "beats")
     assert status is not None
-    assert status.ended == "asked to end"
+    assert status.ended == "stopped as requested"
 
 
 @pytest.mark.parametrize("code", [1, StopCode.STALE])
@@ -301,7 +301,7 @@ def test_a_process_that_says_that_a_restart_would_not_help_is_believed(start: St
     (node.place / "fail").unlink(missing_ok=True)
     again = start(restarts=5)
     assert again.process.wait(timeout=REACHED) == 82
-    assert "ended with 82 before, which is final" in (node.place / "log").read_text()
+    assert "already failed (code 82, final)" in (node.place / "log").read_text()
     assert remembered(node.place / "beats", "another attempt") is None
 
 
