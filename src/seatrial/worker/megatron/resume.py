@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The start of a run: which checkpoint it goes on from; the engine is then told the step."""
+"""Select the checkpoint that a start resumes from, and pass its step to the engine."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -22,20 +22,19 @@ from seatrial.worker.settings import Settings
 
 Wrapped = Callable[..., Any]
 COMMITTED_FORMAT = "torch_dist"
-"""The engine's format whose saves get a record; a start must not look for one of others."""
+"""The engine's format whose saves get a record; in other formats there are none."""
 
 
 class Resumption:
-    """Chooses before the engine loads."""
+    """Selects a checkpoint before the engine loads."""
 
     def __init__(self, chosen: Settings, keeper: MegatronCommitter) -> None:
-        """Choose for one start of the processes."""
         self._settings = chosen
         self._chooser = Chooser(chosen)
         self._keeper = keeper
 
     def install(self) -> None:
-        """Put the choice before the engine's own loading."""
+        """Wrap the engine's setup, which loads the checkpoint."""
         engine.setup_model_and_optimizer = self._watch_setup(engine.setup_model_and_optimizer)
 
     def _watch_setup(self, original: Wrapped) -> Wrapped:
@@ -43,7 +42,7 @@ class Resumption:
             told = get_args()
             if told.ckpt_format != COMMITTED_FORMAT:
                 self._chooser.say(
-                    f"saves as {told.ckpt_format} have no record: the engine chooses by itself"
+                    f"checkpoints as {told.ckpt_format} have no record: the engine selects one"
                 )
                 with loading(told, None):
                     return original(*args, **kwargs)
@@ -56,7 +55,7 @@ class Resumption:
         return setup_model_and_optimizer
 
     def _choose(self, told: Namespace) -> tuple[int | None, Followed | None]:
-        """The step to load, and the parent where it is the parent's; none where none is needed."""
+        """Return the step to load, and the parent if it is the parent's; None if none is needed."""
         parent = self._settings.parent
         if told.load is not None:
             request = ResumeRequest(told.load, told.ckpt_step, bool(told.finetune))
@@ -75,7 +74,7 @@ class Resumption:
         return None, None
 
     def _track(self, place: LocalPlace, request: ResumeRequest, step: int) -> None:
-        """Have the engine's tracker name the chosen step; the engine reads it in any case."""
+        """Write the selected step to the engine's tracker, which the engine always reads."""
         tracked = tracked_step(place)
         chosen = request.step is not None or request.borrowed
         if tracked == step or (chosen and tracked not in (None, -1)):

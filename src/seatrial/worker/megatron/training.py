@@ -35,7 +35,7 @@ from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter
 
 FUSED_GRADIENTS = "fused_weight_gradient_mlp_cuda"
-"""Apex's extension, which adds weight gradients up inside the matrix multiplication."""
+"""Apex's extension, which accumulates weight gradients inside the matrix multiplication."""
 
 
 def train(
@@ -44,18 +44,18 @@ def train(
     heart: BeatWriter | None = None,
     nccl_file: Path | None = None,
 ) -> None:
-    """Train as the arguments say; the engine's own exit code ends the process.
+    """Train; the process exits with the engine's exit code.
 
-    What a person can mend ends it with a line that says how, and not with a traceback.
+    For errors that the user can fix, it exits with a message and not with a traceback.
 
     Args:
         chosen: The worker's own settings.
-        arguments: What the engine is told.
+        arguments: The engine's arguments.
         heart: The heartbeat of this process.
-        nccl_file: Where NCCL writes what it says, if it was asked to.
+        nccl_file: NCCL's log file, if enabled.
     """
     events = chosen.events if chosen.writes_events else None
-    # From here on, so that the log also tells of arguments that the engine refuses.
+    # Created here, so that the log also records arguments that the engine rejects.
     shares = chosen.events is not None
     observer = MegatronObserver(events, chosen.kill_step, shares, nccl_file)
     try:
@@ -64,7 +64,7 @@ def train(
         sys.stderr.write(f"seatrial: {error}\n")
         raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
     except CheckpointException as error:
-        # torch gathers what went wrong in writing; that a later start has begun is final.
+        # torch collects the errors of a save; an error because of a later start is final.
         causes = [cause for cause, _ in error.failures.values()]
         stale = next((cause for cause in causes if isinstance(cause, StaleStartError)), None)
         if stale is None:
@@ -80,7 +80,7 @@ def _train(
         apply_patches(ON_ANY_DEVICE)
         protect_checkpoints(chosen)
         args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
-        # Before the processes meet: they would not wait for each other as long as this may take.
+        # Before the rendezvous, because this may take longer than its timeout.
         bring_in(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         if chosen.trouble:
@@ -89,16 +89,16 @@ def _train(
 
 
 def fit_to_host(chosen: Settings, told: Namespace) -> Namespace:
-    """The arguments with the copy of a pinned tokenizer, and without a fusion that is lacking."""
+    """Use the copy of a pinned tokenizer, and turn off a fusion that is not installed."""
     told = pin_tokenizer(told, chosen.tokenizer_revision)
     if chosen.device is Device.GPU and find_spec(FUSED_GRADIENTS) is None:
-        # The engine has it on, and stops at the first layer without the extension.
+        # It is on by default, and without the extension the engine stops at the first layer.
         return Namespace(**(vars(told) | {"gradient_accumulation_fusion": False}))
     return told
 
 
 def protect_checkpoints(chosen: Settings) -> None:
-    """Put the protocol around saving, the choice before loading, and limits on unpickling."""
+    """Install the commit protocol, checkpoint selection, and limits on unpickling."""
     safe_load.install()
     keeper = MegatronCommitter()
     keeper.install()

@@ -67,14 +67,35 @@ def test_causes_are_defined_and_found() -> None:
 
 
 REWORDED = frozenset(
-    """
-    admission-refused arguments-refused checkpoint-damaged checkpoint-layout-mismatch
-    checkpoint-pickle-refused collective-mismatch data-missing disk-full fabric-fallback-to-tcp
-    fabric-link-down gpu-library-mismatch gpu-out-of-memory hub-rate-limited index-cache-not-seen
-    nan-in-training pod-evicted quota-exceeded rank-killed rendezvous-timeout
-    shared-memory-too-small stale-shared-memory startup-outlasts-timeout storage-stalled terminated
-    tracker-unreadable unschedulable vocabulary-mismatch
-    """.split()
+    [
+        "admission-refused",
+        "arguments-refused",
+        "checkpoint-damaged",
+        "checkpoint-layout-mismatch",
+        "checkpoint-pickle-refused",
+        "collective-mismatch",
+        "data-missing",
+        "disk-full",
+        "fabric-fallback-to-tcp",
+        "fabric-link-down",
+        "gpu-library-mismatch",
+        "gpu-out-of-memory",
+        "hub-rate-limited",
+        "index-cache-not-seen",
+        "nan-in-training",
+        "pod-evicted",
+        "quota-exceeded",
+        "rank-killed",
+        "rendezvous-timeout",
+        "shared-memory-too-small",
+        "stale-shared-memory",
+        "startup-outlasts-timeout",
+        "storage-stalled",
+        "terminated",
+        "tracker-unreadable",
+        "unschedulable",
+        "vocabulary-mismatch",
+    ]
 )
 """Causes whose sentence has the same meaning in other words than in the frozen set."""
 
