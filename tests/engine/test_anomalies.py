@@ -16,7 +16,7 @@ from seatrial.codes.anomalies import AnomalyCode
 from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engines.megatron.arguments import Arguments
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Expectations, Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from tests.engine.conftest import Figure
 from tests.engine.test_processes import ranks
@@ -145,7 +145,7 @@ class Reader:
 
     file: Path
     directory: Path
-    keeper: Watchkeeper = field(default_factory=lambda: Watchkeeper(KNOWN))
+    keeper: AnomalyMonitor = field(default_factory=lambda: AnomalyMonitor(KNOWN))
     seen: int = 0
     notices: list[tuple[float, Notice]] = field(default_factory=list)
     last: float = 0.0

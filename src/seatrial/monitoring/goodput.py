@@ -20,7 +20,7 @@ HANG_FACTOR = 5.0
 HANG_FLOOR = 10.0
 """A step counts as hung after max(10 s, 5 × the median of recent steps). NVIDIA's resiliency
 extension uses the same factor (nvidia-resiliency-ext, fault_tolerance/config.py). Below ten
-seconds, a hang cannot be told from a garbage collection or a slow disk."""
+seconds, a hang is indistinguishable from a garbage collection or a slow disk."""
 _RECENT = 64
 
 

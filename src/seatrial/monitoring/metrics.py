@@ -75,7 +75,7 @@ class Metrics:
         self._data: deque[float] = deque(maxlen=window)
         self._newest: dict[str, Any] = {}
         self._event: Event | None = None
-        self._told: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
         self._skipped = 0
         self._busy: RankFigure | None = None
         self._memory: tuple[int, int] | None = None
@@ -87,7 +87,7 @@ class Metrics:
     def take(self, event: Event) -> None:
         match event.kind:
             case EventKind.START:
-                self._told |= {k: v for k, v in event.values.items() if _finite(v) is not None}
+                self._settings |= {k: v for k, v in event.values.items() if _finite(v) is not None}
             case EventKind.STEP:
                 self._stepped(event)
             case EventKind.RANKS:
@@ -153,9 +153,9 @@ class Metrics:
         """Return the given basis, or derive one from the engine's settings at the start."""
         if self._basis is not None:
             return self._basis
-        told = self._told
-        batch = self._newest.get("global_batch_size", told.get("global_batch_size"))
-        length, gpus = told.get("sequence_length"), told.get("world_size")
+        settings = self._settings
+        batch = self._newest.get("global_batch_size", settings.get("global_batch_size"))
+        length, gpus = settings.get("sequence_length"), settings.get("world_size")
         if batch and length and gpus:
             return MfuBasis(int(batch) * int(length), int(gpus))
         return None
@@ -170,7 +170,7 @@ class Metrics:
             tokens = basis.tokens_per_second(usual)
             flops, mfu = basis.flops_per_gpu(usual), basis.mfu(usual)
         printed = _finite(values.get("tflops_per_gpu"))
-        total = _finite(values.get("total_steps", self._told.get("total_steps")))
+        total = _finite(values.get("total_steps", self._settings.get("total_steps")))
         held, rank = self._memory or (None, None)
         return Snapshot(
             step=self._event.step if self._event else 0,
@@ -216,5 +216,5 @@ def _spread(seconds: deque[float]) -> float | None:
 
 def _means(parts: deque[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each part, over the steps that have it."""
-    names = dict.fromkeys(name for told in parts for name in told)
+    names = dict.fromkeys(name for step in parts for name in step)
     return {name: statistics.mean(p[name] for p in parts if name in p) for name in names}

@@ -81,7 +81,7 @@ class MlflowRun:
             if self.events <= self._marked:
                 continue
             if event.kind is EventKind.START:
-                self._tell(event)
+                self._log_settings(event)
             if self._known is None:
                 self._known = self._there_since(event.time)
             points += [point for point in made if (point[0], *point[2:]) not in self._known]
@@ -124,7 +124,7 @@ class MlflowRun:
             if point.timestamp >= since
         }
 
-    def _tell(self, start: Event) -> None:
+    def _log_settings(self, start: Event) -> None:
         """Log the engine's settings. MLflow keeps the first value of a parameter."""
         new = {k: v for k, v in start.values.items() if k not in self._params and k != "began"}
         params = [Param(name, str(value)) for name, value in new.items() if value is not None]

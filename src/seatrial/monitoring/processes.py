@@ -77,13 +77,13 @@ def end(process: int) -> None:
 
 def state(process: int) -> str:
     """Return the kernel's state letter of a process; empty if it has exited."""
-    letter = _told(process, 0)
+    letter = _stat_field(process, 0)
     return "" if letter in _GONE else letter
 
 
 def begun(process: int) -> int:
     """Return when a process started, in clock ticks since boot; 0 if it has exited."""
-    return int(_told(process, 19) or 0)
+    return int(_stat_field(process, 19) or 0)
 
 
 def is_exiting(process: int) -> bool:
@@ -91,7 +91,7 @@ def is_exiting(process: int) -> bool:
 
     The kernel frees memory first, which takes a third of a second per GiB, then files.
     """
-    return bool(state(process)) and bool(int(_told(process, 6) or 0) & _EXITING)
+    return bool(state(process)) and bool(int(_stat_field(process, 6) or 0) & _EXITING)
 
 
 def children(parent: int) -> list[int]:
@@ -129,7 +129,7 @@ def variables(process: int) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _told(process: int, place: int) -> str:
+def _stat_field(process: int, place: int) -> str:
     """Return a field of /proc/PID/stat, counted after the name; empty if there is none."""
     try:
         # The name may contain any character (proc_pid_stat(5)).

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.eta import Outlook, outlook
 from seatrial.monitoring.event_log import Event, EventKind, sanitize_event
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
@@ -80,7 +80,7 @@ class RunView:
         self._lags = RankLags()
         self._attempt = 0
         self._safe: float | None = None
-        self._keeper: Watchkeeper | None = Watchkeeper()
+        self._monitor: AnomalyMonitor | None = AnomalyMonitor()
         self._handlers: dict[EventKind, Callable[[Event], None]] = {
             EventKind.START: self._started,
             EventKind.STEP: self._stepped,
@@ -100,9 +100,9 @@ class RunView:
         self._account.end(ended)
         self.starts.end(reason)
 
-    def take(self, told: Event) -> None:
+    def take(self, raw: Event) -> None:
         """Add one event; drop its implausible values."""
-        event = sanitize_event(told)
+        event = sanitize_event(raw)
         if event is None:
             return
         self.first_time = event.time if self.first_time is None else self.first_time
@@ -115,14 +115,14 @@ class RunView:
             handle(event)
         if event.kind in NOTABLE:
             self._keep(event)
-        if self._keeper is not None:
-            self._announce(self._keeper.observe(event), event.time)
+        if self._monitor is not None:
+            self._announce(self._monitor.observe(event), event.time)
 
     def pass_time(self, seconds: float) -> None:
         """Handle the time since the newest event, in seconds."""
-        if self._keeper is not None and self.last_time is not None:
+        if self._monitor is not None and self.last_time is not None:
             now = self.last_time + seconds
-            self._announce(self._keeper.pass_time(now), now)
+            self._announce(self._monitor.pass_time(now), now)
 
     def _announce(self, notices: Iterable[Notice], when: float) -> None:
         """Record the notices of the detectors."""
@@ -146,7 +146,7 @@ class RunView:
         self._safe = event.time
         if "began" in event.values:
             # Seatrial's worker runs the detectors itself, and its log contains their findings.
-            self._keeper = None
+            self._monitor = None
 
     def _compared(self, event: Event) -> None:
         """Record a comparison of the ranks."""

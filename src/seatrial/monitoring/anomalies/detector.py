@@ -38,7 +38,7 @@ class AnomalyRule:
 class Symptom:
     """A current problem."""
 
-    said: str
+    message: str
     """The problem, as a sentence."""
     value: str
     """The abnormal value."""
@@ -94,9 +94,9 @@ class Notice:
 
     def values(self) -> dict[str, Any]:
         """Return the fields of such an event."""
-        told = asdict(self.finding)
-        del told["where"]
-        return told | {"phase": self.phase, "since": self.since, "about": self.about}
+        values = asdict(self.finding)
+        del values["where"]
+        return values | {"phase": self.phase, "since": self.since, "about": self.about}
 
 
 class NetworkTransport(StrEnum):

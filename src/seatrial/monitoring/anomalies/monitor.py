@@ -74,7 +74,7 @@ class _Episode:
     """Consecutive observations without it."""
 
 
-class Watchkeeper:
+class AnomalyMonitor:
     """Monitors one run: its events and, if available, its output and the time."""
 
     def __init__(self, expected: Expectations | None = None) -> None:
@@ -94,7 +94,7 @@ class Watchkeeper:
             notices += self._close_all()
             self._detectors = detectors(self._expected)
         for detector in self._detectors:
-            notices += self._told(detector.rule, detector.observe(event))
+            notices += self._changes(detector.rule, detector.observe(event))
         return tuple(notices)
 
     def observe_line(self, line: str) -> tuple[Notice, ...]:
@@ -103,7 +103,7 @@ class Watchkeeper:
         for detector in self._detectors:
             look = getattr(detector, "observe_line", None)
             if look is not None:
-                notices += self._told(detector.rule, look(line))
+                notices += self._changes(detector.rule, look(line))
         return tuple(notices)
 
     def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> tuple[Notice, ...]:
@@ -116,10 +116,10 @@ class Watchkeeper:
         for detector in self._detectors:
             look = getattr(detector, "pass_time", None)
             if look is not None:
-                notices += self._told(detector.rule, look(now, missing))
+                notices += self._changes(detector.rule, look(now, missing))
         return tuple(notices)
 
-    def _told(self, rule: AnomalyRule, seen: Seen) -> list[Notice]:
+    def _changes(self, rule: AnomalyRule, seen: Seen) -> list[Notice]:
         """Return the notices for the changes since the last observation."""
         if seen is None:
             return []
@@ -154,12 +154,12 @@ class Watchkeeper:
 
 
 def _began(rule: AnomalyRule, symptom: Symptom, step: int) -> Notice:
-    finding = Finding(rule.code, rule.severity, Where(), symptom.said, symptom.value, rule.fix)
+    finding = Finding(rule.code, rule.severity, Where(), symptom.message, symptom.value, rule.fix)
     return Notice(finding, AnomalyPhase.BEGAN, step, symptom.since, symptom.about)
 
 
 def _ended(rule: AnomalyRule, symptom: Symptom, step: int, how: str) -> Notice:
     of = f" of {symptom.about}" if symptom.about else ""
-    said = f"{rule.title}{of}, since step {symptom.since:,}: {how}"
-    finding = Finding(rule.code, Severity.NOTE, Where(), said, "", "")
+    message = f"{rule.title}{of}, since step {symptom.since:,}: {how}"
+    finding = Finding(rule.code, Severity.NOTE, Where(), message, "", "")
     return Notice(finding, AnomalyPhase.ENDED, step, symptom.since, symptom.about)

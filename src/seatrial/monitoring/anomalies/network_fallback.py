@@ -53,5 +53,5 @@ class NetworkFallback:
             return None
         if "NCCL" not in line or _SOCKET.search(line) is None:
             return None
-        said = f"NCCL uses TCP sockets, but the plan has NET/{self._planned}."
-        return (Symptom(said, redact(line.strip())[-160:], self._step),)
+        message = f"NCCL uses TCP sockets, but the plan has NET/{self._planned}."
+        return (Symptom(message, redact(line.strip())[-160:], self._step),)

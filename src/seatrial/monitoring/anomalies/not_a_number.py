@@ -56,8 +56,8 @@ class NotANumber:
             why = REFUSED.get(event.values.get("code") or 0)
             if why is None:
                 return None
-            said = f"The engine rejected the result of step {event.step + 1:,} {why}."
-            return (Symptom(said, f"exit code {event.values['code']}", event.step + 1),)
+            message = f"The engine rejected the result of step {event.step + 1:,} {why}."
+            return (Symptom(message, f"exit code {event.values['code']}", event.step + 1),)
         if event.kind is not EventKind.STEP:
             return None
         skipped = bool(event.values.get("skipped"))
@@ -90,5 +90,5 @@ class NotANumber:
         rank = found["rank"] or found["rank2"]
         step = int(found["step"] or found["step2"])
         value = found["value"] or found["value2"] or "NaN"
-        said = f"Rank {rank} got {value} in step {step:,}."
-        return (Symptom(said, value, step, f"rank {rank}"),)
+        message = f"Rank {rank} got {value} in step {step:,}."
+        return (Symptom(message, value, step, f"rank {rank}"),)

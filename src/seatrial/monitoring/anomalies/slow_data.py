@@ -80,8 +80,8 @@ class SlowData:
         share = sorted(look[1] for look in slow)[len(slow) // 2]
         rank = slow[-1][2]
         who = "A rank waits" if rank is None else f"Rank {rank} waits"
-        said = f"{who} for data for {percent(share)} of the step."
-        return (Symptom(said, f"{percent(share)}", slow[0][0]),)
+        message = f"{who} for data for {percent(share)} of the step."
+        return (Symptom(message, f"{percent(share)}", slow[0][0]),)
 
 
 def _waited(event: Event) -> tuple[float, int | None] | None:

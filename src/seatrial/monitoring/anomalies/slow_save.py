@@ -62,8 +62,8 @@ class SlowSave:
         if len(self._slow) < IN_A_ROW:
             return ()
         whose = "planned" if self._planned is not None else "usual"
-        said = f"The save of step {event.step:,} took {seconds:.3g} s; {usual:.3g} s is {whose}."
-        return (Symptom(said, f"{seconds:.3g} s", self._slow[0]),)
+        message = f"The save of step {event.step:,} took {seconds:.3g} s; {usual:.3g} s is {whose}."
+        return (Symptom(message, f"{seconds:.3g} s", self._slow[0]),)
 
     def _limit(self) -> tuple[float, float | None]:
         """Return the normal duration of a save, and the limit if it is known."""

@@ -144,8 +144,8 @@ class LossSpike:
         jump = self._surge.take(event.step, loss)
         if jump is None:
             return ()
-        said = f"The loss is {jump.value:.4g} in step {event.step:,}, up from {jump.usual:.4g}."
-        return (Symptom(said, f"{jump.value:.4g}", jump.since),)
+        message = f"The loss is {jump.value:.4g} in step {event.step:,}, up from {jump.usual:.4g}."
+        return (Symptom(message, f"{jump.value:.4g}", jump.since),)
 
 
 NORM = SpikeLimits(deviations=6.0, share=9.0, at_once=99.0)
@@ -186,5 +186,5 @@ class GradientExplosion:
         if jump is None:
             return ()
         norms = f"{jump.value:.4g} in step {event.step:,}, up from {jump.usual:.4g}"
-        said = f"The gradient norm is {norms}."
-        return (Symptom(said, f"{jump.value:.4g}", jump.since),)
+        message = f"The gradient norm is {norms}."
+        return (Symptom(message, f"{jump.value:.4g}", jump.since),)

@@ -95,8 +95,8 @@ class Stalled:
         if silent <= self.patience():
             return None
         after = f"step {self._last.step:,}" if len(self._seconds) else "the start"
-        said = f"No progress for {silent:.0f} s, since {after}{_named(missing)}."
-        return (Symptom(said, f"{silent:.0f} s", self._last.step + 1),)
+        message = f"No progress for {silent:.0f} s, since {after}{_named(missing)}."
+        return (Symptom(message, f"{silent:.0f} s", self._last.step + 1),)
 
     def patience(self) -> float:
         """Return the seconds without events that are normal now."""

@@ -83,6 +83,6 @@ class Straggler:
             if len(shares) >= enough:
                 middle = shares[len(shares) // 2]
                 first = step - self._needed * covered + 1
-                said = f"Rank {rank} takes {percent(middle)} longer than the others."
-                found.append(Symptom(said, f"{percent(middle)}", max(1, first), f"rank {rank}"))
+                message = f"Rank {rank} takes {percent(middle)} longer than the others."
+                found.append(Symptom(message, f"{percent(middle)}", max(1, first), f"rank {rank}"))
         return tuple(found)

@@ -83,5 +83,5 @@ class ThroughputDrop:
             return ()
         self._since = self._since or max(1, step - STEPS + 1)
         less = f"{percent(1 - usual / new)} less throughput"
-        said = f"Steps take {new:.3g} s, up from {usual:.3g} s: {less}."
-        return (Symptom(said, f"{new:.3g} s", self._since),)
+        message = f"Steps take {new:.3g} s, up from {usual:.3g} s: {less}."
+        return (Symptom(message, f"{new:.3g} s", self._since),)

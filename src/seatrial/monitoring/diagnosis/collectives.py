@@ -144,10 +144,10 @@ def _starts(excerpts: Sequence[Excerpt], waited: Sequence[Waited]) -> Iterator[S
     for excerpt, line in early:
         busy = _last_preparation(excerpt)
         if busy is not None and not excerpt.steps:
-            for told in (line, busy):
+            for proof in (line, busy):
                 yield Sighting(
                     *("startup-outlasts-timeout", Certainty.LIKELY, says, "still-preparing"),
-                    *(excerpt.name, told.number, told.text, told.rank),
+                    *(excerpt.name, proof.number, proof.text, proof.rank),
                 )
             return
 
@@ -180,10 +180,10 @@ def _stubborn(excerpt: Excerpt) -> Iterator[Sighting]:
         says = (
             f"Process {process} made no progress and did not exit when signalled; its peers waited"
         )
-        for told in (line, gave_up):
+        for proof in (line, gave_up):
             yield Sighting(
                 *("rank-hung", Certainty.LIKELY, says, "did-not-end"),
-                *(excerpt.name, told.number, told.text, None),
+                *(excerpt.name, proof.number, proof.text, None),
                 step=excerpt.step_before(gave_up.number),
             )
 

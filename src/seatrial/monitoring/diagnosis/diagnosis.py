@@ -306,14 +306,14 @@ def _found(
     for one in _one_of_each(ordered):
         proofs.setdefault((one.file, one.line), Proof(one.file, one.line, one.text.strip()))
     first = ordered[0]
-    said = next((one.says for one in ordered if one.says and one.certainty is best), "")
-    said = said[:1].upper() + said[1:] or cause.says.rstrip(".")
+    sentence = next((one.says for one in ordered if one.says and one.certainty is best), "")
+    sentence = sentence[:1].upper() + sentence[1:] or cause.says.rstrip(".")
     ranks = dict.fromkeys(one.rank for one in ordered if one.rank is not None)
     words = memory_words(first.text, planned) if cause.key == "gpu-out-of-memory" else ""
     return FoundCause(
         cause.key,
         best,
-        said,
+        sentence,
         tuple(proofs.values())[:MOST_PROOFS],
         len({(one.file, one.line) for one in group}),
         tuple(ranks),

@@ -23,22 +23,22 @@ _CHANGED = (
 
 
 @contextmanager
-def loading(told: Namespace, step: int | None) -> Iterator[None]:
+def loading(engine_args: Namespace, step: int | None) -> Iterator[None]:
     """Make the engine load a step; raise an error with a final exit code if it cannot.
 
     Args:
-        told: The engine's arguments. They are part of every checkpoint, and the selection must
-            not be, so they are restored afterwards.
+        engine_args: The engine's arguments. They are part of every checkpoint, and the selection
+            must not be, so they are restored afterwards.
         step: The selected step; None leaves the choice to the engine.
     """
-    asked, beside = told.ckpt_step, told.non_persistent_ckpt_type
+    requested, kind = engine_args.ckpt_step, engine_args.non_persistent_ckpt_type
     # The engine prefers its non-persistent checkpoints if they are as new
     # (checkpointing.py, _load_base_checkpoint), and those are not verified.
-    told.non_persistent_ckpt_type = None
+    engine_args.non_persistent_ckpt_type = None
     if step is not None:
-        told.ckpt_step = step
+        engine_args.ckpt_step = step
     try:
-        with refusing(str(told.load)):
+        with refusing(str(engine_args.load)):
             yield
     except SystemExit as end:
         # The engine exits with 0 if it cannot read its tracker or a checkpoint.
@@ -46,10 +46,10 @@ def loading(told: Namespace, step: int | None) -> Iterator[None]:
             raise
         raise StopError(
             StopCode.NO_CHECKPOINT,
-            f"{told.load}: the engine could not load a checkpoint. See its output above.",
+            f"{engine_args.load}: the engine could not load a checkpoint. See its output above.",
         ) from end
     finally:
-        told.ckpt_step, told.non_persistent_ckpt_type = asked, beside
+        engine_args.ckpt_step, engine_args.non_persistent_ckpt_type = requested, kind
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Chooser:
         there = first_rank(lambda: list(checkpoints(place)))
         for one in there:
             if one.record is None and request.step in (None, one.step):
-                self._tell(one.step, one.findings)
+                self._report(one.step, one.findings)
         for one in candidates(request, there):
             if self._good(place, one, noting=not (request.foreign or request.borrowed)):
                 if on_choice is not None:
@@ -82,13 +82,13 @@ class Chooser:
         """True if all ranks find a checkpoint valid; each reads its share."""
         findings = _share_of(place, one.directory, one.record)
         every = [finding for findings in gathered(findings) for finding in findings]
-        self._tell(one.step, every)
+        self._report(one.step, every)
         if noting and rank() == 0 and one.record is not None:
             # Retention must not count a checkpoint that is known to be damaged as a valid one.
             note_verified(place, one.directory, one.record, every)
         return not any(finding.severity is Severity.ERROR for finding in every)
 
-    def _tell(self, step: int, findings: Iterable[Finding]) -> None:
+    def _report(self, step: int, findings: Iterable[Finding]) -> None:
         """Report what is wrong with a checkpoint, in the log and as events."""
         events = self._settings.events if self._settings.writes_events else None
         for finding in findings:

@@ -75,17 +75,17 @@ class ComposerCommitter:
 
     def _choose(self) -> bool:
         """Select the run's newest valid checkpoint. Return True if there is one."""
-        told = self._configured
-        join_ranks(told)
+        configured = self._configured
+        join_ranks(configured)
         self.incarnation = self._chooser.begin_start(self._save)
         # Composer would follow a link to the last save, verified or not.
-        told.autoresume = False
+        configured.autoresume = False
         one = self._chooser.choose(ResumeRequest(self._save))
         if one is None or one.record is None:
             return False
         for name in ("load_weights_only", "load_ignore_keys"):
-            told.pop(name, None)
-        told.load_path = _loaded_as(Path(self._save), one)
+            configured.pop(name, None)
+        configured.load_path = _loaded_as(Path(self._save), one)
         return True
 
     def _looked_at(self, load: str) -> str:

@@ -32,11 +32,11 @@ def read_early_options(arguments: Sequence[str]) -> EarlyOptions:
     parser.add_argument("--transformer-impl", nargs="?", default="transformer_engine")
     for name in ("--wandb-project", "--exit-interval", "--exit-duration-in-mins"):
         parser.add_argument(name, nargs="?", const="")
-    told, _ = parser.parse_known_args(arguments)
-    ends = (told.exit_interval, told.exit_duration_in_mins)
+    parsed, _ = parser.parse_known_args(arguments)
+    ends = (parsed.exit_interval, parsed.exit_duration_in_mins)
     return EarlyOptions(
-        transformer_impl=told.transformer_impl or "",
-        uses_wandb=told.wandb_project is not None,
+        transformer_impl=parsed.transformer_impl or "",
+        uses_wandb=parsed.wandb_project is not None,
         ends_early=any(end is not None for end in ends),
     )
 
@@ -55,8 +55,8 @@ def hand_over(
         parse = parser.parse_args
 
         def parse_args(*_: Any, **__: Any) -> Namespace:
-            told = parse(arguments)
-            return told if adapt is None else adapt(told)
+            parsed = parse(arguments)
+            return parsed if adapt is None else adapt(parsed)
 
         parser.parse_args = parse_args  # type: ignore[method-assign,assignment]
         return parser

@@ -42,14 +42,16 @@ class Followed:
     """The schedule in the checkpoint; None in old records."""
 
 
-def follow(told: Namespace, parent: Parent, chosen: Checkpoint | None, ranks: int) -> Followed:
+def follow(
+    engine_args: Namespace, parent: Parent, chosen: Checkpoint | None, ranks: int
+) -> Followed:
     """Return the parent's checkpoint to load. Raise StopError if it cannot be used."""
     if chosen is None or chosen.record is None:
         rule = "the run must continue from here, but there is no checkpoint."
         fix = "Set continue_from.checkpoints to the location of the parent's checkpoints."
         raise _refused(parent.address, rule, fix)
     versions = Versions(VERSION, f"megatron-core {version('megatron-core')}", torch.__version__)
-    wanted = setup_from_arguments(vars(told), versions, ranks)
+    wanted = setup_from_arguments(vars(engine_args), versions, ranks)
     record = chosen.record
     for reason in verdict(record.setup, wanted).reasons:
         schedule = reason.what in SCHEDULE_NAMES
@@ -79,16 +81,16 @@ def _refused(where: str, rule: str, fix: str) -> StopError:
 
 
 @contextmanager
-def comparing(told: Namespace, parent: Followed | None) -> Iterator[None]:
+def comparing(engine_args: Namespace, parent: Followed | None) -> Iterator[None]:
     """Make the engine load from the parent, if there is one, and compare what matters."""
-    own, original = told.load, engine.load_checkpoint
+    own, original = engine_args.load, engine.load_checkpoint
     if parent is not None:
-        told.load = parent.address
+        engine_args.load = parent.address
     engine.load_checkpoint = _load(original, parent)
     try:
         yield
     finally:
-        told.load, engine.load_checkpoint = own, original
+        engine_args.load, engine.load_checkpoint = own, original
 
 
 def _load(original: Callable[..., Any], parent: Followed | None) -> Callable[..., Any]:

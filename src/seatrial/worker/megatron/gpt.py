@@ -164,14 +164,14 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
     ).build()
 
 
-def pin_tokenizer(told: Namespace, revision: str) -> Namespace:
+def pin_tokenizer(engine_args: Namespace, revision: str) -> Namespace:
     """Use the tokenizer from a copy of the revision, if one is pinned."""
-    if not revision or told.tokenizer_model is None:
-        return told
+    if not revision or engine_args.tokenizer_model is None:
+        return engine_args
     copy = snapshot_download(
-        told.tokenizer_model, revision=revision, allow_patterns=list(TOKENIZER_FILES)
+        engine_args.tokenizer_model, revision=revision, allow_patterns=list(TOKENIZER_FILES)
     )
-    return Namespace(**(vars(told) | {"tokenizer_model": copy}))
+    return Namespace(**(vars(engine_args) | {"tokenizer_model": copy}))
 
 
 def known_by_commit(tokenizer: Any) -> Any:
@@ -202,7 +202,9 @@ def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
     # Other users may have written to the cache.
     safe_load.install()
     revision = settings().tokenizer_revision
-    return parse_args(hand_over(arguments, lambda told: pin_tokenizer(told, revision)))
+    return parse_args(
+        hand_over(arguments, lambda engine_args: pin_tokenizer(engine_args, revision))
+    )
 
 
 def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> None:

@@ -38,51 +38,53 @@ SAY_SECONDS = 30.0
 """Interval between progress messages."""
 
 
-def bring_in(chosen: Settings, told: Namespace, heart: BeatWriter) -> None:
+def bring_in(chosen: Settings, engine_args: Namespace, heart: BeatWriter) -> None:
     """Create the checkpoint that the engine starts from, if the run has initial weights.
 
     Args:
         chosen: The weights, and the rank of this process.
-        told: The engine's arguments.
+        engine_args: The engine's arguments.
         heart: The heartbeat, which records progress.
     """
     if not chosen.initial_weights:
         return
-    target = Path(told.pretrained_checkpoint)
-    if chosen.rank == 0 and not _is_settled(told):
+    target = Path(engine_args.pretrained_checkpoint)
+    if chosen.rank == 0 and not _is_settled(engine_args):
         try:
             with _growing(target, heart):
-                _bring(chosen.initial_weights, target, told)
+                _bring(chosen.initial_weights, target, engine_args)
         except FindingsError as error:
             raise StopError(StopCode.NO_CHECKPOINT, str(error)) from error
         except CommitError:
             # A process of an earlier start finished first, with the same weights.
-            if not _is_settled(told):
+            if not _is_settled(engine_args):
                 raise
-    while not _is_settled(told):
+    while not _is_settled(engine_args):
         heart.still()
         time.sleep(LOOK_SECONDS)
 
 
-def _is_settled(told: Namespace) -> bool:
+def _is_settled(engine_args: Namespace) -> bool:
     """True if there is a checkpoint to load: the weights, or one that the run has saved since."""
-    brought = Path(told.pretrained_checkpoint, directory_name(STEP), RECORD)
+    brought = Path(engine_args.pretrained_checkpoint, directory_name(STEP), RECORD)
     if brought.exists():
         return True
-    own = LocalPlace(told.load) if told.load else None
+    own = LocalPlace(engine_args.load) if engine_args.load else None
     return own is not None and any(one.record is not None for one in checkpoints(own))
 
 
-def _bring(source: str, target: Path, told: Namespace) -> None:
+def _bring(source: str, target: Path, engine_args: Namespace) -> None:
     """Download, check and convert; reject a mismatch before the download of the weights."""
-    run = model_of_arguments(vars(told), source)
+    run = model_of_arguments(vars(engine_args), source)
     shutil.rmtree(target / directory_name(STEP), ignore_errors=True)
     fetched = target / "download" if source.startswith(HUB) else None
     if fetched is not None:
         fetched.mkdir(parents=True, exist_ok=True)
         fetch_config(source, fetched)
     directory = fetched or Path(source)
-    _refuse_misfits(read_model(directory), run, source, told.padded_vocab_size or run.vocab_size)
+    _refuse_misfits(
+        read_model(directory), run, source, engine_args.padded_vocab_size or run.vocab_size
+    )
     if fetched is not None:
         _say(f"downloading {source} to {fetched}, once for this run")
         fetch_weights(source, fetched)

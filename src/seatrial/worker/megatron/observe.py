@@ -22,7 +22,7 @@ from megatron.training import get_args
 from megatron.training import training as engine
 
 from seatrial.monitoring.anomalies.detector import Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.worker.megatron.step_parts import StepParts
 from seatrial.worker.node import nccl_log
@@ -56,7 +56,7 @@ class MegatronObserver:
         self._split = ""
         self._last = time.perf_counter()
         self._writing = threading.RLock()
-        self._keeper = Watchkeeper()
+        self._monitor = AnomalyMonitor()
         chosen = settings()
         on_stall = None if self._log is None else self._silent
         self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, on_stall)
@@ -122,9 +122,9 @@ class MegatronObserver:
     def _watch(self, event: Event) -> None:
         """Pass an event to the anomaly monitor; an error in it must not end the run."""
         try:
-            notices = self._keeper.observe(event)
+            notices = self._monitor.observe(event)
         except Exception as error:
-            self._keeper = Watchkeeper()
+            self._monitor = AnomalyMonitor()
             sys.stderr.write(f"seatrial: reset anomaly detection after an error: {error!r}\n")
             return
         self._announce(notices)
@@ -149,7 +149,7 @@ class MegatronObserver:
     def _silent(self, now: float, missing: tuple[int, ...]) -> None:
         """Handle a stall; called from the heartbeat thread."""
         with self._writing:
-            self._announce(self._keeper.pass_time(now, missing))
+            self._announce(self._monitor.pass_time(now, missing))
 
     def _watch_train(self, original: Wrapped) -> Wrapped:
         def train(*args: Any, **kwargs: Any) -> Any:
@@ -157,7 +157,7 @@ class MegatronObserver:
             self._step = int(settings.iteration)
             self._started = True
             self._shares = self._parts.agree(self._shares)
-            self._keeper = Watchkeeper(expected(settings))
+            self._monitor = AnomalyMonitor(expected(settings))
             self._heartbeat.start(expected(settings))
             self._write(EventKind.START, began=process_began(), **_ran_with(settings))
             self._last = time.perf_counter()
@@ -260,7 +260,7 @@ class MegatronObserver:
         file, self._nccl = self._nccl, None
         with self._writing:
             for line in nccl_log.lines(file):
-                self._announce(self._keeper.observe_line(line))
+                self._announce(self._monitor.observe_line(line))
 
     def _watch_save(self, original: Wrapped) -> Wrapped:
         def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:

@@ -88,13 +88,13 @@ def _train(
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
 
 
-def fit_to_host(chosen: Settings, told: Namespace) -> Namespace:
+def fit_to_host(chosen: Settings, engine_args: Namespace) -> Namespace:
     """Use the copy of a pinned tokenizer, and turn off a fusion that is not installed."""
-    told = pin_tokenizer(told, chosen.tokenizer_revision)
+    engine_args = pin_tokenizer(engine_args, chosen.tokenizer_revision)
     if chosen.device is Device.GPU and find_spec(FUSED_GRADIENTS) is None:
         # It is on by default, and without the extension the engine stops at the first layer.
-        return Namespace(**(vars(told) | {"gradient_accumulation_fusion": False}))
-    return told
+        return Namespace(**(vars(engine_args) | {"gradient_accumulation_fusion": False}))
+    return engine_args
 
 
 def protect_checkpoints(chosen: Settings) -> None:

@@ -78,7 +78,7 @@ class BeatWriter:
 
     def begin(self, step: int) -> None:
         """Record the start of training after a step."""
-        self._tell(RankPhase.FIRST, step=step, resumed=step)
+        self._update(RankPhase.FIRST, step=step, resumed=step)
         self._stepped, self._paused = self._beat.since, 0.0
 
     def step(self, step: int) -> None:
@@ -88,15 +88,15 @@ class BeatWriter:
         if self._beat.phase is not RankPhase.FIRST:
             seconds = max(0.0, now - self._stepped - self._paused)
         self._stepped, self._paused = now, 0.0
-        self._tell(RankPhase.STEPS, step=step, seconds=seconds)
+        self._update(RankPhase.STEPS, step=step, seconds=seconds)
 
     def still(self) -> None:
         """Record progress within the current phase."""
-        self._tell(self._beat.phase)
+        self._update(self._beat.phase)
 
     def end(self) -> None:
         """Record the end of training."""
-        self._tell(RankPhase.ENDING)
+        self._update(RankPhase.ENDING)
 
     @contextmanager
     def pause(self, phase: RankPhase) -> Iterator[None]:
@@ -105,27 +105,27 @@ class BeatWriter:
         if before in (RankPhase.SAVING, RankPhase.EVALUATING):
             yield
             return
-        self._tell(phase)
+        self._update(phase)
         began = self._beat.since
         try:
             yield
         finally:
             # If training ended inside, as with the last save, do not go back to the phase before.
             if self._beat.phase is phase:
-                self._tell(before)
+                self._update(before)
             self._paused += time.monotonic() - began
 
-    def _tell(self, phase: RankPhase, **values: float) -> None:
+    def _update(self, phase: RankPhase, **values: float) -> None:
         self._beat = replace(self._beat, phase=phase, since=time.monotonic(), **values)  # type: ignore[arg-type]
         self._write()
 
     def _write(self) -> None:
         if self._file < 0:
             return
-        told = self._beat
+        beat = self._beat
         words = (
-            *(told.process, told.rank, told.restart, told.phase, told.step, told.resumed),
-            *(f"{told.since:.6f}", f"{told.seconds:.6f}"),
+            *(beat.process, beat.rank, beat.restart, beat.phase, beat.step, beat.resumed),
+            *(f"{beat.since:.6f}", f"{beat.seconds:.6f}"),
         )
         line = " ".join(map(str, words)).ljust(_WIDTH - 1) + "\n"
         with suppress(OSError):

@@ -75,12 +75,12 @@ class Orphans:
                 with suppress(ChildProcessError):
                     os.waitpid(process, os.WNOHANG)
                 continue
-            told = variables(process)
-            if RESTART_COUNT not in told:
+            environment = variables(process)
+            if RESTART_COUNT not in environment:
                 # The supervisor started it itself; some operators set RANK to the number of a node.
                 continue
             with suppress(KeyError, ValueError):
-                rank = int(told["RANK"])
+                rank = int(environment["RANK"])
                 if rank not in ranks or begun(process) < ranks[rank]:
                     end(process)
 
@@ -173,7 +173,7 @@ class Supervisor:
         before = remembered(self._task.directory, self._task.meeting.name)
         if before is not None:
             return self._over(before.code, f"already failed (code {before.code}, final),")
-        self._tell([], self._clock())
+        self._write_status([], self._clock())
         while True:
             life = self._once()
             if life.code == 0:
@@ -195,8 +195,8 @@ class Supervisor:
     def _end_as_asked(self, life: "_Life") -> tuple[int, str]:
         """Return the exit code and the reason after a stop request; success only if all saved."""
         ends = read_ends(self._task.directory)
-        told = [*ends.values(), *(failure.code for failure in life.failures)]
-        final = next((code for code in told if code in FINAL_CODES), None)
+        codes = [*ends.values(), *(failure.code for failure in life.failures)]
+        final = next((code for code in codes if code in FINAL_CODES), None)
         if final is not None:
             return final, f"stop requested, but failed (code {final})"
         beats = read_beats(self._task.directory)
@@ -277,9 +277,9 @@ class Supervisor:
         orphans.end_those_without(beats, alive)
         if self._asked:
             self._see_off(life, now)
-        if now - life.told >= 1.0:
-            life.told = now
-            self._tell(beats, now)
+        if now - life.reported >= 1.0:
+            life.reported = now
+            self._write_status(beats, now)
 
     def _see_off(self, life: "_Life", now: float) -> None:
         """Handle a stop request: the processes have the pod's grace period to save and exit."""
@@ -333,7 +333,7 @@ class Supervisor:
         self._reports.no_progress(self._budget.spent - 1)
         return False
 
-    def _tell(self, beats: list[Beat], now: float) -> None:
+    def _write_status(self, beats: list[Beat], now: float) -> None:
         newest = max(beats, key=lambda beat: beat.since, default=None)
         phase = newest.phase if newest else RankPhase.STARTING
         silent = now - newest.since if newest else 0.0
@@ -357,7 +357,7 @@ class _Life:
     agent: Agent
     began: float
     """When the agent was started."""
-    told: float
+    reported: float
     """When the status was last written."""
     step: int = 0
     code: int = 0

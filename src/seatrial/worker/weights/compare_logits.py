@@ -21,7 +21,7 @@ from seatrial.worker.weights.progress import answer
 def main() -> None:
     """Compare, and print the largest difference."""
     weights, logits = sys.argv[1:3]
-    answer(lambda tell: compare(weights, Path(logits)))
+    answer(lambda _: compare(weights, Path(logits)))
 
 
 def compare(weights: str, logits: Path) -> dict[str, Any]:
