@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *sharing_findings(Path(given.directory)),
         *sum_findings(device, given.elements),
     ]
-    # A collective, so all ranks call it; only ranks without own findings report the result.
+    # A collective, so all ranks call it; only ranks without findings so far report the result.
     others = other_findings(device, len(found))
     found = found or others
     for each in found:

@@ -3,8 +3,8 @@
 """Export the metrics of a training run, in separate processes.
 
 A thread would share the interpreter with training, and every process that the engine forks would
-inherit it with its socket. It would also block if training hangs, which is when metrics matter
-most. The processes here read the event log, and training never waits for them.
+inherit its socket. It would also block if training hangs, which is when metrics matter most. The
+processes here read the event log, and training never waits for them.
 """
 
 import os

@@ -71,7 +71,7 @@ class Hangs:
     ) -> Silence | None:
         """Find stopped processes, also during a save or a start, whose timeouts are long.
 
-        Allow for a while: a debugger stops a process for a moment.
+        Wait for the timeout of a step first: a debugger stops a process for a moment.
         """
         stopped = [beat for beat in here if states[beat.process] in STOPPED]
         self._stopped = {b.process: self._stopped.get(b.process, now) for b in stopped}

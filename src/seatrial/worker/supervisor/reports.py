@@ -64,8 +64,8 @@ class Reports:
         self._report(
             SupervisorCode.SILENT,
             Severity.WARNING,
-            f"{who}no heartbeat from ranks {ranks} for {silence.seconds:.1f} s in {first.phase} "
-            f"after step {first.step} (timeout {silence.limit - MARGIN:.1f} s).",
+            f"{who}no heartbeat from ranks {ranks} for {silence.seconds:.1f} s in phase "
+            f"{first.phase} after step {first.step} (timeout {silence.limit - MARGIN:.1f} s).",
             f"Their stacks and states are written to {where}.",
             first.step,
             round(silence.seconds, 3),

@@ -193,7 +193,7 @@ class Supervisor:
             time.sleep(PAUSE_SECONDS)
 
     def _end_as_asked(self, life: "_Life") -> tuple[int, str]:
-        """Return the exit code and the reason after a stop request; success only if all saved."""
+        """Return the exit code after a stop request, and why: `UNFINISHED` only if all saved."""
         ends = read_ends(self._task.directory)
         codes = [*ends.values(), *(failure.code for failure in life.failures)]
         final = next((code for code in codes if code in FINAL_CODES), None)
