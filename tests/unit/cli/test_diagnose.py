@@ -39,7 +39,7 @@ def test_a_cause_with_proof_consequences_and_what_to_do() -> None:
     assert lines[0].endswith("certain")
     assert lines[1].startswith("   worker-0.log:3  [rank2]: torch.cuda.OutOfMemoryError")
     assert any(line.startswith("   Do: ") for line in lines)
-    assert any("followed: ranks gave up waiting in a collective (rank 5)" in one for one in lines)
+    assert any("followed: ranks timed out in a collective (rank 5)" in one for one in lines)
     assert max(map(len, lines)) <= 100
 
 

@@ -34,7 +34,7 @@ def test_time_limits_of_other_ranks_are_consequences() -> None:
     assert (cause.key, cause.certainty) == ("gpu-out-of-memory", Certainty.CERTAIN)
     assert cause.ranks == (11,)
     assert cause.step == 811
-    assert cause.says == "Rank 11 requested 2.00 GiB of GPU memory, but only 0.51 GiB was free"
+    assert cause.says == "Rank 11 requested 2.00 GiB of GPU memory; only 0.51 GiB was free"
     assert [one.ranks for one in found.consequences] == [(3,)]
 
 

@@ -247,7 +247,7 @@ def test_asked_to_end_it_says_when_ranks_were_killed_before_they_saved(
     node.process.terminate()
     assert node.process.wait(timeout=REACHED) == 128 + signal.SIGKILL
     (finding,) = node.findings(SupervisorCode.UNSAVED)
-    assert "rank 0 by SIGKILL" in finding.values["rule"]
+    assert "rank 0 was killed by SIGKILL" in finding.values["rule"]
 
 
 def test_a_survivor_that_does_not_listen_is_not_waited_for(tmp_path: Path, start: Start) -> None:
