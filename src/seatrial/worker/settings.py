@@ -86,7 +86,7 @@ class Parent:
     """Location of its checkpoints."""
     step: int | None = None
     """The step to continue from; the newest valid checkpoint if None."""
-    anew: bool = False
+    reset_schedule: bool = False
     """True if the learning rate schedule restarts."""
 
 

@@ -10,8 +10,8 @@ from seatrial.worker.environment import ON_CPU, ONE_THREAD, set_variables
 from seatrial.worker.node.exporters import serving
 from seatrial.worker.process import UNFINISHED, end_with_parent
 from seatrial.worker.settings import Device, settings
-from seatrial.worker.supervisor.exit_records import telling_end
-from seatrial.worker.supervisor.rank import begin_beating, master_address
+from seatrial.worker.supervisor.exit_records import recording_exit
+from seatrial.worker.supervisor.rank import master_address, start_heartbeat
 
 ENVIRONMENT = {"GIT_PYTHON_REFRESH": "quiet"}
 """LLM Foundry imports GitPython, which by default raises an error without git, and images of pods
@@ -21,7 +21,7 @@ rarely have git."""
 def main(words: Sequence[str]) -> bool:
     """Prepare the device, then call LLM Foundry. Return True if the last step was reached."""
     # First of all, so that the supervisor sees this process while it loads torch.
-    heart = begin_beating()
+    heart = start_heartbeat()
     chosen = settings()
     on_cpu = chosen.device is Device.CPU
     if on_cpu:
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> bool:
 
 def main_in_pod(words: Sequence[str]) -> None:
     """Train, with an exit code that distinguishes an early exit from a finished run."""
-    with telling_end():
+    with recording_exit():
         if not main(words):
             sys.stderr.write("seatrial: saved and stopped before the last step.\n")
             sys.exit(UNFINISHED)

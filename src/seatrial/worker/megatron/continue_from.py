@@ -36,7 +36,7 @@ class Followed:
     address: str
     """Location of the parent's checkpoints."""
     step: int
-    anew: bool
+    reset_schedule: bool
     """True if the learning rate schedule restarts."""
     schedule: SavedSchedule | None
     """The schedule in the checkpoint; None in old records."""
@@ -55,7 +55,7 @@ def follow(
     record = chosen.record
     for reason in verdict(record.setup, wanted).reasons:
         schedule = reason.what in SCHEDULE_NAMES
-        if reason.outcome is not Resume.IMPOSSIBLE or (schedule and parent.anew):
+        if reason.outcome is not Resume.IMPOSSIBLE or (schedule and parent.reset_schedule):
             continue
         rule = (
             f"step {chosen.step} was saved with {reason.what} {reason.saved}, but the run has "
@@ -73,7 +73,7 @@ def follow(
         )
         fix = "Make the run longer than its parent: its length includes the parent's steps."
         raise _refused(parent.address, rule, fix)
-    return Followed(parent.address, chosen.step, parent.anew, record.setup.schedule)
+    return Followed(parent.address, chosen.step, parent.reset_schedule, record.setup.schedule)
 
 
 def _refused(where: str, rule: str, fix: str) -> StopError:
@@ -98,7 +98,7 @@ def _load(original: Callable[..., Any], parent: Followed | None) -> Callable[...
         if optimizer is None or scheduler is None:
             return original(model, optimizer, scheduler, **kwargs)
         compare = scheduler.load_state_dict
-        if parent is None or not parent.anew:
+        if parent is None or not parent.reset_schedule:
             scheduler.load_state_dict = lambda state: compare(_of_this_length(scheduler, state))
             try:
                 return original(model, optimizer, scheduler, **kwargs)

@@ -21,7 +21,7 @@ Wrapped = Callable[..., Any]
 
 
 @contextmanager
-def beating(heart: BeatWriter) -> Iterator[None]:
+def writing_heartbeats(heart: BeatWriter) -> Iterator[None]:
     """Write heartbeats while the engine trains."""
     wrappers: dict[str, Callable[[Wrapped], Wrapped]] = {
         "train": lambda original: _train(heart, original),

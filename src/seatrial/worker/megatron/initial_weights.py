@@ -38,7 +38,7 @@ SAY_SECONDS = 30.0
 """Interval between progress messages."""
 
 
-def bring_in(chosen: Settings, engine_args: Namespace, heart: BeatWriter) -> None:
+def import_initial_weights(chosen: Settings, engine_args: Namespace, heart: BeatWriter) -> None:
     """Create the checkpoint that the engine starts from, if the run has initial weights.
 
     Args:

@@ -14,14 +14,14 @@ from seatrial.worker.node import nccl_log
 from seatrial.worker.node.exporters import serving
 from seatrial.worker.process import UNFINISHED
 from seatrial.worker.settings import Device, settings
-from seatrial.worker.supervisor.exit_records import telling_end
-from seatrial.worker.supervisor.rank import begin_beating, master_address
+from seatrial.worker.supervisor.exit_records import recording_exit
+from seatrial.worker.supervisor.rank import master_address, start_heartbeat
 
 
 def main(arguments: Sequence[str]) -> None:
     """Prepare the device, then call the engine."""
     # First of all, so that the supervisor sees this process while it loads torch.
-    heart = begin_beating()
+    heart = start_heartbeat()
     chosen = settings()
     nccl_file = None
     if chosen.device is Device.CPU:
@@ -61,7 +61,7 @@ def main_in_pod(arguments: Sequence[str]) -> None:
     succeeded: the eviction of one pod would end the run. The engine returns if training finished;
     otherwise it exits, and this function sets a code that makes the operator restart the job.
     """
-    with telling_end():
+    with recording_exit():
         shield_managers()
         try:
             main(arguments)

@@ -27,8 +27,8 @@ from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.commit import MegatronCommitter
 from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
 from seatrial.worker.megatron.gpt import build_datasets, forward_step, pin_tokenizer
-from seatrial.worker.megatron.heartbeat import beating
-from seatrial.worker.megatron.initial_weights import bring_in
+from seatrial.worker.megatron.heartbeat import writing_heartbeats
+from seatrial.worker.megatron.initial_weights import import_initial_weights
 from seatrial.worker.megatron.observe import MegatronObserver
 from seatrial.worker.megatron.resume import Resumption
 from seatrial.worker.settings import Device, Settings
@@ -76,12 +76,12 @@ def train(
 def _train(
     chosen: Settings, arguments: Sequence[str], observer: MegatronObserver, heart: BeatWriter
 ) -> None:
-    with observer.watching(), beating(heart):
+    with observer.watching(), writing_heartbeats(heart):
         apply_patches(ON_ANY_DEVICE)
         protect_checkpoints(chosen)
         args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
         # Before the rendezvous, because this may take longer than its timeout.
-        bring_in(chosen, args, heart)
+        import_initial_weights(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         if chosen.trouble:
             fault_injection.install(fault_injection.parsed(chosen.trouble))

@@ -21,7 +21,7 @@ _LONGEST = 20
 
 
 @contextmanager
-def telling_end() -> Iterator[None]:
+def recording_exit() -> Iterator[None]:
     """Write the exit code of this process for its supervisor, if any; not if it is killed."""
     code = 0
     try:

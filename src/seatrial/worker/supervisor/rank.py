@@ -13,7 +13,7 @@ SUPERVISOR = "SEATRIAL_SUPERVISOR"
 """The variable that holds the supervisor's process ID."""
 
 
-def begin_beating() -> BeatWriter:
+def start_heartbeat() -> BeatWriter:
     """Start the heartbeat of this process. Without a supervisor, it is not written.
 
     Under another agent, such as HyperPod's, a process must not exit with its parent: the parent
