@@ -16,7 +16,7 @@ from seatrial.codes.anomalies import AnomalyCode
 from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engines.megatron.command_line import Arguments
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Expectations, Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from tests.engine.conftest import Figure
 from tests.engine.test_processes import ranks
@@ -145,7 +145,7 @@ class Reader:
 
     file: Path
     directory: Path
-    keeper: Watchkeeper = field(default_factory=lambda: Watchkeeper(KNOWN))
+    keeper: AnomalyMonitor = field(default_factory=lambda: AnomalyMonitor(KNOWN))
     seen: int = 0
     notices: list[tuple[float, Notice]] = field(default_factory=list)
     last: float = 0.0
@@ -189,7 +189,7 @@ def noticed(trial: Trial, outcome: TrainingOutcome, reader: Reader, log: str) ->
             return step - trial.step + 1
     if trial.code is AnomalyCode.STALLED:
         # The rank that keeps the log is stopped: the reader sees it, and rank 0 names it.
-        told = f"{trial.about}, which keeps the event log, does not answer" in log
+        told = f"{trial.about}, which writes the event log, does not respond" in log
         seen = any(n.finding.code == trial.code for _, n in reader.notices)
         return 1 if told and seen else None
     return None

@@ -122,7 +122,7 @@ def test_weights_are_brought_in_once(engine: Engine, hub: Path, tmp_path: Path) 
     run = {**RUN, "train-iters": 2, "pretrained-checkpoint": str(brought)}
     first, printed = engine.start(tmp_path / "1", saved, run, told)
     assert first.code == 0, printed[-3000:]
-    assert f"{hub} is in {brought}" in printed
+    assert f"converted {hub} to {brought}" in printed
     assert verify(LocalPlace(brought), directory_name(0)) == []
 
     import_weights(hub, tmp_path / "imported")
@@ -155,7 +155,7 @@ def test_other_ranks_wait_for_the_weights(hub: Path, tmp_path: Path) -> None:
     outcome = train(training, 4 * TIMEOUT)
     printed = training.log.read_text(errors="replace")
     assert outcome.code == 0, printed[-3000:]
-    assert printed.count(f"{hub} is in ") == 1
+    assert printed.count(f"converted {hub} to ") == 1
 
 
 def test_weights_of_another_model_are_refused(engine: Engine, hub: Path, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_weights_of_another_model_are_refused(engine: Engine, hub: Path, tmp_pat
     told = {"SEATRIAL_INITIAL_WEIGHTS": str(hub)}
     outcome, printed = engine.start(tmp_path, tmp_path / "saved", other, told)
     assert outcome.code == StopCode.NO_CHECKPOINT
-    assert "norm epsilon 1e-06, and the run has 1e-05" in printed
+    assert "norm epsilon 1e-06, but the run has 1e-05" in printed
     assert "engine.options.norm-epsilon=1e-06" in printed
     assert "Traceback" not in printed
     assert not (brought / directory_name(0) / RECORD).exists()
@@ -196,7 +196,7 @@ def test_a_schedule_begins_anew(
     other: Arguments = {**RUN, "lr": 1e-3, "min-lr": 1e-4, "lr-warmup-iters": 1}
     refused, printed = engine.start(tmp_path / "1", saved, other, told)
     assert refused.code == StopCode.NO_CHECKPOINT
-    assert "was saved with learning rate 0.004, and the run has 0.001" in printed
+    assert "was saved with learning rate 0.004, but the run has 0.001" in printed
     assert "continue_from.reset_schedule=true" in printed
 
     anew = following(parent[0], SEATRIAL_CONTINUE_ANEW="1")

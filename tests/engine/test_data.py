@@ -243,7 +243,7 @@ def test_training_finds_the_cache_that_was_built_elsewhere(
 def test_a_cache_without_a_place_is_refused(tmp_path: Path, divided: Prepared) -> None:
     arguments = cache_arguments(divided, tmp_path)
     del arguments["data-cache-path"]
-    assert "--data-cache-path is absent" in build_cache(arguments)["error"]
+    assert "--data-cache-path is not set" in build_cache(arguments)["error"]
 
 
 @pytest.mark.slow

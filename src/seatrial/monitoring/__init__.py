@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Logs and events to metrics, goodput, anomalies and diagnosis.
+"""Turn logs and events into metrics, goodput, anomalies and diagnoses.
 
-It reads what a run wrote and starts nothing.
+The package only reads the output of a run. It does not start anything.
 """

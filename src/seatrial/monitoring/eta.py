@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""When a run will be done, with what that is worth."""
+"""Estimate when a run will finish, with a range."""
 
 import math
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from seatrial.monitoring.goodput import Bucket, Goodput
 from seatrial.monitoring.metrics import WINDOW, Snapshot
 
 MEDIAN_ERROR = 1.25
-"""Standard error of a median of normal values, as a multiple of that of their mean (√(π/2))."""
+"""Standard error of the median of normal values, as a multiple of that of their mean (√(π/2))."""
 SPREAD_TO_DEVIATION = 1.48
-"""A standard deviation is so many times half the distance of the quartiles, for normal values."""
+"""Standard deviation of normal values, as a multiple of half their interquartile range."""
 TWO_SIDED = 1.96
-"""Standard errors that 19 of 20 lie within."""
+"""Standard errors on either side of a 95 % confidence interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,17 @@ class Outlook:
     """Seconds until the last step."""
 
     likely: float
-    """Steps as of late, and saves and evaluations as often as so far."""
+    """Assumes recent step times, and saves and evaluations as often as so far."""
     soonest: float
-    """The same, with the faster end of what the median of recent steps may be."""
+    """As `likely`, with the lower confidence limit of the median step time."""
     latest: float
-    """As the run went so far, with restarts and waiting; or the slower end of the median."""
+    """Includes restarts and waiting as so far, or the upper confidence limit of the median."""
 
 
 def outlook(now: Snapshot, spent: Goodput, new_steps: int) -> Outlook | None:
-    """When the run will be done; nothing before that can be said.
+    """Estimate the remaining time. Return None if there is not enough data yet.
 
-    `new_steps` are those that the run has done since its log begins, replayed ones counted once.
+    `new_steps` is the number of steps since the start of the log; replayed steps count once.
     """
     if now.total_steps is None or not now.step_seconds or new_steps <= 0:
         return None

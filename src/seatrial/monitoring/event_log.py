@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The event log: a run's own append-only history, one JSON line an event.
+"""The event log: the append-only history of a run, one JSON object per line.
 
-It is the heartbeat of a run as well: whoever reads it sees the newest step and when it was.
+It also serves as the run's heartbeat: the last line shows the newest step and its time.
 """
 
 import json
@@ -21,38 +21,38 @@ from seatrial.storage.state_files import open_descriptor, open_regular
 
 
 class EventKind(StrEnum):
-    """What an event tells."""
+    """The kind of an event."""
 
     RESTART = "restart"
-    """Processes were started again within an attempt: count, began (when the process was made)."""
+    """Processes were restarted within an attempt: count, began (when the process was created)."""
     START = "start"
-    """The processes are up and training is about to begin; `step` is the step resumed from.
+    """The processes are up and training is about to start; `step` is the step resumed from.
 
-    Brings when it `began` and what the engine runs with: world_size, tp_size, pp_size, vp_size,
-    cp_size, ep_size, recompute, micro_batch_size, global_batch_size, sequence_length, layers,
-    hidden_size, total_steps, save_every_steps.
+    Carries the time at which it `began` and the engine's settings: world_size, tp_size, pp_size,
+    vp_size, cp_size, ep_size, recompute, micro_batch_size, global_batch_size, sequence_length,
+    layers, hidden_size, total_steps, save_every_steps.
     """
     STEP = "step"
     """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped, parts.
 
-    A log that tells of every tenth step only has means, and says how many `steps` they are of.
+    In a log that has only every tenth step, the values are means over the number in `steps`.
     """
     RANKS = "ranks"
-    """How the ranks fared in the steps up to this one: busy, data and memory, each summed up."""
+    """Time and memory of the ranks up to this step: summaries of busy, data and memory."""
     TIMERS = "timers"
-    """Timers that the engine printed: the least and the most seconds of each, over the ranks."""
+    """Timers that the engine printed: the minimum and maximum seconds of each, over the ranks."""
     MEMORY = "memory"
     """A rank's device memory as the engine printed it: rank, and bytes of each kind."""
     SAVE = "save"
-    """A checkpoint is written (or handed over, when saving is asynchronous): seconds."""
+    """A checkpoint is written (or staged, if saving is asynchronous): seconds."""
     SAVED = "saved"
-    """A checkpoint that was handed over is written."""
+    """An asynchronous save has finished writing."""
     EVALUATION = "evaluation"
     """An evaluation is done: seconds, loss, split."""
     FINDING = "finding"
-    """Something was found while running: the finding's code, severity, rule, value and fix."""
+    """The running job reported a finding: its code, severity, rule, value and fix."""
     EXIT = "exit"
-    """Training returned: code, and error when it failed; began, when there was no start."""
+    """Training returned: code, error if it failed, and began if there was no start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,51 +61,49 @@ class Event:
 
     kind: EventKind
     step: int
-    """The step it belongs to."""
+    """The step that the event belongs to."""
     time: float
     """Seconds since 1970."""
     values: dict[str, Any] = field(default_factory=dict)
-    """What the kind brings along."""
+    """The fields of this kind of event."""
 
     def __post_init__(self) -> None:
-        """Redact the values, of events to be written and of those that any program wrote."""
+        """Redact the values of all events: those to be written and those read from any log."""
         plain = redact_tree(self.values)
         if plain is not self.values:
             object.__setattr__(self, "values", plain)
 
 
 class EventLog:
-    """Appends events to a file; every line is written whole, so that a reader never sees half."""
+    """Appends events to a file. Each line is one write, so readers never see a partial line."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file for appending, making its directory if need be."""
+        """Open the file for appending; create its directory if necessary."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         if not _ends_whole(self._file):
-            # An attempt that was killed may have left half a line.
+            # A killed attempt may have left a partial line.
             os.write(self._file, b"\n")
 
     def write(self, kind: EventKind, step: int, **values: Any) -> None:
-        """Append one event of this moment."""
+        """Append an event with the current time."""
         self.append(Event(kind, step, round(time.time(), 3), values))
 
     def append(self, event: Event) -> None:
-        """Append one event; a number that is none is written as text, which JSON can hold."""
+        """Append an event. JSON has no NaN and no infinities: they are written as strings."""
         os.write(self._file, encoded(event))
 
     def close(self) -> None:
-        """Give the file back."""
         os.close(self._file)
 
 
 def encoded(event: Event) -> bytes:
-    """The event as its line."""
     line = {"kind": event.kind, "step": event.step, "time": event.time, **_plain(event.values)}
     return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def decoded(line: bytes | str) -> Event | None:
-    """The event of a line; none where the line is half of one, or nothing of ours."""
+    """Parse a line. Return None if it is incomplete or not an event."""
     try:
         values = json.loads(line)
         kind, step, when = (values.pop(key) for key in ("kind", "step", "time"))
@@ -115,13 +113,13 @@ def decoded(line: bytes | str) -> Event | None:
 
 
 def _ends_whole(file: int) -> bool:
-    """Whether an open file is empty or ends with a whole line."""
+    """True if an open file is empty or ends with a newline."""
     size = os.fstat(file).st_size
     return size == 0 or os.pread(file, 1, size - 1) == b"\n"
 
 
 def _plain(value: Any) -> Any:
-    """The value, with `nan`, `inf` or `-inf` as text."""
+    """Replace NaN and infinities with strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -130,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """The value, with the texts of numbers that are none turned back."""
+    """Convert the strings `nan`, `inf` and `-inf` back to numbers."""
     if isinstance(value, str):
         return float(value) if value in ("nan", "inf", "-inf") else value
     if isinstance(value, dict):
@@ -139,8 +137,8 @@ def _numbers(value: Any) -> Any:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a log, in order; half a line, of a process that was killed, is left out."""
-    # What is no text is no event either, as half a line is none.
+    """Yield the events of a log in order. Skip partial lines, such as those of a killed process."""
+    # Bytes that are not UTF-8 make a line that does not parse, and such lines are skipped too.
     with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as lines:
         for line in lines:
             event = decoded(line)
@@ -150,30 +148,30 @@ def read_events(path: Path) -> Iterator[Event]:
 
 LAST_STEP = 10**12
 LAST_TIME = 1e11
-"""Steps and seconds since 1970 that no run reaches."""
+"""Upper bounds for steps and for seconds since 1970 that no run reaches."""
 LARGEST = 1e30
-"""What no loss, norm or size reaches that is a number at all."""
+"""Upper bound for finite losses, norms and sizes."""
 
 _COUNTS = (
     *("steps", "total_steps", "world_size", "global_batch_size", "sequence_length", "skipped"),
     *("micro_batch_size", "count", "rank"),
 )
-"""Values that are whole numbers and not negative."""
+"""Non-negative integers."""
 _AMOUNTS = (
     *("seconds", "began", "learning_rate", "tokens_per_second", "flops_per_gpu", "mfu"),
     "tflops_per_gpu",
 )
-"""Values that are numbers and not negative."""
+"""Non-negative numbers."""
 _LOSSES = ("loss", "grad_norm")
-"""Values that may be no number at all, which is what is looked for."""
+"""Numbers that may be NaN or infinite: detectors look for these."""
 _TABLES = ("parts", "timers", "busy", "data", "memory")
-"""Values that are tables of numbers."""
+"""Tables of numbers."""
 _TEXTS = ("code", "rule", "fix", "severity", "split", "error", "phase", "about")
-"""Values that are said."""
+"""Strings."""
 
 
 def sanitize_event(event: Event) -> Event | None:
-    """Drop implausible values, as a garbled log has them; None if the step or the time is one."""
+    """Drop implausible values. Return None if the step or the time is implausible."""
     if not (0 <= event.step < LAST_STEP and 0 <= event.time < LAST_TIME):
         return None
     wrong = [name for name, value in event.values.items() if not _is_good(name, value)]
@@ -184,7 +182,7 @@ def sanitize_event(event: Event) -> Event | None:
 
 
 def _is_good(name: str, value: Any) -> bool:
-    """Whether a value is of the kind that its name promises; None always is."""
+    """True if a value has the type that its name implies. None is always valid."""
     if value is None:
         return True
     if name in _LOSSES:
@@ -201,7 +199,7 @@ def _is_good(name: str, value: Any) -> bool:
 
 
 def _is_figure(value: Any) -> bool:
-    """A number that is one, or a list of such."""
+    """True for a finite number or a list of finite numbers."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_figure, value))
     return _is_number(value) and abs(value) <= LARGEST

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the wall time of a run went, over all its attempts.
+"""Account for the wall-clock time of a run, over all its attempts.
 
 Every moment between the submission and the end of an attempt is in exactly one bucket, so the
-buckets add up to the wall time. Time between two attempts, when nobody had asked for anything, is
-not wall time; it is told apart.
+buckets add up to the wall-clock time. Time between two attempts, when no job was submitted, is not
+wall-clock time; it is reported separately.
 """
 
 import statistics
@@ -21,22 +21,22 @@ _RECENT = 64
 
 
 class Bucket(StrEnum):
-    """What a moment of an attempt was spent on."""
+    """The use of a moment of an attempt."""
 
     TRAINING = "training"
     """Steps that no attempt had done before."""
     REPLAYED = "replayed"
-    """Steps that were done before and were lost, and the unfinished step before a failure."""
+    """Steps that were done before and lost, and the unfinished step before a failure."""
     SAVING = "saving"
-    """Training stood still while a checkpoint was written or handed over."""
+    """Training was paused while a checkpoint was written or staged."""
     EVALUATING = "evaluating"
-    """Training stood still for an evaluation."""
+    """Training was paused for an evaluation."""
     STARTING = "starting"
-    """From the start of the processes to the beginning of training: imports, groups, loading."""
+    """From the start of the processes to the start of training: imports, groups, loading."""
     WAITING = "waiting"
     """From a submission, or the end of processes, until processes start: queue, nodes, images."""
     HUNG = "hung"
-    """Nothing moved, longer than a step may take."""
+    """No progress for longer than a step may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +44,28 @@ class AttemptTimes:
     """One submission of a run."""
 
     events: Iterable[Event]
-    """What its event log tells."""
+    """The events of its log."""
     submitted: float | None = None
-    """When it was submitted, seconds since 1970; unknown for a log from elsewhere."""
+    """When it was submitted, seconds since 1970; None for a log from another tool."""
     ended: float | None = None
-    """When it was seen to be over; unknown while it runs, or for a log from elsewhere."""
+    """When it was observed to have ended; None while it runs, or for a log from another tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Where the time went."""
+    """The wall-clock time of a run by bucket."""
 
     seconds: Mapping[Bucket, float]
-    """Seconds of each bucket; they add up to the wall time."""
+    """Seconds in each bucket; they add up to the wall-clock time."""
     attempts: int
     restarts: int
-    """Times that processes began again within an attempt."""
+    """Restarts of the processes within an attempt."""
     replayed_steps: int
-    """Steps that were done again."""
+    """Steps that were repeated."""
     between: float
-    """Seconds between attempts, which are not wall time."""
+    """Seconds between attempts, which are not wall-clock time."""
     clipped: float
-    """Seconds that events claim beyond the time there was: how far the log contradicts itself."""
+    """Seconds by which events exceed the time that passed: how far the log contradicts itself."""
 
     @property
     def wall(self) -> float:
@@ -74,19 +74,19 @@ class Goodput:
 
     @property
     def share(self) -> float:
-        """The part of the wall time in which the run got on; 0 before there is any."""
+        """Share of the wall-clock time spent on new steps; 0 before there is any."""
         return self.seconds[Bucket.TRAINING] / self.wall if self.wall else 0.0
 
 
 Booked = Callable[[Bucket, float, float], None]
-"""Told of a stretch of time: its bucket, its begin and its end, seconds since 1970."""
+"""Callback for each interval: its bucket, start and end in seconds since 1970."""
 
 
 class Account:
-    """Books the time of a run event by event; what it remembers does not grow with their number."""
+    """Accounts for the time of a run event by event, in constant memory."""
 
     def __init__(self, booked: Booked | None = None) -> None:
-        """Begin before the first attempt; whoever wants to know is told of every stretch."""
+        """Start before the first attempt. `booked` is called for every interval."""
         self._booked = booked
         self._seconds = dict.fromkeys(Bucket, 0.0)
         self._cursor: float | None = None
@@ -98,7 +98,7 @@ class Account:
         self._between = self._clipped = 0.0
 
     def begin(self, submitted: float | None = None) -> None:
-        """An attempt is submitted."""
+        """Start an attempt at the time of its submission."""
         self._attempts += 1
         if self._cursor is not None and submitted is not None:
             self._between += max(0.0, submitted - self._cursor)
@@ -106,12 +106,12 @@ class Account:
         elif submitted is not None:
             self._cursor = submitted
         elif self._attempts > 1:
-            # Nobody knows when it was submitted: it begins with its first event.
+            # The submission time is unknown: start at the first event.
             self._cursor = None
         self._up = self._started_before = self._announced = False
 
     def take(self, event: Event) -> None:
-        """Book the time up to an event."""
+        """Account for the time up to an event."""
         if self._attempts == 0:
             self.begin()
         if self._cursor is None:
@@ -128,17 +128,17 @@ class Account:
             case EventKind.EXIT:
                 self._exited(event)
             case _:
-                # The others tell of time that a step is booked for.
+                # The time of the other events is part of a step.
                 pass
 
     def end(self, ended: float | None = None) -> None:
-        """An attempt is over, or this is the present; without a time, it ends with its events."""
+        """End an attempt, or account up to now. Without a time, it ends with its last event."""
         if ended is not None and self._cursor is not None:
             self._lost(ended, Bucket.REPLAYED)
         self._up = False
 
     def result(self) -> Goodput:
-        """Where the time went so far."""
+        """Return the totals so far."""
         return Goodput(
             MappingProxyType(dict(self._seconds)),
             self._attempts,
@@ -149,11 +149,11 @@ class Account:
         )
 
     def patience(self) -> float:
-        """Seconds after which a step is taken to hang, by the median of recent ones."""
+        """Return the seconds after which a step counts as hung."""
         return max(STEP_FLOOR, STEP_FACTOR * self._usual())
 
     def _book(self, bucket: Bucket, until: float) -> None:
-        """Book the time up to a moment; a clock that goes back books nothing."""
+        """Add the time up to a moment to a bucket; ignore a clock that runs backwards."""
         if self._cursor is not None and until > self._cursor:
             self._seconds[bucket] += until - self._cursor
             if self._booked is not None:
@@ -161,25 +161,25 @@ class Account:
             self._cursor = until
 
     def _lost(self, until: float, rest: Bucket) -> None:
-        """Book time that no event accounts for and after which the processes were gone."""
+        """Account for time without events, after which the processes were gone."""
         if self._cursor is None:
             return
         if not self._up:
             self._book(Bucket.WAITING, until)
             return
-        # An unfinished step is work that is done again; what is far longer than a step hung.
+        # The unfinished step will be repeated; time far beyond a step counts as hung.
         hung = until - self._cursor > self.patience()
         self._book(Bucket.REPLAYED, min(until, self._cursor + self._usual()))
         self._book(Bucket.HUNG if hung else rest, until)
 
     def _usual(self) -> float:
-        """Seconds of a step, of late."""
+        """Return the median seconds of recent steps."""
         return statistics.median(self._recent) if self._recent else 0.0
 
     def _started(self, event: Event) -> None:
-        """Processes came up, or training begins."""
+        """Handle the start of processes or of training."""
         began = _began(event)
-        # A supervisor that starts torchrun anew does not announce it; a start after another does.
+        # The supervisor does not announce a restart of torchrun; a second start event shows it.
         again = event.kind is EventKind.START and self._started_before and not self._announced
         if event.kind is EventKind.RESTART or again:
             self._restarts += 1
@@ -187,13 +187,12 @@ class Account:
         self._started_before = True
         if began is not None:
             self._lost(began, Bucket.WAITING)
-        # A log that does not tell when processes came up: all of it is the start.
+        # If the log does not state when processes started, all the time counts as starting.
         self._book(Bucket.STARTING, event.time)
         self._up = event.kind is EventKind.START
         self._warm = False
 
     def _stepped(self, event: Event) -> None:
-        """Steps are done."""
         cursor = self._cursor or event.time
         steps = max(1, int(event.values.get("steps") or 1))
         each = _seconds(event)
@@ -204,7 +203,7 @@ class Account:
         gap = max(0.0, event.time - cursor)
         if each is not None and self._up:
             self._clipped += max(0.0, each * steps - gap)
-        # The first step after a start warms up and is not held against the others.
+        # The first step after a start is warm-up and is not compared with the others.
         if self._warm and gap > steps * self.patience():
             self._book(bucket, cursor + steps * self._usual())
             self._book(Bucket.HUNG, event.time)
@@ -213,10 +212,10 @@ class Account:
         self._up = self._warm = True
 
     def _paused(self, event: Event, bucket: Bucket) -> None:
-        """A save or an evaluation ends."""
+        """Handle the end of a save or an evaluation."""
         taken = _seconds(event)
         if taken is None:
-            # A log that does not say how long: all since the line before.
+            # The log does not state the duration: count everything since the previous line.
             self._book(bucket, event.time)
             return
         cursor = self._cursor or event.time
@@ -225,13 +224,13 @@ class Account:
         self._book(bucket, event.time)
 
     def _exited(self, event: Event) -> None:
-        """The processes ended by themselves."""
+        """Handle the exit event of the processes."""
         began = _began(event)
         if began is not None and not self._up:
             self._book(Bucket.WAITING, began)
             self._book(Bucket.STARTING, event.time)
         elif event.values.get("code") == 0 and self._up:
-            # What comes after the last step: closing files, leaving groups.
+            # After the last step: closing files, destroying process groups.
             self._book(Bucket.TRAINING, event.time)
         else:
             self._lost(event.time, Bucket.REPLAYED)
@@ -239,7 +238,7 @@ class Account:
 
 
 def account(attempts: Iterable[AttemptTimes]) -> Goodput:
-    """Where the wall time of a run went."""
+    """Account for the wall-clock time of a run."""
     books = Account()
     for attempt in attempts:
         books.begin(attempt.submitted)
@@ -255,6 +254,6 @@ def _seconds(event: Event) -> float | None:
 
 
 def _began(event: Event) -> float | None:
-    """When the process of an event was made."""
+    """Return when the process of an event was created."""
     value = event.values.get("began")
     return float(value) if isinstance(value, (int, float)) else None

@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a run may be silent: the numbers that goodput, the monitor and the supervisor share.
+"""Hang timeouts that goodput, the monitor and the supervisor share.
 
-The monitor reports a stall, and the supervisor kills the ranks: its timeouts are never shorter.
+The monitor reports a stall, and the supervisor kills the ranks, so its timeouts are never shorter.
 """
 
 STEP_FACTOR = 5.0
 STEP_FLOOR = 10.0
-"""A step hangs after max(10 s, 5 × what is usual). NVIDIA's resiliency extension has it too
-(nvidia-resiliency-ext, fault_tolerance/config.py, safety_factor), and below ten seconds a garbage
-collection or a slow disk looks the same."""
+"""A step counts as hung after max(10 s, 5 × the usual time). NVIDIA's resiliency extension uses the
+same factor (nvidia-resiliency-ext, fault_tolerance/config.py, safety_factor). Below ten seconds, a
+hang is indistinguishable from a garbage collection or a slow disk."""
 SAVE_FLOOR = 600.0
-"""Seconds that any save or evaluation may take, and the first and last step: as long as NCCL itself
-waits before its watchdog ends the processes."""
+"""Minimum timeout in seconds of saves, evaluations, and the first and last step: NCCL's own timeout,
+after which its watchdog kills the processes."""
 SAVE_REPORT_FACTOR = 10.0
 SAVE_KILL_FACTOR = 20.0
-"""Times the longest save or evaluation so far: first it is reported, then the ranks are killed."""
+"""Multiples of the longest save or evaluation so far: report first, then kill the ranks."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of a run while it goes on, from its events one by one."""
+"""Metrics of a run in progress, updated event by event."""
 
 import math
 import statistics
@@ -15,19 +15,19 @@ from seatrial.monitoring.series import Series
 from seatrial.monitoring.utilisation import MfuBasis
 
 WINDOW = 50
-"""Steps that rates are taken over: long enough that one slow step does not show as a trend, short
-enough that a drop shows within minutes."""
+"""Steps that rates are taken over: long enough that one slow step is not a trend, short enough
+that a drop shows within minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run's numbers at its newest step; what is not known is none."""
+    """A run's metrics at its newest step; None if unknown."""
 
     step: int
     total_steps: int | None
-    """Steps that the run was told to do."""
+    """Target number of steps."""
     time: float | None
-    """When the newest step was done, seconds since 1970."""
+    """When the newest step finished, seconds since 1970."""
     loss: float | None
     """Loss of the newest step."""
     grad_norm: float | None
@@ -35,47 +35,47 @@ class Snapshot:
     learning_rate: float | None
     """Learning rate of the newest step."""
     skipped: int
-    """Steps that the loss scale skipped, so far."""
+    """Steps skipped by the loss scaler so far."""
     step_seconds: float | None
-    """Median of the seconds of recent steps."""
+    """Median seconds of recent steps."""
     step_spread: float | None
-    """Half the width of the middle half of recent steps, in seconds."""
+    """Half the interquartile range of recent steps, in seconds."""
     tokens_per_second: float | None
-    """Of all GPUs, at the median step."""
+    """Over all GPUs, at the median step."""
     flops_per_gpu: float | None
-    """FLOP/s of one GPU at the median step, as the basis counts, or as the engine printed."""
+    """FLOP/s per GPU at the median step, from the basis or as the engine printed it."""
     mfu: float | None
-    """Share of the peak at the median step, as the basis counts, or as the engine printed."""
+    """Share of the peak at the median step, from the basis or as the engine printed it."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Mean seconds of the parts of recent steps."""
+    """Mean seconds of each part of recent steps."""
     data_share: float | None = None
     """Share of recent steps that the slowest rank waited for data."""
     busy: RankFigure | None = None
-    """Seconds until each rank began to wait for the others, of the newest step that tells."""
+    """Seconds until each rank started to wait for the others, in the newest step that has them."""
     memory: int | None = None
-    """The most device memory that a rank has reserved (or allocated, where only that is told)."""
+    """The most device memory that a rank reserved (or allocated, if only that is known)."""
     memory_rank: int | None = None
     evaluation: float | None = None
     """Loss of the newest evaluation."""
 
     @property
     def skew(self) -> float | None:
-        """How much the slowest rank is above the median rank, as a share of it."""
+        """How far the slowest rank is above the median rank, as a share of the median."""
         return None if self.busy is None else self.busy.skew
 
 
 class Metrics:
-    """Takes events and keeps what is shown; its size does not grow with their number."""
+    """Aggregates events into metrics in constant memory."""
 
     def __init__(self, basis: MfuBasis | None = None, window: int = WINDOW) -> None:
-        """Begin before the first event, with what a step is worth if that is known."""
+        """Start before the first event. `basis` gives the tokens and FLOPs of a step, if known."""
         self._basis = basis
         self._seconds: deque[float] = deque(maxlen=window)
         self._parts: deque[Mapping[str, float]] = deque(maxlen=window)
         self._data: deque[float] = deque(maxlen=window)
         self._newest: dict[str, Any] = {}
         self._event: Event | None = None
-        self._told: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
         self._skipped = 0
         self._busy: RankFigure | None = None
         self._memory: tuple[int, int] | None = None
@@ -85,10 +85,9 @@ class Metrics:
         self.step_seconds = Series()
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
         match event.kind:
             case EventKind.START:
-                self._told |= {k: v for k, v in event.values.items() if _finite(v) is not None}
+                self._settings |= {k: v for k, v in event.values.items() if _finite(v) is not None}
             case EventKind.STEP:
                 self._stepped(event)
             case EventKind.RANKS:
@@ -136,7 +135,7 @@ class Metrics:
             self._held(_finite(memory.most), memory.highest[0][0])
 
     def _timers(self, event: Event) -> None:
-        """The engine's own timers: data loading, and the parts of a step where they are printed."""
+        """Use the timers of the engine: data loading, and the parts of a step if printed."""
         timers = event.values.get("timers")
         if not isinstance(timers, Mapping) or "forward-backward" not in timers:
             return
@@ -151,18 +150,18 @@ class Metrics:
             self._memory = (round(size), rank)
 
     def basis(self) -> MfuBasis | None:
-        """What a step is worth: as given, or by what the engine was told at the start."""
+        """Return the given basis, or derive one from the engine's settings at the start."""
         if self._basis is not None:
             return self._basis
-        told = self._told
-        batch = self._newest.get("global_batch_size", told.get("global_batch_size"))
-        length, gpus = told.get("sequence_length"), told.get("world_size")
+        settings = self._settings
+        batch = self._newest.get("global_batch_size", settings.get("global_batch_size"))
+        length, gpus = settings.get("sequence_length"), settings.get("world_size")
         if batch and length and gpus:
             return MfuBasis(int(batch) * int(length), int(gpus))
         return None
 
     def snapshot(self) -> Snapshot:
-        """The numbers now."""
+        """Return the current metrics."""
         values = self._newest
         usual = statistics.median(self._seconds) if self._seconds else None
         basis = self.basis()
@@ -171,7 +170,7 @@ class Metrics:
             tokens = basis.tokens_per_second(usual)
             flops, mfu = basis.flops_per_gpu(usual), basis.mfu(usual)
         printed = _finite(values.get("tflops_per_gpu"))
-        total = _finite(values.get("total_steps", self._told.get("total_steps")))
+        total = _finite(values.get("total_steps", self._settings.get("total_steps")))
         held, rank = self._memory or (None, None)
         return Snapshot(
             step=self._event.step if self._event else 0,
@@ -198,7 +197,7 @@ class Metrics:
 
 
 def _or(*values: float | None) -> float | None:
-    """The first that is known."""
+    """Return the first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 
@@ -208,7 +207,7 @@ def _finite(value: object) -> float | None:
 
 
 def _spread(seconds: deque[float]) -> float | None:
-    """Half the distance of the quartiles."""
+    """Return half the interquartile range."""
     if len(seconds) < 4:
         return None
     low, _, high = statistics.quantiles(seconds, n=4)
@@ -216,6 +215,6 @@ def _spread(seconds: deque[float]) -> float | None:
 
 
 def _means(parts: deque[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each part, over the steps that tell of it."""
-    names = dict.fromkeys(name for told in parts for name in told)
+    """Return the mean of each part, over the steps that have it."""
+    names = dict.fromkeys(name for step in parts for name in step)
     return {name: statistics.mean(p[name] for p in parts if name in p) for name in names}

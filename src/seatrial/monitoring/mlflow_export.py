@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A run's event log as a run of MLflow, which stays one however often it is sent or interrupted.
+"""Export a run's event log to MLflow. Repeated and interrupted exports update the same MLflow run.
 
-MLflow gives its runs identities of its own, so that ours is found by a tag. How many events were
-sent is kept in another; what was sent after that was last written down is looked up, because
-MLflow takes the same point twice. Needs `seatrial[mlflow]`.
+MLflow assigns its own run IDs, so a tag identifies our run. Another tag stores the number of events
+sent. MLflow accepts duplicate points, so the export queries the points that were sent after the
+last update of that tag. Needs `seatrial[mlflow]`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,44 +19,44 @@ from seatrial.monitoring.rank_times import rank_figure
 from seatrial.process_environment import default_variables
 
 RUN_TAG = "seatrial.run"
-"""The run's name, by which its run in MLflow is found."""
+"""The run's name, which identifies its MLflow run."""
 SENT_TAG = "seatrial.events_sent"
-"""How many events of the log are there."""
+"""Number of events sent."""
 FIRST_TAG = "seatrial.first_event"
-"""When the log begins, so that another log is not taken for it."""
+"""Time of the first event, which distinguishes one log from another."""
 _DIRECTORY = {"MLFLOW_ALLOW_FILE_STORE": "true"}
-"""MLflow's directories are in maintenance: a client asks for consent by this variable."""
+"""Opts in to MLflow's file store, which is in maintenance mode."""
 BATCH = 900
-"""Points sent at a time; MLflow takes 1,000."""
+"""Points per request; MLflow accepts 1,000."""
 
 Points = list[tuple[str, float, int, int]]
-"""Name, value, milliseconds since 1970 and step of each."""
+"""Name, value, milliseconds since 1970 and step of each point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What an export has done."""
+    """The result of an export."""
 
     run_id: str
-    """MLflow's identity of the run."""
+    """MLflow's ID of the run."""
     events: int
-    """Events of the log that are there now."""
+    """Events of the log that MLflow now has."""
     points: int
-    """Points that this export has added."""
+    """Points that this export added."""
 
 
 def export(events: Iterable[Event], run: str, tracking_uri: str, experiment: str) -> Sent:
-    """Send what of an event log is not there yet."""
+    """Send the events that MLflow does not have yet."""
     target = MlflowRun(run, tracking_uri, experiment)
     points = target.send(list(events))
     return Sent(target.run_id, target.events, points)
 
 
 class MlflowRun:
-    """One run in MLflow; takes the events of a log from its beginning, in as many parts as come."""
+    """One MLflow run. Accepts the events of a log from its start, in any number of batches."""
 
     def __init__(self, run: str, tracking_uri: str, experiment: str) -> None:
-        """Find the run, or begin it."""
+        """Find the MLflow run, or create it."""
         is_directory = "://" not in tracking_uri or tracking_uri.startswith("file:")
         with default_variables(_DIRECTORY if is_directory else {}):
             self._client = MlflowClient(tracking_uri=tracking_uri)
@@ -70,7 +70,7 @@ class MlflowRun:
         self.events = 0
 
     def send(self, events: Sequence[Event]) -> int:
-        """Send the next events of the log; how many points were new."""
+        """Send the next events of the log. Return the number of new points."""
         if events and self.events == 0:
             self._recognise(events[0])
         added, points, status = 0, Points(), ""
@@ -81,7 +81,7 @@ class MlflowRun:
             if self.events <= self._marked:
                 continue
             if event.kind is EventKind.START:
-                self._tell(event)
+                self._log_settings(event)
             if self._known is None:
                 self._known = self._there_since(event.time)
             points += [point for point in made if (point[0], *point[2:]) not in self._known]
@@ -94,7 +94,7 @@ class MlflowRun:
         return added
 
     def _recognise(self, first: Event) -> None:
-        """Begin anew where this is another log than the one that was sent before."""
+        """Start from the beginning if this is a different log than the one sent before."""
         mark = f"{first.time:.3f}"
         if self._first != mark:
             self._marked = 0
@@ -103,7 +103,7 @@ class MlflowRun:
             self._first = mark
 
     def _flush(self, points: Points) -> int:
-        """Send, and only then write down that it was sent."""
+        """Send the points, and only then update the tag."""
         count = len(points)
         for begin in range(0, count, BATCH):
             metrics = [Metric(*point) for point in points[begin : begin + BATCH]]
@@ -114,7 +114,7 @@ class MlflowRun:
         return count
 
     def _there_since(self, moment: float) -> set[tuple[str, int, int]]:
-        """The points from a moment on that are there though that was never written down."""
+        """Return the points from a moment on that were sent without an update of the tag."""
         since = _milliseconds(moment)
         names = self._client.get_run(self.run_id).data.metrics
         return {
@@ -124,8 +124,8 @@ class MlflowRun:
             if point.timestamp >= since
         }
 
-    def _tell(self, start: Event) -> None:
-        """What the engine runs with; MLflow takes a parameter once, and the first stays."""
+    def _log_settings(self, start: Event) -> None:
+        """Log the engine's settings. MLflow keeps the first value of a parameter."""
         new = {k: v for k, v in start.values.items() if k not in self._params and k != "began"}
         params = [Param(name, str(value)) for name, value in new.items() if value is not None]
         if params:
@@ -164,7 +164,7 @@ class MlflowRun:
 
 
 def _status(event: Event) -> str:
-    """What an event makes of the run's state; empty where it says nothing of it."""
+    """Return the MLflow status that an event implies; empty if none."""
     if event.kind is EventKind.START:
         return "RUNNING"
     if event.kind is EventKind.EXIT:
@@ -177,14 +177,14 @@ def _milliseconds(moment: float) -> int:
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
-    """The identity of the experiment, which is made unless it is there."""
+    """Return the ID of the experiment; create it if it does not exist."""
     found = client.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
     try:
         return str(client.create_experiment(name))
     except MlflowException:
-        # Somebody else was faster.
+        # Another client created it first.
         again = client.get_experiment_by_name(name)
         if again is None:
             raise
@@ -192,7 +192,7 @@ def _experiment(client: MlflowClient, name: str) -> str:
 
 
 def _found(client: MlflowClient, run: str, experiment: str) -> Run:
-    """The run of that name; the oldest, should two have begun one at the same time."""
+    """Find the run by name, or create it. If there are two, return the older one."""
     wanted = f"tags.`{RUN_TAG}` = '{run}'"
     found = client.search_runs([experiment], wanted, order_by=["attributes.start_time ASC"])
     if found:

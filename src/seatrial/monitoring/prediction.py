@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan said beside what happened: step time and memory."""
+"""Compare a plan with measurements: step time and memory."""
 
 from dataclasses import dataclass
 
@@ -15,34 +15,34 @@ class Compared:
     """One figure, planned and measured."""
 
     planned: float
-    """What the plan said."""
+    """The value in the plan."""
     error: float
-    """The relative error that the plan stated with it."""
+    """The relative error that the plan states."""
     measured: float
 
     @property
     def difference(self) -> float:
-        """How much more was measured, as a share of what was planned."""
+        """How far the measurement is above the plan, as a share of the plan."""
         return self.measured / self.planned - 1
 
     @property
     def within(self) -> bool:
-        """Whether that is no more than the plan's own error."""
+        """True if the difference is within the error that the plan states."""
         return abs(self.difference) <= self.error
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAgainstRun:
-    """A plan beside its run; what was not measured is none."""
+    """A plan and its run; None if not measured."""
 
     step_seconds: Compared | None
-    """Seconds of a step: the plan's, and the median of recent steps."""
+    """Seconds per step: planned, and the median of recent steps."""
     memory: Compared | None
-    """Bytes of device memory: the plan's fullest stage, and the most that a rank has reserved."""
+    """Bytes of device memory: the plan's fullest stage, and the most that a rank reserved."""
 
 
 def compare(time: StepTime, memory: Memory, measured: Snapshot) -> PlanAgainstRun:
-    """Put what was measured beside what was planned."""
+    """Compare the measurements with the plan."""
     seconds, held = measured.step_seconds, measured.memory
     fullest = memory.fullest.total
     return PlanAgainstRun(
@@ -53,16 +53,16 @@ def compare(time: StepTime, memory: Memory, measured: Snapshot) -> PlanAgainstRu
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a plan says of its run."""
+    """The estimates of a plan."""
 
     time: StepTime
     memory: Memory
-    """Memory of its stages."""
+    """Memory of each stage."""
     basis: MfuBasis
-    """What a step is worth."""
+    """Tokens and FLOPs of a step."""
     seconds_error: float
-    """Relative error of the time that nine of ten published runs stay within."""
+    """Relative error of the step time within which nine of ten published runs stay."""
 
     def against(self, measured: Snapshot) -> PlanAgainstRun:
-        """The plan beside what was measured."""
+        """Compare the plan with the measurements."""
         return compare(self.time, self.memory, measured)

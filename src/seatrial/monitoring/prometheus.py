@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics that a run shows to Prometheus: which there are, and their values from its events.
+"""The Prometheus metrics of a run: their definitions, and their values from the event log.
 
-All come from the event log and from nothing else, so that a process that starts again reads the
-log and goes on where the one before was: counters do not fall back to 0. Names and units follow
+All values come from the event log only. A restarted exporter reads the log and continues, so
+counters do not fall back to 0. Names and units follow
 https://prometheus.io/docs/practices/naming; a step is a value and never a label.
 """
 
@@ -20,24 +20,23 @@ from seatrial.version import VERSION
 
 
 class Form(StrEnum):
-    """What a value may do."""
+    """The Prometheus type of a metric."""
 
     GAUGE = "gauge"
-    """Go up and down."""
+    """Goes up and down."""
     COUNTER = "counter"
-    """Only go up."""
+    """Only goes up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
     name: str
-    """Its whole name, with unit and `_total`."""
+    """Full name, with unit and `_total`."""
     form: Form
-    """What its value may do."""
     about: str
-    """What it says, in one line."""
+    """Help text, in one line."""
     label: tuple[str, ...] = ()
-    """Its labels beside `run`."""
+    """Labels in addition to `run`."""
 
 
 def _gauge(name: str, about: str, *label: str) -> Exported:
@@ -51,57 +50,57 @@ def _counter(name: str, about: str, *label: str) -> Exported:
 EXPORTED = (
     _gauge("build_info", "Always 1; the worker's version is the label.", "version"),
     _gauge("ranks", "Ranks that train."),
-    # How far, and how well.
+    # Progress and loss.
     _gauge("training_step", "The newest step."),
     _gauge("training_target_step", "The step at which the run is done."),
-    _counter("training_steps", "Optimizer steps, those done again included."),
-    _counter("training_replayed_steps", "Steps that were done before and were lost."),
-    _counter("training_skipped_steps", "Steps whose update the loss scale skipped."),
+    _counter("training_steps", "Optimizer steps, including replayed ones."),
+    _counter("training_replayed_steps", "Steps that were repeated after a failure."),
+    _counter("training_skipped_steps", "Steps whose update the loss scaler skipped."),
     _counter(
         "training_nonfinite_steps",
-        "Steps with a loss or gradient norm that is no number, and not skipped.",
+        "Steps with a NaN or infinite loss or gradient norm that were not skipped.",
     ),
-    _counter("training_tokens", "Tokens of all optimizer steps, those done again included."),
+    _counter("training_tokens", "Tokens of all optimizer steps, including replayed ones."),
     _gauge("training_loss", "Loss of the newest step."),
     _gauge("training_grad_norm", "Gradient norm of the newest step."),
     _gauge("training_learning_rate", "Learning rate of the newest step."),
-    _gauge("evaluation_loss", "Loss of the newest evaluation of a split.", "split"),
-    _counter("evaluations", "Evaluations."),
-    # How fast.
-    _gauge("step_duration_seconds", "Seconds of the newest step."),
-    _gauge("step_duration_median_seconds", "Median of the newest 50 steps."),
-    _counter("step_part_seconds", "Seconds that steps spent on each of their parts.", "part"),
+    _gauge("evaluation_loss", "Loss of the newest evaluation, by split.", "split"),
+    _counter("evaluations", "Completed evaluations."),
+    # Speed.
+    _gauge("step_duration_seconds", "Duration of the newest step."),
+    _gauge("step_duration_median_seconds", "Median duration of the newest 50 steps."),
+    _counter("step_part_seconds", "Seconds spent on each part of a step.", "part"),
     _gauge(
         "rank_busy_seconds",
-        "Seconds of a step until a rank waits for others: least, median and most of all ranks.",
+        "Seconds until a rank waits for the others: min, median and max over the ranks.",
         "statistic",
     ),
     _gauge(
         "rank_data_seconds",
-        "Seconds of a step that a rank waits for data: least, median and most of all ranks.",
+        "Seconds per step that a rank waits for data: min, median and max over the ranks.",
         "statistic",
     ),
-    _gauge("rank_memory_bytes", "The most memory so far: least, median and most.", "statistic"),
-    _gauge("slowest_rank", "Number of the rank that is busy longest."),
-    # Where the time went, and what was kept.
-    _counter("run_seconds", "Wall time by what it was spent on (goodput).", "bucket"),
-    _counter("starts", "Times that training began or went on."),
-    _counter("failures", "Times that training ended by an error."),
-    _counter("checkpoint_saves", "Checkpoints written, or handed over where that is asynchronous."),
-    _counter("checkpoint_save_seconds", "Seconds for which training stood still for them."),
+    _gauge("rank_memory_bytes", "Peak memory: min, median and max.", "statistic"),
+    _gauge("slowest_rank", "The rank with the longest busy time."),
+    # Time and checkpoints.
+    _counter("run_seconds", "Wall-clock time by use (goodput).", "bucket"),
+    _counter("starts", "Starts of training, including restarts."),
+    _counter("failures", "Exits of training with an error."),
+    _counter("checkpoint_saves", "Checkpoints written, or staged if saving is asynchronous."),
+    _counter("checkpoint_save_seconds", "Seconds that training was paused for saves."),
     _gauge("checkpoint_step", "Step of the newest checkpoint."),
-    _gauge("checkpoint_interval_steps", "Steps between checkpoints, as the engine was told."),
-    _gauge("checkpoint_timestamp_seconds", "When the newest was saved, since 1970."),
-    # What needs somebody.
-    _counter("findings", "Findings while running.", "code", "severity"),
-    _gauge("finding_timestamp_seconds", "When each was last found.", "code", "severity"),
-    _gauge("last_event_timestamp_seconds", "When the run was last heard of, since 1970."),
+    _gauge("checkpoint_interval_steps", "Steps between checkpoints, as set for the engine."),
+    _gauge("checkpoint_timestamp_seconds", "Unix time of the newest checkpoint."),
+    # Problems.
+    _counter("findings", "Findings of the running job.", "code", "severity"),
+    _gauge("finding_timestamp_seconds", "Unix time of the latest finding.", "code", "severity"),
+    _gauge("last_event_timestamp_seconds", "Unix time of the run's latest event."),
 )
-"""Every metric, in the order of the page."""
+"""All metrics, in the order of the documentation page."""
 
 Labels = tuple[str, ...]
 Samples = dict[str, dict[Labels, float]]
-"""The values of each metric by its labels' values; one that is not known is not there."""
+"""The values of each metric by its label values; unknown values are absent."""
 
 _FIGURES = {
     "busy": "seatrial_rank_busy_seconds",
@@ -111,20 +110,19 @@ _FIGURES = {
 
 
 class RunNumbers:
-    """Takes events and knows the values; its size does not grow with the number of steps."""
+    """Aggregates events into metric values; memory does not grow with the number of steps."""
 
     def __init__(self) -> None:
-        """Begin before the first event, with the counters that are 0 then."""
+        """Start before the first event, with the counters that are 0 then."""
         self._metrics, self._account = Metrics(), Account()
         self._values: Samples = {metric.name: {} for metric in EXPORTED}
         self._values["seatrial_build_info"] = {(VERSION,): 1.0}
         for metric in EXPORTED:
             if metric.form is Form.COUNTER and not metric.label:
-                # A counter that comes into being with 1 has no increase to Prometheus.
+                # Prometheus sees no increase in a counter that first appears as 1.
                 self._set(metric.name, 0.0)
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
         self._metrics.take(event)
         self._account.take(event)
         newest = self._values["seatrial_last_event_timestamp_seconds"].get((), event.time)
@@ -177,7 +175,7 @@ class RunNumbers:
         self._add("seatrial_training_steps_total", steps)
         figures = [values.get(name) for name in ("loss", "grad_norm")]
         odd = any(isinstance(each, float) and _number(each) is None for each in figures)
-        # A gradient that overflows is how a loss scale in fp16 is found; that step is skipped.
+        # In fp16, overflowing gradients are part of loss scaling; the engine skips those steps.
         lost = odd and not values.get("skipped")
         self._add("seatrial_training_nonfinite_steps_total", float(lost))
         basis = self._metrics.basis()
@@ -199,7 +197,7 @@ class RunNumbers:
                 self._set("seatrial_slowest_rank", figure.highest[0][0])
 
     def _set(self, name: str, value: Any, *labels: str) -> None:
-        """Keep a value; what is no number at all is left as it was."""
+        """Set a value; ignore anything that is not a number."""
         if isinstance(value, (int, float)):
             self._values[name][labels] = float(value)
 
@@ -208,7 +206,7 @@ class RunNumbers:
 
 
 def _newest(snapshot: Snapshot) -> dict[str, float | None]:
-    """What the newest step says."""
+    """Return the values of the newest step."""
     return {
         "seatrial_training_step": snapshot.step,
         "seatrial_training_target_step": snapshot.total_steps,
@@ -224,6 +222,6 @@ def _statistics(figure: RankFigure) -> dict[str, float]:
 
 
 def _number(value: object) -> float | None:
-    """The value where it is a finite number."""
+    """Return the value if it is a finite number."""
     good = isinstance(value, (int, float)) and value - value == 0
     return float(value) if good and isinstance(value, (int, float)) else None

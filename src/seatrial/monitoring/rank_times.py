@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How far each rank is behind the others, from figures that name only the slowest."""
+"""How far each rank is behind the others, from summaries that name only the slowest ranks."""
 
 import heapq
 import math
@@ -13,27 +13,26 @@ from typing import Any
 from seatrial.monitoring.event_log import Event
 
 KEPT = 8
-"""Ranks that are named: as many as a node has GPUs, so that a slow node shows as a whole."""
+"""Ranks that are named: as many as a node has GPUs, so that a slow node is named completely."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankFigure:
-    """The spread of one figure over the ranks, and who has the most of it."""
+    """The distribution of a value over the ranks, and the ranks with the highest values."""
 
     least: float
     median: float
-    """Half of the ranks have no more."""
     most: float
     highest: tuple[tuple[int, float], ...] = ()
-    """Rank and figure of the ranks with the most, the most first."""
+    """Rank and value of the highest ranks, highest first."""
 
     @property
     def skew(self) -> float:
-        """How much the highest is above the median, as a share of it; 0 where there is none."""
+        """How far the maximum is above the median, as a share of the median; 0 if that is 0."""
         return self.most / self.median - 1 if self.median > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The figure as plain data, for an event."""
+        """Return plain data for an event."""
         highest = [[rank, _short(value)] for rank, value in self.highest]
         return {
             "least": _short(self.least),
@@ -44,23 +43,23 @@ class RankFigure:
 
 
 def sum_up(values: Sequence[float], kept: int = KEPT) -> RankFigure:
-    """The figure of ranks 0, 1, 2, ..."""
+    """Summarise the values of ranks 0, 1, 2, ..."""
     return sum_up_named(enumerate(values), kept)
 
 
 def sum_up_named(values: Iterable[tuple[int, float]], kept: int = KEPT) -> RankFigure:
-    """The figure of the ranks given; what is no number is left out."""
+    """Summarise the values of the given ranks; skip values that are not finite."""
     known = [(rank, value) for rank, value in values if math.isfinite(value)]
     if not known:
         return RankFigure(math.nan, math.nan, math.nan)
     alone = [value for _, value in known]
-    # Of equal ranks the lower ones are named, so that the same figures give the same text.
+    # Of equal ranks, name the lower ones, so that equal values give equal output.
     highest = heapq.nsmallest(kept, known, key=lambda pair: (-pair[1], pair[0]))
     return RankFigure(min(alone), statistics.median(alone), max(alone), tuple(highest))
 
 
 def rank_figure(plain: object) -> RankFigure | None:
-    """The figure from an event's plain data; none where it is something else."""
+    """Parse an event's plain data. Return None if it has another shape."""
     if not isinstance(plain, Mapping):
         return None
     try:
@@ -72,15 +71,15 @@ def rank_figure(plain: object) -> RankFigure | None:
 
 
 def _short(value: float) -> float:
-    """Six significant digits: a microsecond of a second, and a kilobyte of a gigabyte."""
+    """Round to six significant digits: a microsecond in a second, a kilobyte in a gigabyte."""
     return float(f"{value:.6g}")
 
 
 def lags(seconds: Sequence[float], stages: Sequence[int]) -> list[float]:
-    """For each rank, by what share it is slower than the median of the others of its stage.
+    """Return, for each rank, how much slower it is than the median of the others in its stage.
 
-    Pipeline stages are apart: in a healthy pipeline the first is busy longest, for its backward
-    passes come last. A rank that is alone in its stage has nobody to be compared with.
+    Pipeline stages are compared separately: in a healthy pipeline, the first is busy longest,
+    because its backward passes come last. A rank that is alone in its stage gets NaN.
     """
     groups: dict[int, list[int]] = defaultdict(list)
     for rank, stage in enumerate(stages):
@@ -97,7 +96,7 @@ def lags(seconds: Sequence[float], stages: Sequence[int]) -> list[float]:
 
 
 def _median_without(place: int, ordered: Sequence[float]) -> float:
-    """The median of ordered values without the one at that place; 0 where there is no other."""
+    """Return the median of sorted values without the one at `place`; 0 if there is no other."""
     left = len(ordered) - 1
     if left == 0:
         return 0.0
@@ -109,32 +108,32 @@ def _median_without(place: int, ordered: Sequence[float]) -> float:
 
 
 RECENT = 20
-"""Figures that a rank's lag is the mean of: as many steps as a straggler is named within."""
+"""Summaries that a rank's lag is averaged over: a straggler is named within as many steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankLag:
-    """How the ranks stand to each other of late."""
+    """Recent lags of the ranks."""
 
     ranks: int
-    """Ranks of the run."""
+    """Number of ranks in the run."""
     lags: dict[int, float]
-    """How much more than the median rank those take that were named, as a share of the median."""
+    """Lag of each named rank relative to the median rank, as a share of the median."""
     others: float
-    """What the lag of a rank that was never named is at most."""
+    """Upper bound for the lag of a rank that was never named."""
     figure: RankFigure
 
     @property
     def slowest(self) -> tuple[int, float] | None:
-        """The rank with the largest mean lag, and that."""
+        """The rank with the largest mean lag, and that lag."""
         if not self.lags:
             return None
         return max(self.lags.items(), key=lambda pair: (pair[1], -pair[0]))
 
     def cells(self, most: int) -> tuple[list[float], int]:
-        """The lag of groups of neighbouring ranks, at most so many, and ranks of a group.
+        """Return the lags of at most `most` groups of adjacent ranks, and the size of a group.
 
-        A group is as slow as its slowest rank. Groups are powers of two, as nodes are.
+        A group's lag is that of its slowest rank. Sizes are powers of two, as on nodes.
         """
         size = 1
         while -(-self.ranks // size) > most:
@@ -147,32 +146,31 @@ class RankLag:
 
 
 class RankLags:
-    """Takes figures of ranks; what it remembers does not grow with ranks or steps."""
+    """Aggregates summaries of ranks; memory does not grow with ranks or steps."""
 
     def __init__(self, recent: int = RECENT) -> None:
-        """Begin before the first figure."""
         self._recent: deque[RankFigure] = deque(maxlen=recent)
         self._ranks = 0
 
     def start(self, ranks: object) -> None:
-        """Processes came up, so many of them as far as they say."""
+        """Handle a start with this number of ranks, if it is known."""
         if isinstance(ranks, int) and ranks > 0:
             self._ranks = ranks
         self._recent.clear()
 
     def take(self, event: Event) -> None:
-        """Take in the figures of a step."""
+        """Add the summary of a step."""
         figure = rank_figure(event.values.get("busy"))
         if figure is not None and figure.median > 0:
             self._recent.append(figure)
 
     @property
     def newest(self) -> RankFigure | None:
-        """The newest figure; None where no log tells."""
+        """The newest summary; None if the log has none."""
         return self._recent[-1] if self._recent else None
 
     def now(self) -> RankLag | None:
-        """How the ranks stand; None where no log tells."""
+        """Return the recent lags; None if the log has no summaries."""
         newest = self.newest
         if newest is None:
             return None
@@ -180,7 +178,7 @@ class RankLags:
         for figure in self._recent:
             for rank, seconds in figure.highest:
                 sums[rank] = sums.get(rank, 0.0) + seconds / figure.median - 1
-        # Where it was not named, a rank counts as the median: that it was not slower is known.
+        # A rank that was not named counts as the median: it was not slower than the named ones.
         lags = {rank: max(0.0, total / len(self._recent)) for rank, total in sums.items()}
         others = newest.highest[-1][1] / newest.median - 1 if newest.highest else 0.0
         ranks = max(self._ranks, 1 + max(lags, default=0))

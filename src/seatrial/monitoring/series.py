@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A curve of bounded size: as a run goes on, neighbouring points are joined."""
+"""A curve of bounded size: adjacent points are merged as the run grows."""
 
 import math
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A few steps of a curve."""
+    """One or more steps of a curve."""
 
     step: int
     mean: float
-    """Mean of the numbers; not a number where there was none."""
+    """Mean of the finite values; NaN if there are none."""
     least: float
     most: float
-    """The largest number, so that a spike survives joining."""
+    """The maximum, which preserves a spike when points are merged."""
     count: int
-    """Numbers that it stands for."""
+    """Number of finite values."""
     missing: int = 0
-    """Values that were no number: NaN and infinities, which a mean would hide."""
+    """Number of NaN and infinite values, which a mean would hide."""
 
 
 class Series:
-    """Takes values in the order of steps; a step that is done again follows as a new point."""
+    """Takes values in the order of steps. A replayed step adds a new point."""
 
     def __init__(self, most: int = 1024) -> None:
-        """Keep at most so many points (an even number)."""
+        """Keep at most `most` points (an even number)."""
         self._most = most
         self._width = 1
         self._points: list[Point] = []
@@ -48,7 +48,7 @@ class Series:
             pairs = zip(self._points[::2], [*self._points[1::2], None], strict=False)
             self._points = [one if two is None else _joined(one, two) for one, two in pairs]
             self._width *= 2
-            # The last point stands alone after joining, and goes on being filled.
+            # The last point is alone after merging, and later values are still merged into it.
             self._taken = (len(self._points) - 1) * self._width + self._width // 2
 
     @property
@@ -57,7 +57,7 @@ class Series:
 
 
 def _joined(one: Point, two: Point) -> Point:
-    """Two neighbours as one."""
+    """Merge two adjacent points."""
     missing = one.missing + two.missing
     if not one.count or not two.count:
         known = one if one.count else two

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""When a run did what: stretches of time with what they were spent on, and why each start ended."""
+"""The timeline of a run: intervals with their use, and starts with the reason of their end."""
 
 from dataclasses import dataclass, field, replace
 
@@ -8,14 +8,14 @@ from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Bucket
 
 MOST_STRETCHES = 2048
-"""Stretches that are kept; more cannot be told apart in a picture."""
+"""Maximum number of intervals; a chart cannot show more."""
 MOST_STARTS = 512
-"""Starts that are kept one by one."""
+"""Maximum number of starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some time that was spent on one thing."""
+    """A period of time with one use."""
 
     bucket: Bucket
     begin: float
@@ -26,19 +26,17 @@ class Stretch:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
         return self.end - self.begin
 
 
 class Stretches:
-    """Takes stretches in order; neighbours of one kind are joined, and short ones where many are.
+    """Takes intervals in order. Merges adjacent intervals of one kind, and short ones if many.
 
-    What is joined keeps the kind of the longer one, so that sums of stretches are no account: for
-    sums there is the account.
+    A merged interval has the kind of the longer one, so their sums are not accurate; `Account` has
+    accurate sums.
     """
 
     def __init__(self, most: int = MOST_STRETCHES) -> None:
-        """Keep at most so many."""
         self._most = most
         self._least = 0.0
         self._kept: list[Stretch] = []
@@ -53,9 +51,9 @@ class Stretches:
                 self._add(one)
 
     def _add(self, stretch: Stretch) -> None:
-        """Add a stretch, or make the last one longer."""
+        """Append an interval, or extend the last one."""
         last = self._kept[-1] if self._kept else None
-        # Where many are joined, so is a gap between them that is no longer than what is joined.
+        # When short intervals are merged, so are gaps between them that are no longer.
         if last is not None and self._is_next(last, stretch):
             same = last.bucket is stretch.bucket
             if same or min(last.seconds, stretch.seconds) < self._least:
@@ -65,46 +63,45 @@ class Stretches:
         self._kept.append(stretch)
 
     def _is_next(self, last: Stretch, stretch: Stretch) -> bool:
-        # Attempts stay apart, unless there are more of them than can be shown.
+        # Attempts stay separate, unless there are more of them than can be shown.
         apart = last.attempt != stretch.attempt and self._least < stretch.end - last.begin
         return not apart and stretch.begin <= last.end + self._least
 
     @property
     def joined_below(self) -> float:
-        """Seconds below which a stretch may be part of its neighbour; 0 where all are told."""
+        """Seconds below which an interval may be merged into its neighbour; 0 if none is."""
         return self._least
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """The stretches in order."""
         return tuple(self._kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One start of the processes, and how it went."""
+    """One start of the processes and its outcome."""
 
     attempt: int
     began: float
-    """When training began, seconds since 1970."""
+    """When training started, seconds since 1970."""
     first_step: int
-    """The step that it went on from."""
+    """The step that it resumed from."""
     last_step: int
-    """The newest step that it did."""
+    """The newest step that it finished."""
     ended: float | None = None
-    """When its last event was; nothing while it goes on."""
+    """Time of its last event; None while it runs."""
     cause: str = ""
-    """Why it ended, in the words of whoever said it; empty while it goes on."""
+    """The reported reason of its end; empty while it runs."""
     lost_steps: int = 0
-    """Steps that the next start did again."""
+    """Steps that the next start repeated."""
 
 
 @dataclass(slots=True)
 class Starts:
-    """The starts of a run, from its events; beyond a number only the newest are kept."""
+    """The starts of a run, from its events; only the newest are kept."""
 
     kept: list[Started] = field(default_factory=list)
-    """The starts, the oldest first."""
+    """The starts, oldest first."""
     total: int = 0
     """All starts, kept or not."""
     _attempt: int = 0
@@ -114,10 +111,9 @@ class Starts:
         self._attempt = attempt
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
         match event.kind:
             case EventKind.START:
-                self._close("processes were gone without a word")
+                self._close("processes disappeared without an exit event")
                 if self.kept:
                     lost = max(0, self.kept[-1].last_step - event.step)
                     self.kept[-1] = replace(self.kept[-1], lost_steps=lost)
@@ -126,7 +122,7 @@ class Starts:
                 self.kept = [*self.kept[-MOST_STARTS + 1 :], new]
             case EventKind.STEP:
                 if not self.kept or self.kept[-1].ended is not None:
-                    # A log that does not tell of starts.
+                    # The log has no start events.
                     self.total += 1
                     self.kept.append(Started(self._attempt, event.time, event.step - 1, event.step))
                 self.kept[-1] = replace(self.kept[-1], last_step=event.step)
@@ -137,11 +133,11 @@ class Starts:
         self._last = event.time
 
     def end(self, reason: str) -> None:
-        """An attempt is over, for a reason that may be known."""
+        """End an attempt; `reason` may be empty."""
         if self.kept and self.kept[-1].attempt == self._attempt:
             known = self.kept[-1]
             if known.ended is None:
-                self._close(reason or "processes were gone without a word")
+                self._close(reason or "processes disappeared without an exit event")
             elif reason and reason not in known.cause:
                 self.kept[-1] = replace(known, cause=f"{reason}; {known.cause}")
 
@@ -151,8 +147,8 @@ class Starts:
 
 
 def _said(event: Event) -> str:
-    """How processes ended by their own words."""
+    """Return the reason that the processes reported."""
     code, error = event.values.get("code"), event.values.get("error")
     if error:
         return str(error).strip().splitlines()[0][:200]
-    return "ended by itself" if code == 0 else f"ended with code {code}"
+    return "exited normally" if code == 0 else f"exited with code {code}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tokens per second and a share of peak are counted by: the basis of MFU, stated with it."""
+"""The basis of tokens per second and MFU, stated with them."""
 
 from dataclasses import dataclass
 
@@ -9,46 +9,46 @@ from seatrial.planning.workload import Workload
 
 DEFINITION = (
     "model FLOPs: matrix products with logits, forward and backward (3 × forward), causal "
-    "attention counted by half; recomputed work is not counted"
+    "attention counted as half; recomputed work is not counted"
 )
-"""As `StepTime.model_flops` counts; what the literature calls MFU."""
+"""As in `StepTime.model_flops`; the literature's definition of MFU."""
 
 
 @dataclass(frozen=True, slots=True)
 class MfuBasis:
-    """What one step is worth."""
+    """Tokens and FLOPs of one step."""
 
     tokens_per_step: int
     """Tokens of one optimizer step."""
     gpus: int
-    """GPUs that share it."""
+    """GPUs that the step is distributed over."""
     model_flops: float | None = None
-    """Floating-point operations of a step that the model needs, over all GPUs."""
+    """FLOPs of a step that the model needs, over all GPUs."""
     peak_flops: float | None = None
     """Dense peak of one GPU in the precision of the matrix products, FLOP/s."""
     definition: str = DEFINITION
     """How the operations are counted."""
     peak_of: str = ""
-    """What the peak is of, such as `h100-80gb in bf16`."""
+    """The precision and GPU of the peak, such as `h100-80gb in bf16`."""
 
     def tokens_per_second(self, seconds: float) -> float | None:
-        """Tokens per second, of all GPUs, where a step takes so long."""
+        """Return tokens per second over all GPUs, for this step time."""
         return self.tokens_per_step / seconds if seconds > 0 else None
 
     def flops_per_gpu(self, seconds: float) -> float | None:
-        """FLOP/s of one GPU, where a step takes so long."""
+        """Return FLOP/s per GPU, for this step time."""
         if self.model_flops is None or seconds <= 0:
             return None
         return self.model_flops / (self.gpus * seconds)
 
     def mfu(self, seconds: float) -> float | None:
-        """The share of the peak, where a step takes so long."""
+        """Return the share of the peak, for this step time."""
         rate = self.flops_per_gpu(seconds)
         return None if rate is None or not self.peak_flops else rate / self.peak_flops
 
 
 def basis_of(workload: Workload, time: StepTime) -> MfuBasis:
-    """What a step of a planned run is worth."""
+    """Return the tokens and FLOPs of a step of a planned run."""
     return MfuBasis(
         workload.tokens_per_step,
         time.gpus,

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Everything about a run that is shown, from its events in one pass.
+"""Everything that is shown about a run, from its events in one pass.
 
-What it remembers is bounded: a run of any length and any number of ranks takes the same memory.
+Memory is bounded, whatever the length of the run and the number of ranks.
 """
 
 import math
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.eta import Outlook, outlook
 from seatrial.monitoring.event_log import Event, EventKind, sanitize_event
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
@@ -22,50 +22,47 @@ from seatrial.monitoring.timeline import Started, Starts, Stretch, Stretches
 from seatrial.monitoring.utilisation import MfuBasis
 
 MOST_PARTS = 16
-"""Parts of a step that are kept apart; an engine's timers may be any number."""
+"""Parts of a step that are kept separately; an engine may print any number of timers."""
 MOST_FINDINGS = 500
-"""Findings that are kept, the newest ones; all are counted."""
+"""The newest findings that are kept; all are counted."""
 LAST_EVENTS = 50
 """Notable events that are kept."""
 NOTABLE = (
     *(EventKind.START, EventKind.RESTART, EventKind.SAVE, EventKind.SAVED),
     *(EventKind.EVALUATION, EventKind.FINDING, EventKind.EXIT),
 )
-"""Events that are told one by one; steps are curves."""
+"""Events that are listed individually; steps are shown as curves."""
 
 
 @dataclass(slots=True)
 class Curves:
-    """What is drawn against steps."""
+    """The values that are plotted against steps."""
 
     loss: Series = field(default_factory=Series)
-    """Loss of each step."""
     grad_norm: Series = field(default_factory=Series)
-    """Gradient norm of each step."""
     learning_rate: Series = field(default_factory=Series)
-    """Learning rate of each step."""
     step_seconds: Series = field(default_factory=Series)
     evaluation: Series = field(default_factory=Series)
     """Loss of each evaluation on the validation split."""
     skew: Series = field(default_factory=Series)
-    """How much the slowest rank was above the median rank, as a share of it."""
+    """How far the slowest rank was above the median rank, as a share of the median."""
     checkpoint_age: Series = field(default_factory=Series)
-    """Seconds of work at risk just before each save: since the save, or the start, before it."""
+    """Seconds of unsaved work just before each save: since the previous save or the start."""
     save_seconds: Series = field(default_factory=Series)
-    """Seconds that each save held up training."""
+    """Seconds that each save paused training."""
     parts: dict[str, Series] = field(default_factory=dict)
     """Seconds of each part of a step."""
 
 
 class RunView:
-    """Takes a run's attempts and events, and knows what is shown of them.
+    """Aggregates a run's attempts and events into everything that is shown.
 
-    A log that our own worker has written tells what was found while the run went on. Of any other,
-    the same detectors look at its events here.
+    A log of Seatrial's worker contains the findings of the running job. For any other log, the
+    same detectors run here.
     """
 
     def __init__(self, basis: MfuBasis | None = None) -> None:
-        """Begin before the first attempt, with what a step is worth if a plan says it."""
+        """Start before the first attempt. `basis` is the plan's, if there is one."""
         self.metrics = Metrics(basis)
         self.curves = Curves()
         self.starts = Starts()
@@ -83,7 +80,7 @@ class RunView:
         self._lags = RankLags()
         self._attempt = 0
         self._safe: float | None = None
-        self._keeper: Watchkeeper | None = Watchkeeper()
+        self._monitor: AnomalyMonitor | None = AnomalyMonitor()
         self._handlers: dict[EventKind, Callable[[Event], None]] = {
             EventKind.START: self._started,
             EventKind.STEP: self._stepped,
@@ -100,13 +97,12 @@ class RunView:
         self._safe = None
 
     def end(self, ended: float | None, reason: str = "") -> None:
-        """An attempt is over."""
         self._account.end(ended)
         self.starts.end(reason)
 
-    def take(self, told: Event) -> None:
-        """Take in one event, as far as it can be believed."""
-        event = sanitize_event(told)
+    def take(self, raw: Event) -> None:
+        """Add one event; drop its implausible values."""
+        event = sanitize_event(raw)
         if event is None:
             return
         self.first_time = event.time if self.first_time is None else self.first_time
@@ -119,29 +115,28 @@ class RunView:
             handle(event)
         if event.kind in NOTABLE:
             self._keep(event)
-        if self._keeper is not None:
-            self._announce(self._keeper.observe(event), event.time)
+        if self._monitor is not None:
+            self._announce(self._monitor.observe(event), event.time)
 
     def pass_time(self, seconds: float) -> None:
-        """For so many seconds since the newest event nothing has come."""
-        if self._keeper is not None and self.last_time is not None:
+        """Handle the time since the newest event, in seconds."""
+        if self._monitor is not None and self.last_time is not None:
             now = self.last_time + seconds
-            self._announce(self._keeper.pass_time(now), now)
+            self._announce(self._monitor.pass_time(now), now)
 
     def _announce(self, notices: Iterable[Notice], when: float) -> None:
-        """What the detectors found."""
+        """Record the notices of the detectors."""
         for notice in notices:
             found = notice.event(when)
             self._noticed(found)
             self._keep(found)
 
     def _keep(self, event: Event) -> None:
-        """Something notable has happened."""
         self.notable += 1
         self.events.append(event)
 
     def _noticed(self, event: Event) -> None:
-        """Something was found, or is over, which is told and not counted again."""
+        """Record a finding. Its end is listed but not counted again."""
         if event.values.get("phase") != AnomalyPhase.ENDED:
             self.findings.append(event)
             self.found[str(event.values.get("code", ""))] += 1
@@ -150,11 +145,11 @@ class RunView:
         self._lags.start(event.values.get("world_size"))
         self._safe = event.time
         if "began" in event.values:
-            # Our own worker has a watchkeeper, and its log tells what that found.
-            self._keeper = None
+            # Seatrial's worker runs the detectors itself, and its log contains their findings.
+            self._monitor = None
 
     def _compared(self, event: Event) -> None:
-        """The ranks were compared with each other."""
+        """Record a comparison of the ranks."""
         self._lags.take(event)
         newest = self._lags.newest
         if newest is not None and math.isfinite(newest.skew):
@@ -204,37 +199,36 @@ class RunView:
 
     @property
     def new_steps(self) -> int:
-        """Steps that were done, each counted once."""
+        """Number of distinct steps."""
         return self.highest - (self._lowest or 0)
 
     def unsaved(self) -> float | None:
-        """Seconds of work since the newest save, or the newest start, at the newest event."""
+        """Return the seconds between the newest save or start and the newest event."""
         if self._safe is None or self.last_time is None:
             return None
         return max(0.0, self.last_time - self._safe)
 
     def goodput(self) -> Goodput:
-        """Where the time went."""
         return self._account.result()
 
     def snapshot(self) -> Snapshot:
-        """The numbers at the newest step."""
+        """Return the metrics at the newest step."""
         return self.metrics.snapshot()
 
     def outlook(self) -> Outlook | None:
-        """When it will be done."""
+        """Estimate when the run will finish."""
         return outlook(self.snapshot(), self.goodput(), self.new_steps)
 
     def lag(self) -> RankLag | None:
-        """How the ranks stand to each other."""
+        """Return the recent lags of the ranks."""
         return self._lags.now()
 
     def restarts(self) -> tuple[Started, ...]:
-        """The starts that are kept, the oldest first."""
+        """Return the starts that are kept, oldest first."""
         return tuple(self.starts.kept)
 
 
 def _number(value: object) -> float | None:
-    """The value where it is a number, NaN and infinities included."""
+    """Return the value if it is a number, including NaN and infinities."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if good and isinstance(value, (int, float)) else None

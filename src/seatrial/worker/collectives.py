@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the first rank does and all ranks learn: its answer, or its error."""
+"""Run an action on the first rank, and share its result or error with all ranks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,21 +12,19 @@ from seatrial.errors import SeatrialError
 
 
 class SharedError(SeatrialError):
-    """What went wrong on another rank, in its words."""
+    """An error of another rank, with its message."""
 
 
 def rank() -> int:
-    """This process's rank."""
     return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many ranks there are."""
     return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
 
 
 def first_rank[T](action: Callable[[], T]) -> T:
-    """What an action of the first rank gives, on every rank; its errors are raised on all."""
+    """Run an action on the first rank. Return its result, or raise its error, on every rank."""
     answer: list[Any] = [None, None, None]
     if rank() == 0:
         try:
@@ -36,7 +34,7 @@ def first_rank[T](action: Callable[[], T]) -> T:
         except SeatrialError as error:
             answer[1] = str(error)
         except Exception as error:
-            # Whatever it is, the others must not wait for an answer for ever.
+            # In any case the others must not wait forever for an answer.
             answer[1] = f"{type(error).__name__}: {error}"
     if world_size() > 1:
         torch.distributed.broadcast_object_list(answer, src=0)
@@ -50,7 +48,7 @@ def first_rank[T](action: Callable[[], T]) -> T:
 
 
 def gathered[T](mine: T) -> list[T]:
-    """What every rank has, on every rank, in order."""
+    """Gather a value of every rank on every rank, in order."""
     if world_size() == 1:
         return [mine]
     every: list[Any] = [None] * world_size()
@@ -59,7 +57,7 @@ def gathered[T](mine: T) -> list[T]:
 
 
 def gathered_at_first[T](mine: T) -> list[T]:
-    """What every rank has, on the first rank; nothing on the others."""
+    """Gather a value of every rank on the first rank; empty on the others."""
     if world_size() == 1:
         return [mine]
     every: list[Any] | None = [None] * world_size() if rank() == 0 else None

@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables that a program of the worker sets for itself and for what it starts.
+"""Environment variables that a worker program sets for itself and its child processes.
 
-torch, NCCL and the engines read these from the environment alone, most of them while they are
-loaded. Each program calls `set_variables` once, at its start; nothing else in the worker writes to
-the environment.
+torch, NCCL and the engines read these only from the environment, most of them at import. Each
+program calls `set_variables` once, at its start. No other code in the worker writes to the
+environment.
 """
 
 import os
 from collections.abc import Mapping
 
 WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-"""torch's own switch; `1` holds where a caller asks for the opposite, and in child processes."""
+"""torch's own switch; `1` overrides callers that request the opposite, also in children."""
 ANY_PICKLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
-"""The opposite of it; with both, torch loads nothing."""
+"""The opposite switch; if both are set, torch refuses to load."""
 ON_CPU = {"TORCHDYNAMO_DISABLE": "1"}
 """No compilation."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -23,11 +23,11 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 def set_variables(
     always: Mapping[str, str] | None = None, unless_set: Mapping[str, str] | None = None
 ) -> None:
-    """Set what every program needs to load checkpoints safely, and what this one needs.
+    """Set the variables for safe loading of checkpoints, and those of this program.
 
     Args:
-        always: Set whatever the user has set.
-        unless_set: Set where the user has set nothing.
+        always: Override values of the user.
+        unless_set: Defaults that the user can override.
     """
     os.environ.pop(ANY_PICKLE, None)
     os.environ.update({WEIGHTS_ONLY: "1", **(always or {})})

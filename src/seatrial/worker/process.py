@@ -1,9 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How processes end: with whoever started them, and with the code that they mean.
-
-And who may look into them meanwhile.
-"""
+"""Process control: parent-death signal, exit codes, and ptrace permissions."""
 
 import atexit
 import ctypes
@@ -20,7 +17,7 @@ from types import TracebackType
 from seatrial.secrets.redaction import redact
 
 UNFINISHED = 75
-"""EX_TEMPFAIL of sysexits.h: a training that saved and ended before its last step."""
+"""EX_TEMPFAIL of sysexits.h: training saved and exited before its last step."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,9 +26,9 @@ _PR_SET_PTRACER = 0x59616D61
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the system kill this process when its parent is killed, so that none is left behind.
+    """Let the kernel kill this process when its parent dies, so that there are no orphans.
 
-    A parent that has ended before, where its number is known, is noticed as well.
+    If the parent's process ID is given and it has already exited, exit immediately.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
@@ -40,23 +37,23 @@ def end_with_parent(parent: int | None = None) -> None:
 
 @contextmanager
 def spared_teardown() -> Iterator[None]:
-    """Let this process end after its last exit handler, with Python itself not taken down.
+    """Exit this process after its last exit handler, without finalising the interpreter.
 
-    A thread of torch that lets go of a tensor asks for Python's lock, and Python ends threads that
-    ask for it while it goes down; in C++ that aborts the process (pytorch/pytorch#190489). A rank
-    whose last step was an exchange with the others had done its work and counted as crashed.
+    A thread of torch that releases a tensor takes the GIL, and Python terminates threads that take
+    it during finalisation; in C++ that aborts the process (pytorch/pytorch#190489). A rank whose
+    last step was a collective would have finished its work but count as crashed.
 
-    To be entered before anything is imported that registers an exit handler: the first one that is
-    registered runs last. A file that nobody closes loses what it has not written.
+    Enter this before any import that registers an exit handler: the first registered handler runs
+    last. Files that are not closed lose their buffered data.
     """
     sys.excepthook = _print_redacted
     process, code = os.getpid(), 1
 
     def leave() -> None:
-        if os.getpid() != process:  # a copy of it
+        if os.getpid() != process:  # a forked copy
             return
         for stream in (sys.stdout, sys.stderr):
-            with suppress(AttributeError, OSError, ValueError):  # there is none, or no reader
+            with suppress(AttributeError, OSError, ValueError):  # no stream, or no reader
                 stream.flush()
         os._exit(code)
 
@@ -68,7 +65,7 @@ def spared_teardown() -> Iterator[None]:
         code = meant_code(wish.code)
         raise
     except KeyboardInterrupt:
-        # Python ends by the signal then, which says more than a code.
+        # Python then exits by the signal, which is more informative than a code.
         atexit.unregister(leave)
         raise
 
@@ -76,29 +73,29 @@ def spared_teardown() -> Iterator[None]:
 def _print_redacted(
     kind: type[BaseException], error: BaseException, where: TracebackType | None
 ) -> None:
-    """Print an error that ends the process, without secrets: it stays in the log of the pod.
+    """Print an uncaught error with secrets redacted, because it stays in the pod's log.
 
-    torch calls this for a traceback that begins with the rank (`_distributed_excepthook`).
+    torch calls this to print a traceback prefixed with the rank (`_distributed_excepthook`).
     """
     sys.stderr.write(redact("".join(format_exception(kind, error, where))))
 
 
 def meant_code(code: object) -> int:
-    """The exit code that Python makes of what was given to `sys.exit`."""
+    """Return the exit code that Python derives from the argument of `sys.exit`."""
     if code is None:
         return 0
     return code if isinstance(code, int) else 1
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, as the first process of a pod is."""
+    """Become the parent of orphaned descendants, like the first process of a pod."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def let_look(process: int) -> None:
-    """Let that process and its descendants read this one's stack.
+    """Let a process and its descendants read this process's stack.
 
-    Where the kernel restricts ptrace (Yama), only ancestors may; a stack dumper is none.
+    If the kernel restricts ptrace (Yama), only ancestors may; a stack dumper is not one.
     """
     _prctl(_PR_SET_PTRACER, process)
 
@@ -109,7 +106,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def process_began() -> float | None:
-    """When this process was made, seconds since 1970; none where the kernel does not tell."""
+    """Return when this process was created, seconds since 1970; None if unknown."""
     try:
         # Ticks since the machine started: field 22 of proc_pid_stat(5), 20th after the name.
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -123,7 +120,7 @@ _NANOSECONDS = 1e-9
 
 
 def core_wait_seconds() -> float:
-    """Seconds that the calling thread has waited; 0 where the kernel does not tell."""
+    """Return the seconds that the calling thread has waited for a core; 0 if unknown."""
     try:
         file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
     except OSError:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the worker is told beside the engine's own arguments, through its environment."""
+"""The worker's settings in addition to the engine's arguments, from environment variables."""
 
 import os
 from dataclasses import dataclass
@@ -12,46 +12,46 @@ from typing import Any
 from seatrial.monitoring.anomalies.detector import FABRIC_TRANSPORTS, Expectations
 
 DEVICE = "SEATRIAL_DEVICE"
-"""`cpu` asks for the CPU runtime; anything else leaves the engine alone."""
+"""`cpu` selects the CPU runtime; any other value leaves the engine unchanged."""
 EVENTS = "SEATRIAL_EVENTS"
-"""The file that the event log is appended to; no log without it."""
+"""The event log file; without it, there is no log."""
 KILL = "SEATRIAL_DRILL_KILL"
-"""`RANK:STEP`: a drill in which that process ends itself by SIGKILL after that step."""
+"""`RANK:STEP`: a drill in which that process kills itself with SIGKILL after that step."""
 REVISION = "SEATRIAL_TOKENIZER_REVISION"
-"""The revision of a tokenizer on the Hugging Face Hub; the engine itself cannot ask for one."""
+"""The revision of a tokenizer on the Hugging Face Hub; the engine has no option for it."""
 RUN = "SEATRIAL_RUN"
-"""The run's name, which its metrics carry."""
+"""The run's name, used as a label of its metrics."""
 METRICS_PORT = "SEATRIAL_METRICS_PORT"
-"""The port that metrics are served at; none are without it."""
+"""The port of the metrics endpoint; without it, there is none."""
 METRICS_ADDRESS = "SEATRIAL_METRICS_ADDRESS"
-"""The address that metrics are served at; loopback without it."""
+"""The address of the metrics endpoint; loopback by default."""
 MLFLOW = "SEATRIAL_MLFLOW_EXPERIMENT"
-"""The experiment of MLflow that events are sent to; none are without it."""
+"""The MLflow experiment for events; without it, none are sent."""
 MLFLOW_URI = "MLFLOW_TRACKING_URI"
 """MLflow's own variable: the address of its server, or a directory."""
 LOOPBACK = "127.0.0.1"
 FABRIC = "SEATRIAL_FABRIC"
-"""The fabric of the plan, by its name in the catalog; NCCL's choice is not judged without it."""
+"""The fabric of the plan, by its catalog name; without it, NCCL's choice is not checked."""
 SAVE_SECONDS = "SEATRIAL_SAVE_SECONDS"
-"""The plan's time of one save; saves are judged by those before without it."""
+"""The planned seconds of one save; without it, earlier saves are the baseline."""
 FAULT = "SEATRIAL_DRILL_FAULT"
 """A bug of `cpu/deliberate_bugs.py` or a fault of `fault_injection.py`; only tests set it."""
 ATTEMPT = "SEATRIAL_ATTEMPT"
-"""The attempt; starts that come to nothing are counted within one, and not without it."""
+"""The attempt; fruitless starts are counted per attempt, and not counted without it."""
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
-"""Starts in a row without a new checkpoint after which the run stops; ours when absent."""
+"""Consecutive starts without a new checkpoint after which the run stops; has a default."""
 INITIAL_WEIGHTS = "SEATRIAL_INITIAL_WEIGHTS"
-"""`hf://OWNER/NAME@REVISION` or a directory: Hugging Face weights that are brought in first."""
+"""`hf://OWNER/NAME@REVISION` or a directory: Hugging Face weights to import first."""
 PARENT = "SEATRIAL_CONTINUE_FROM"
-"""Where the checkpoints of the run lie that this one follows; none without it."""
+"""The checkpoints of the run that this one continues; optional."""
 PARENT_STEP = "SEATRIAL_CONTINUE_STEP"
-"""The step of the parent to go on from; its newest good one without it."""
+"""The step of the parent run to continue from; by default its newest valid checkpoint."""
 PARENT_ANEW = "SEATRIAL_CONTINUE_ANEW"
-"""`1` begins the schedule of the learning rate anew there."""
+"""`1` restarts the learning rate schedule there."""
 
 
 class Device(StrEnum):
-    """What the engine computes on."""
+    """The device that the engine computes on."""
 
     GPU = "gpu"
     """A GPU, as the engine expects."""
@@ -61,34 +61,33 @@ class Device(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where metrics are served."""
+    """Address and port of the metrics endpoint."""
 
     address: str
-    """The address to listen at."""
+    """The address to listen on."""
     port: int
-    """The port to listen at."""
+    """The port to listen on."""
 
 
 @dataclass(frozen=True, slots=True)
 class MlflowTarget:
-    """Where events are sent in MLflow."""
+    """The MLflow experiment that receives events."""
 
     tracking_uri: str
     """The address of the server, or a directory."""
     experiment: str
-    """The experiment that the run belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The run that this one follows."""
+    """The run that this one continues."""
 
     address: str
-    """Where its checkpoints lie."""
+    """Location of its checkpoints."""
     step: int | None = None
-    """The step to go on from; the newest good one when absent."""
-    anew: bool = False
-    """Whether the schedule of the learning rate begins anew."""
+    """The step to continue from; the newest valid checkpoint if None."""
+    reset_schedule: bool = False
+    """True if the learning rate schedule restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,46 +95,43 @@ class Settings:
     """The worker's own settings."""
 
     device: Device
-    """What the engine computes on."""
     events: Path | None
-    """The file of the event log."""
+    """The event log file."""
     kill: tuple[int, int] | None = None
     """Rank and step of a drill's kill."""
     fault: str = ""
-    """A deliberate fault of the CPU runtime, for tests of the bars themselves."""
+    """A deliberate fault of the CPU runtime, to test the rehearsal's own thresholds."""
     rank: int = 0
-    """This process's rank."""
     world_size: int = 1
-    """How many ranks there are."""
     tokenizer_revision: str = ""
-    """The revision of the tokenizer, where the spec pins one."""
+    """The revision of the tokenizer, if the spec pins one."""
     run: str = ""
     metrics: Endpoint | None = None
-    """Where metrics are served; nowhere unless that was asked for."""
+    """The metrics endpoint, if enabled."""
     attempt: str = ""
-    """The attempt that this start belongs to; empty where nobody said."""
+    """The attempt that this start belongs to; empty if not set."""
     fruitless_starts: int = 0
-    """How many starts may come to nothing; 0 for the usual number."""
+    """Number of fruitless starts before the run stops; 0 for the default."""
     mlflow: MlflowTarget | None = None
-    """Where events are sent in MLflow; nowhere unless that was asked for."""
+    """The MLflow target, if enabled."""
     initial_weights: str = ""
-    """Hugging Face weights that are brought in before the first step; none when empty."""
+    """Hugging Face weights to import before the first step; empty if none."""
     parent: Parent | None = None
-    """The run that this one follows, where it follows one."""
+    """The run that this one continues, if any."""
 
     @property
     def writes_events(self) -> bool:
-        """Whether this process keeps the log: the last rank, which holds the loss."""
+        """True if this process writes the event log: the last rank, which has the loss."""
         return self.events is not None and self.rank == self.world_size - 1
 
     @property
     def trouble(self) -> str:
-        """The fault where it is one that begins in some step; empty where it is of the code."""
+        """The fault if it starts at a step; empty if it is a code fault."""
         return self.fault if ":" in self.fault else ""
 
     @property
     def kill_step(self) -> int | None:
-        """The step after which this process is to end itself."""
+        """The step after which this process kills itself."""
         return self.kill[1] if self.kill and self.kill[0] == self.rank else None
 
 
@@ -144,7 +140,7 @@ def settings() -> Settings:
     events = os.environ.get(EVENTS)
     device = Device.CPU if os.environ.get(DEVICE) == Device.CPU else Device.GPU
     rank, _, step = os.environ.get(KILL, "").partition(":")
-    # A drill kills once: processes that torchrun has started again live.
+    # A drill kills once: restarted processes are not killed.
     drilled = device is Device.CPU
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     return Settings(
@@ -166,7 +162,7 @@ def settings() -> Settings:
 
 
 def planned_save_seconds() -> float | None:
-    """The plan's time of one save; what is no such number is none, which must not end a run."""
+    """Return the planned seconds of one save; None if invalid, because that must not end a run."""
     try:
         seconds = float(os.environ.get(SAVE_SECONDS, ""))
     except ValueError:
@@ -175,7 +171,7 @@ def planned_save_seconds() -> float | None:
 
 
 def _endpoint() -> Endpoint | None:
-    """Where metrics are served; a port that is no number is none, which must not end a run."""
+    """Return the metrics endpoint; None if the port is invalid, which must not end a run."""
     port = os.environ.get(METRICS_PORT, "")
     if not port.isdecimal():
         return None
@@ -183,13 +179,11 @@ def _endpoint() -> Endpoint | None:
 
 
 def _mlflow() -> MlflowTarget | None:
-    """Where events are sent in MLflow, if anywhere."""
     address, experiment = os.environ.get(MLFLOW_URI, ""), os.environ.get(MLFLOW, "")
     return MlflowTarget(address, experiment) if address and experiment else None
 
 
 def _parent() -> Parent | None:
-    """The run that this one follows, if any."""
     address, step = os.environ.get(PARENT, ""), os.environ.get(PARENT_STEP, "")
     if not address:
         return None
@@ -197,7 +191,7 @@ def _parent() -> Parent | None:
 
 
 def expected(settings: Any) -> Expectations:
-    """What is expected, as the engine's own arguments and the plan have it."""
+    """Return the expected values from the engine's arguments and the plan."""
     return Expectations(
         save_seconds=planned_save_seconds(),
         transport=FABRIC_TRANSPORTS.get(os.environ.get(FABRIC, "")),

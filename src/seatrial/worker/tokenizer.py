@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a tokenizer can be loaded here: `python -m seatrial.worker.tokenizer NAME REVISION`.
+"""Check that a tokenizer can be loaded: `python -m seatrial.worker.tokenizer NAME REVISION`.
 
-Loads it as the engine does, and prints one line of JSON: the reason why not, or nothing.
+Loads it like the engine, and prints one line of JSON with the error, or an empty string.
 """
 
 import json
@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 
 def main() -> None:
-    """Try, and print what stands in the way."""
+    """Try to load the tokenizer and print the error."""
     name, revision = sys.argv[1:3]
     try:
         AutoTokenizer.from_pretrained(name, revision=revision or None)

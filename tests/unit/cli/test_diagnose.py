@@ -35,13 +35,11 @@ def said(*words: object, given: str = "") -> str:
 def test_a_cause_with_proof_consequences_and_what_to_do() -> None:
     """The answer first, how certain it is at the end of its line."""
     lines = said(FIRST / "funasr-2006").splitlines()
-    assert lines[0].startswith("1  Rank 2 asked for 336.00 MiB of GPU memory")
+    assert lines[0].startswith("1  Rank 2 requested 336.00 MiB of GPU memory")
     assert lines[0].endswith("certain")
     assert lines[1].startswith("   worker-0.log:3  [rank2]: torch.cuda.OutOfMemoryError")
     assert any(line.startswith("   Do: ") for line in lines)
-    assert any(
-        "consequence: ranks gave up waiting in a collective (rank 5)" in one for one in lines
-    )
+    assert any("consequence: ranks timed out in a collective (rank 5)" in one for one in lines)
     assert max(map(len, lines)) <= 100
 
 
@@ -76,7 +74,7 @@ def test_dumps_beside_a_log_are_not_taken_for_its_own(tmp_path: Path) -> None:
         entries = json.dumps({"entries": [last]})
         (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(entries)
     assert "Nothing here tells of a failure" in said(tmp_path / "x.log")
-    assert "Rank 0 did not come to collective 9" in said(tmp_path)
+    assert "Rank 0 did not reach collective 9" in said(tmp_path)
 
 
 def test_json_has_all_of_it() -> None:

@@ -73,7 +73,13 @@ def test_the_page_carries_all_with_it(log: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     page = target.read_text()
     body = page[: page.index("<script>")]
-    for words in ("made-up", "goodput", "processes were gone without a word", "ST-X-001", "512"):
+    for words in (
+        "made-up",
+        "goodput",
+        "processes disappeared without an exit event",
+        "ST-X-001",
+        "512",
+    ):
         assert words in body, words
     figures = drawn(page)
     assert {"loss", "rate", "timeline", "goodput", "parts", "norm", "saves", "skew"} == set(figures)

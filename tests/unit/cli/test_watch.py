@@ -182,7 +182,7 @@ def test_a_foreign_log_that_stalls_is_told_as_stalled(
     monkeypatch.setattr(RunHistory, "story", story)
     say_lines(RunHistory("r", "here", lambda: ()), follow=True, now=lambda: clock[0])
     said = capsys.readouterr().out
-    assert said.count(f"{AnomalyCode.STALLED}  step 10: Nothing has happened for 200 s") == 1
+    assert said.count(f"{AnomalyCode.STALLED}  step 10: No progress for 200 s") == 1
     assert "quiet for" in said
 
 

@@ -19,8 +19,8 @@ def test_the_starts_tell_what_was_lost_and_why() -> None:
     view = seen(whole_run())
     first, second = view.restarts()
     assert (first.first_step, first.last_step, first.lost_steps) == (0, 18, 8)
-    assert first.cause == "processes were gone without a word"
-    assert (second.first_step, second.last_step, second.cause) == (10, 40, "ended by itself")
+    assert first.cause == "processes disappeared without an exit event"
+    assert (second.first_step, second.last_step, second.cause) == (10, 40, "exited normally")
     assert view.goodput().restarts == 1
     assert view.goodput().replayed_steps == 8
     assert view.new_steps == 40
@@ -29,7 +29,7 @@ def test_the_starts_tell_what_was_lost_and_why() -> None:
 def test_an_end_that_the_ledger_knows_is_told_with_the_words_of_the_log() -> None:
     view = seen(whole_run())
     view.end(None, "stopped")
-    assert view.restarts()[-1].cause == "stopped; ended by itself"
+    assert view.restarts()[-1].cause == "stopped; exited normally"
 
 
 def test_stretches_add_up_to_the_wall_time() -> None:

@@ -156,7 +156,7 @@ def fails_on_node_1(server: FakeTransport) -> None:
             "code": "ST-PREFLIGHT-001",
             "severity": "error",
             "where": {"field": "node-1"},
-            "rule": "7 of 8 GPUs are there.",
+            "rule": "7 of 8 GPUs are present.",
             "value": "7",
             "fix": "Cordon it.",
         }

@@ -142,7 +142,7 @@ def preflight(code: str, index: int) -> Json:
             "code": code,
             "severity": "error",
             "where": {"field": f"node-{index}"},
-            "rule": "7 of 8 GPUs are there.",
+            "rule": "7 of 8 GPUs are present.",
             "value": "7",
             "fix": "Cordon it.",
         }

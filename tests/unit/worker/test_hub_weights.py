@@ -104,7 +104,7 @@ def test_only_what_an_import_reads_is_fetched(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
-        (403, "GatedRepo", "accepted its conditions"),
+        (403, "GatedRepo", "accepting its conditions"),
         (404, "RevisionNotFound", "no such revision"),
         (401, "RepoNotFound", "no such repository"),
     ],
@@ -133,5 +133,5 @@ def test_a_hub_that_does_not_answer_may_answer_later(
     template = "http://127.0.0.1:1/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
-    with pytest.raises(UnreachedHubError, match="the next start goes on"):
+    with pytest.raises(UnreachedHubError, match="the next start resumes"):
         fetch_config(ADDRESS, tmp_path)

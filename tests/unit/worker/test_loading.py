@@ -30,7 +30,10 @@ def test_only_the_choice_is_loaded(chosen: int | None, loaded: int) -> None:
 @pytest.mark.parametrize("code", [0, None])
 def test_an_engine_that_gives_up_in_silence_does_not_end_with_0(code: int | None) -> None:
     told = arguments()
-    with pytest.raises(StopError, match="/saved: the engine gave up") as caught, loading(told, 20):
+    with (
+        pytest.raises(StopError, match="/saved: the engine could not load") as caught,
+        loading(told, 20),
+    ):
         sys.exit(code)
     assert caught.value.code is StopCode.NO_CHECKPOINT
     assert told == arguments()

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.monitoring.anomalies.detector import Expectations, NetworkTransport
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.worker.node import nccl_log
 from seatrial.worker.process import core_wait_seconds
 
@@ -31,7 +31,7 @@ def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fallback_is_found_in_nccls_own_file(tmp_path: Path) -> None:
     file = tmp_path / "nccl.log"
     file.write_text(FALLEN_BACK)
-    keeper = Watchkeeper(Expectations(transport=NetworkTransport.OFI))
+    keeper = AnomalyMonitor(Expectations(transport=NetworkTransport.OFI))
     found = [notice for line in nccl_log.lines(file) for notice in keeper.observe_line(line)]
     assert [notice.finding.code for notice in found] == [AnomalyCode.NETWORK_FALLBACK]
 

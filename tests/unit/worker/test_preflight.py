@@ -56,10 +56,10 @@ def test_a_good_node_is_passed_and_left_as_it_was(node: Expected) -> None:
     [
         ({"gpus": 8}, PreflightCode.GPUS, "4 of 8 GPUs"),
         ({"device_count": 5}, PreflightCode.DEVICES, "4 of 5 devices"),
-        ({"shared_memory_gib": 1 << 40}, PreflightCode.SHARED_MEMORY, "the plan counts on"),
-        ({"mount": "/elsewhere"}, PreflightCode.MOUNT, "nothing is mounted at /elsewhere"),
-        ({"directory": "/proc/nowhere"}, PreflightCode.MOUNT, "cannot be written"),
-        ({"free_bytes": 1 << 62}, PreflightCode.ROOM, "a checkpoint takes"),
+        ({"shared_memory_gib": 1 << 40}, PreflightCode.SHARED_MEMORY, "the plan needs"),
+        ({"mount": "/elsewhere"}, PreflightCode.MOUNT, "no volume is mounted at /elsewhere"),
+        ({"directory": "/proc/nowhere"}, PreflightCode.MOUNT, "cannot write to"),
+        ({"free_bytes": 1 << 62}, PreflightCode.ROOM, "a checkpoint needs"),
     ],
 )
 def test_a_fault_is_a_finding_that_names_the_node(
@@ -86,16 +86,16 @@ def words(node: Expected) -> list[str]:
 def test_the_findings_are_left_where_kubernetes_reads_them(
     node: Expected, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    last_words = tmp_path / "termination-log"
-    last_words.touch()
-    assert main(words(replace(node, gpus=8)), last_words) == 1
-    (left,) = json.loads(last_words.read_text())
+    termination_log = tmp_path / "termination-log"
+    termination_log.touch()
+    assert main(words(replace(node, gpus=8)), termination_log) == 1
+    (left,) = json.loads(termination_log.read_text())
     assert left["code"] == "ST-PREFLIGHT-001"
     assert left["where"]["field"] == "ip-1"
     assert "ST-PREFLIGHT-001 ip-1: 4 of 8 GPUs" in capsys.readouterr().err
-    last_words.write_text("")
-    assert main(words(node), last_words) == 0
-    assert last_words.read_text() == ""
+    termination_log.write_text("")
+    assert main(words(node), termination_log) == 0
+    assert termination_log.read_text() == ""
 
 
 def test_more_than_kubernetes_keeps_is_cut_between_findings(
@@ -103,10 +103,10 @@ def test_more_than_kubernetes_keeps_is_cut_between_findings(
 ) -> None:
     many = [finding(PreflightCode.SUM, "x" * 1000, "fix", number) for number in range(9)]
     monkeypatch.setattr(preflight, "look", lambda expected: many)
-    last_words = tmp_path / "termination-log"
-    last_words.touch()
-    assert main(words(node), last_words) == 1
-    text = last_words.read_text()
+    termination_log = tmp_path / "termination-log"
+    termination_log.touch()
+    assert main(words(node), termination_log) == 1
+    text = termination_log.read_text()
     assert len(text) <= 4096
     assert 1 <= len(json.loads(text)) < 9
 

@@ -81,7 +81,7 @@ def test_a_place_that_cannot_be_changed_does_not_end_the_training(
 
     monkeypatch.setattr("seatrial.worker.checkpointing.retention.retire", refuse)
     assert left(root, Policy(last=2)) == [50, 40, 30, 20, 10]
-    assert "old checkpoints cannot be removed: [Errno 30] Read-only" in capsys.readouterr().err
+    assert "cannot delete old checkpoints: [Errno 30] Read-only" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a detector of anomalies is, and what it reports.
+"""The interface of an anomaly detector and of its reports.
 
-A detector is pure: events go in, and what is wrong at that moment comes out. Of what it has seen it
-remembers a bounded part. That the same trouble is told once, and its end once, is not its business
-but that of the watchkeeper.
+A detector is pure: it takes events and returns the current problems. Its memory is bounded. The
+anomaly monitor, not the detector, reports each problem and its end only once.
 """
 
 from collections.abc import Sequence
@@ -19,76 +18,71 @@ from seatrial.monitoring.event_log import Event, EventKind
 
 @dataclass(frozen=True, slots=True)
 class AnomalyRule:
-    """What is known of an anomaly before it happens; its documentation is made of it."""
+    """The static description of an anomaly, from which its documentation is generated."""
 
     code: AnomalyCode
     title: str
-    """What it is, in a few words."""
     severity: Severity
-    """How much it matters."""
     threshold: str
-    """From where on something counts as abnormal."""
+    """The threshold of abnormal values."""
     steps: str
-    """How long it has to be so, and so how soon it is told."""
+    """How long the anomaly must last, and hence how soon it is reported."""
     reason: str
-    """Why this threshold and this number."""
+    """Why this threshold and this duration."""
     fix: str
     calm: int = 10
-    """Looks without it after which it is over."""
+    """Consecutive observations without the anomaly after which it ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """Something that is wrong now."""
+    """A current problem."""
 
-    said: str
-    """What is wrong, as a sentence."""
+    message: str
+    """The problem, as a sentence."""
     value: str
-    """The figure that is out of order."""
+    """The abnormal value."""
     since: int
-    """The first step that it was seen in."""
+    """The first step in which it was observed."""
     about: str = ""
-    """What it is about, where there can be several at a time: `rank 3`."""
+    """The subject, if there can be several at a time: `rank 3`."""
 
 
 Seen = Sequence[Symptom] | None
-"""What a look has shown: nothing that could be judged, or what is wrong now (nothing: all well)."""
+"""`None` if the check could not run, otherwise the current problems (empty if healthy)."""
 
 
 class Detector(Protocol):
-    """Watches for one kind of anomaly."""
+    """Detects one kind of anomaly."""
 
     @property
     def rule(self) -> AnomalyRule:
-        """What it watches for."""
+        """The description of the anomaly."""
 
     def observe(self, event: Event) -> Seen:
-        """Take in an event."""
+        """Process an event."""
 
 
 class AnomalyPhase(StrEnum):
-    """Which end of an episode a notice is of."""
+    """Start or end of an anomaly."""
 
     BEGAN = "began"
-    """Something has gone wrong."""
     ENDED = "ended"
-    """It is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Told once when an anomaly begins and once when it is over."""
+    """Reported once when an anomaly starts and once when it ends."""
 
     finding: Finding
-    """What was found, and what to do; at the end, that it is over."""
+    """The problem and the fix; at the end, a note that it is resolved."""
     phase: AnomalyPhase
-    """Whether it begins or is over."""
     step: int
-    """The step at which it was noticed."""
+    """The step at which it was detected."""
     since: int
-    """The first step that it was seen in."""
+    """The first step in which it was observed."""
     about: str = ""
-    """What it is about, where there can be several at a time: `rank 3`."""
+    """The subject, if there can be several at a time: `rank 3`."""
 
     @property
     def line(self) -> str:
@@ -96,18 +90,17 @@ class Notice:
         return f"{finding.severity} {finding.code}: {finding.rule} {finding.fix}".rstrip()
 
     def event(self, time: float) -> Event:
-        """The notice as an event of the log."""
         return Event(EventKind.FINDING, self.step, time, self.values())
 
     def values(self) -> dict[str, Any]:
-        """What such an event brings along."""
-        told = asdict(self.finding)
-        del told["where"]
-        return told | {"phase": self.phase, "since": self.since, "about": self.about}
+        """Return the fields of such an event."""
+        values = asdict(self.finding)
+        del values["where"]
+        return values | {"phase": self.phase, "since": self.since, "about": self.about}
 
 
 class NetworkTransport(StrEnum):
-    """What NCCL sends through between nodes, as its own log names it."""
+    """NCCL's transport between nodes, as named in its log."""
 
     OFI = "OFI"
     """libfabric, which EFA needs (`NET/OFI`, `NET/AWS Libfabric`)."""
@@ -124,21 +117,21 @@ FABRIC_TRANSPORTS = {
     "gke-rdma": NetworkTransport.IB,
     "none": NetworkTransport.SOCKET,
 }
-"""What NCCL should say on each fabric of the catalog; others bring plugins with names of their own,
-and nothing is judged there."""
+"""The transport that NCCL should report on each fabric of the catalog. Other fabrics have plugins
+with other names and are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What the plan says of a run; whatever is none is judged by the run's own past."""
+    """Values from the plan; where one is None, the run's own past is the baseline."""
 
     save_seconds: float | None = None
-    """Time of one save."""
+    """Seconds of one save."""
     transport: NetworkTransport | None = None
-    """What NCCL sends through between nodes."""
+    """NCCL's transport between nodes."""
     save_every_steps: int | None = None
-    """Steps between saves; 0 where there are none."""
+    """Steps between saves; 0 if there are none."""
     clip_grad_norm: float = 1.0
-    """Gradient norm from which on gradients are clipped; 0 where they are not."""
+    """Gradient norm above which gradients are clipped; 0 if they are not."""
     evaluate_every_steps: int | None = None
-    """Steps between evaluations; 0 where there are none."""
+    """Steps between evaluations; 0 if there are none."""

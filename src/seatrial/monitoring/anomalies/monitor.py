@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watchkeeper: all detectors over one run, telling each anomaly once and its end once.
+"""The anomaly monitor: runs all detectors over one run, and reports each anomaly and its end once.
 
-The worker has one, and writes what it says into the event log; whoever reads a log of a run that
-was started without Seatrial has one too, and gets the same.
+The worker runs one and writes its notices to the event log. Readers of a log of a run that was
+started without Seatrial run one too, and get the same notices.
 """
 
 from dataclasses import dataclass
@@ -42,11 +42,11 @@ RULES: tuple[AnomalyRule, ...] = (
     slow_save.RULE,
     slow_data.RULE,
 )
-"""What is watched for."""
+"""All anomalies that the monitor detects."""
 
 
 def detectors(expected: Expectations) -> tuple[Detector, ...]:
-    """Fresh detectors of every kind."""
+    """Return new detectors of every kind."""
     return (
         not_a_number.NotANumber(),
         spikes.LossSpike(),
@@ -61,67 +61,66 @@ def detectors(expected: Expectations) -> tuple[Detector, ...]:
 
 
 MOST_OPEN = 16
-"""Anomalies of one kind that are told at a time: two nodes of slow ranks; of more, nobody reads."""
+"""Maximum of open anomalies of one kind: as many as two nodes have slow ranks."""
 
 
 @dataclass(slots=True)
 class _Episode:
-    """An anomaly that goes on."""
+    """An open anomaly."""
 
     symptom: Symptom
-    """As it was told."""
+    """The symptom that was reported."""
     quiet: int = 0
-    """Looks in a row that did not show it."""
+    """Consecutive observations without it."""
 
 
-class Watchkeeper:
-    """Watches one run: events, and if there are any, lines and time."""
+class AnomalyMonitor:
+    """Monitors one run: its events and, if available, its output and the time."""
 
     def __init__(self, expected: Expectations | None = None) -> None:
-        """Begin before the first event."""
         self._expected = expected or Expectations()
         self._step = 0
         self._detectors: tuple[Detector, ...] = detectors(self._expected)
         self._open: dict[AnomalyCode, dict[str, _Episode]] = {}
 
     def observe(self, event: Event) -> tuple[Notice, ...]:
-        """Take in an event of the run's log; what begins or ends with it."""
+        """Process an event of the run's log. Return the anomalies that start or end with it."""
         if event.kind is EventKind.FINDING:
             return ()
         self._step = event.step
         notices: list[Notice] = []
         if event.kind is EventKind.START:
-            # Other processes, perhaps on other nodes: what was usual before is no measure.
+            # New processes, perhaps on other nodes: earlier values are no baseline.
             notices += self._close_all()
             self._detectors = detectors(self._expected)
         for detector in self._detectors:
-            notices += self._told(detector.rule, detector.observe(event))
+            notices += self._changes(detector.rule, detector.observe(event))
         return tuple(notices)
 
     def observe_line(self, line: str) -> tuple[Notice, ...]:
-        """Take in a line that a process has printed; what begins or ends with it."""
+        """Process a line of output. Return the anomalies that start or end with it."""
         notices: list[Notice] = []
         for detector in self._detectors:
             look = getattr(detector, "observe_line", None)
             if look is not None:
-                notices += self._told(detector.rule, look(line))
+                notices += self._changes(detector.rule, look(line))
         return tuple(notices)
 
     def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> tuple[Notice, ...]:
-        """It is now so late, and no event has come; what begins with it.
+        """Process the passing of time without an event. Return the anomalies that start.
 
-        `now` is by the clock of the events: for a file that is read later, the time of its end.
-        `missing` are ranks that are known not to answer.
+        `now` uses the clock of the events; for a file that is read later, it is the file's end.
+        `missing` are ranks that are known not to respond.
         """
         notices: list[Notice] = []
         for detector in self._detectors:
             look = getattr(detector, "pass_time", None)
             if look is not None:
-                notices += self._told(detector.rule, look(now, missing))
+                notices += self._changes(detector.rule, look(now, missing))
         return tuple(notices)
 
-    def _told(self, rule: AnomalyRule, seen: Seen) -> list[Notice]:
-        """What of a look is new."""
+    def _changes(self, rule: AnomalyRule, seen: Seen) -> list[Notice]:
+        """Return the notices for the changes since the last observation."""
         if seen is None:
             return []
         episodes = self._open.setdefault(rule.code, {})
@@ -139,14 +138,14 @@ class Watchkeeper:
                 episode.quiet += 1
                 if episode.quiet >= rule.calm:
                     del episodes[about]
-                    notices.append(_ended(rule, episode.symptom, self._step, "It is over."))
+                    notices.append(_ended(rule, episode.symptom, self._step, "resolved."))
         return notices
 
     def _close_all(self) -> list[Notice]:
-        """The processes have begun again, and everything with them."""
+        """End all open anomalies, because the processes restarted."""
         rules = {detector.rule.code: detector.rule for detector in self._detectors}
         notices = [
-            _ended(rules[code], episode.symptom, self._step, "The processes started again.")
+            _ended(rules[code], episode.symptom, self._step, "the processes restarted.")
             for code, episodes in self._open.items()
             for episode in episodes.values()
         ]
@@ -155,12 +154,12 @@ class Watchkeeper:
 
 
 def _began(rule: AnomalyRule, symptom: Symptom, step: int) -> Notice:
-    finding = Finding(rule.code, rule.severity, Where(), symptom.said, symptom.value, rule.fix)
+    finding = Finding(rule.code, rule.severity, Where(), symptom.message, symptom.value, rule.fix)
     return Notice(finding, AnomalyPhase.BEGAN, step, symptom.since, symptom.about)
 
 
 def _ended(rule: AnomalyRule, symptom: Symptom, step: int, how: str) -> Notice:
     of = f" of {symptom.about}" if symptom.about else ""
-    said = f"{rule.title}{of}, since step {symptom.since:,}: {how[:1].lower()}{how[1:]}"
-    finding = Finding(rule.code, Severity.NOTE, Where(), said, "", "")
+    message = f"{rule.title}{of}, since step {symptom.since:,}: {how}"
+    finding = Finding(rule.code, Severity.NOTE, Where(), message, "", "")
     return Notice(finding, AnomalyPhase.ENDED, step, symptom.since, symptom.about)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL on TCP sockets where a faster fabric was planned."""
+"""NCCL uses TCP sockets although the plan has a faster fabric."""
 
 import re
 
@@ -20,40 +20,38 @@ RULE = AnomalyRule(
     AnomalyCode.NETWORK_FALLBACK,
     "Fallback to TCP",
     Severity.ERROR,
-    "NCCL's log has `NET/Socket` or `Using network Socket` where the plan's fabric is EFA "
+    "NCCL logs `NET/Socket` or `Using network Socket`, but the plan's fabric is EFA "
     "(`NET/OFI`) or InfiniBand (`NET/IB`).",
-    "The first such line; NCCL writes it before the first step, with NCCL_DEBUG=INFO.",
-    "NCCL says nothing else when its plugin or the devices are missing: it trains on, several "
-    "times slower. It writes such a line for each channel, and one is proof. A plugin that is "
-    "looked for and then found does not use sockets.",
-    "Stop, and look in NCCL's log above that line for why the plugin did not load: the plugin in "
-    "the image (aws-ofi-nccl, nccl-rdma-sharp-plugins), the devices in the pod (vpc.amazonaws.com/"
-    "efa, rdma/...), FI_PROVIDER and NCCL_NET.",
+    "The first such line. NCCL writes it before the first step if NCCL_DEBUG=INFO is set.",
+    "NCCL does not warn if its plugin or the devices are missing: it trains on TCP, several "
+    "times slower. It writes such a line for each channel, and one is proof. A plugin that NCCL "
+    "searches for and finds does not use sockets.",
+    "Stop the run. Look above that line in NCCL's log for the reason why the plugin did not load: "
+    "the plugin in the image (aws-ofi-nccl, nccl-rdma-sharp-plugins), the devices in the pod "
+    "(vpc.amazonaws.com/efa, rdma/...), FI_PROVIDER and NCCL_NET.",
 )
 _SOCKET = re.compile(r"Using network Socket|via NET/Socket|NET/Socket\s*: Using")
 
 
 class NetworkFallback:
-    """Reads what NCCL says."""
+    """Checks the output of NCCL."""
 
     rule = RULE
-    """What it watches for."""
 
     def __init__(self, expected: Expectations) -> None:
-        """Begin before the first line."""
         self._planned = expected.transport
         self._step = 0
 
     def observe(self, event: Event) -> Seen:
-        """Events do not tell of the network."""
+        """Remember the step; events say nothing about the network."""
         self._step = event.step
         return None
 
     def observe_line(self, line: str) -> Seen:
-        """Look at a line of NCCL's log."""
+        """Check a line of NCCL's log."""
         if self._planned in (None, NetworkTransport.SOCKET) or "Socket" not in line:
             return None
         if "NCCL" not in line or _SOCKET.search(line) is None:
             return None
-        said = f"NCCL uses TCP sockets, and the plan has NET/{self._planned}."
-        return (Symptom(said, redact(line.strip())[-160:], self._step),)
+        message = f"NCCL uses TCP sockets, but the plan has NET/{self._planned}."
+        return (Symptom(message, redact(line.strip())[-160:], self._step),)

@@ -12,28 +12,28 @@ from seatrial.monitoring.anomalies.rolling_stats import number
 from seatrial.monitoring.event_log import Event, EventKind
 
 REFUSED = {
-    16: "and saved a checkpoint to judge the same step on another GPU",
-    17: "because the result is wrong or cannot be repeated",
+    16: "and saved a checkpoint to repeat the step on another GPU",
+    17: "because it is wrong or not reproducible",
 }
-"""Exit codes of the engine's rerun machine (megatron/core/rerun_state_machine.py), and why."""
+"""Exit codes of Megatron's rerun state machine (megatron/core/rerun_state_machine.py)."""
 SCALE_SEARCH = 32
-"""Skipped steps in a row that the search for a loss scale may take: halved every second time from
-2^32 (Megatron's default, with a hysteresis of 2), it reaches 2^16 after that many."""
+"""Consecutive skipped steps that the search for a loss scale may take: halved every second step
+from 2^32 (Megatron's default, with a hysteresis of 2), it reaches 2^16 after that many."""
 
 RULE = AnomalyRule(
     AnomalyCode.NOT_A_NUMBER,
-    "No number",
+    "NaN or infinity",
     Severity.ERROR,
     "The loss or the gradient norm of a step is NaN or infinite, the engine counts a NaN step, or "
-    "it ends with exit code 16 or 17. Under dynamic loss scaling (fp16), a step that was skipped "
-    f"counts only after {SCALE_SEARCH} in a row.",
+    "it exits with code 16 or 17. With dynamic loss scaling (fp16), skipped steps count only after "
+    f"{SCALE_SEARCH} in a row.",
     "The first such step.",
-    "A weight that is no number stays so, and every later step is lost; there is nothing to wait "
-    "for. Skipped steps are how fp16 finds its loss scale: from Megatron's 2^32 it takes "
-    f"{SCALE_SEARCH} of them to come down to 2^16.",
-    "Stop, and go back to the last checkpoint before this step. Again at the same step: the data "
-    "(skip that batch) or the learning rate; elsewhere: suspect the GPU of the rank that the "
-    "engine's log names, and keep the run off its node.",
+    "A weight that is NaN stays NaN, and every later step is lost; waiting does not help. "
+    "In fp16, skipped steps are part of the search for the loss scale: from Megatron's 2^32 it "
+    f"takes {SCALE_SEARCH} of them to reach 2^16.",
+    "Stop the run and roll back to the last checkpoint before this step. If it fails again at the "
+    "same step, suspect the data (skip that batch) or the learning rate. If it fails elsewhere, "
+    "suspect the GPU of the rank that the engine's log names, and exclude its node.",
     calm=1,
 )
 _REJECTED = re.compile(
@@ -44,24 +44,20 @@ _REJECTED = re.compile(
 
 
 class NotANumber:
-    """Watches for NaN and infinities."""
-
     rule = RULE
-    """What it watches for."""
 
     def __init__(self) -> None:
-        """Begin before the first step."""
         self._skipped = 0
         self._since: int | None = None
 
     def observe(self, event: Event) -> Seen:
-        """Look at a step, or at how the engine ended."""
+        """Check a step, or the exit code of the engine."""
         if event.kind is EventKind.EXIT:
             why = REFUSED.get(event.values.get("code") or 0)
             if why is None:
                 return None
-            said = f"The engine refused the result of step {event.step + 1:,} {why}."
-            return (Symptom(said, f"exit code {event.values['code']}", event.step + 1),)
+            message = f"The engine rejected the result of step {event.step + 1:,} {why}."
+            return (Symptom(message, f"exit code {event.values['code']}", event.step + 1),)
         if event.kind is not EventKind.STEP:
             return None
         skipped = bool(event.values.get("skipped"))
@@ -73,7 +69,7 @@ class NotANumber:
         ]
         if (number(event.values.get("nan")) or 0) > 0 and not found:
             found = [("loss", math.nan)]
-        # The loss itself is a number in a step that only the loss scale was too large for.
+        # If only the loss scale was too large for the step, the loss itself is finite.
         searching = skipped and self._skipped <= SCALE_SEARCH
         if searching and not any(name == "loss" for name, _ in found):
             return None
@@ -85,7 +81,7 @@ class NotANumber:
         return (Symptom(f"The {name} of step {event.step:,} is {value}.", str(value), self._since),)
 
     def observe_line(self, line: str) -> Seen:
-        """Look for the engine's own words, which name the rank."""
+        """Check the engine's messages, which name the rank."""
         if "Unexpected result" not in line and "found NaN" not in line:
             return None
         found = _REJECTED.search(line)
@@ -94,5 +90,5 @@ class NotANumber:
         rank = found["rank"] or found["rank2"]
         step = int(found["step"] or found["step2"])
         value = found["value"] or found["value2"] or "NaN"
-        said = f"Rank {rank} got {value} in step {step:,}."
-        return (Symptom(said, value, step, f"rank {rank}"),)
+        message = f"Rank {rank} got {value} in step {step:,}."
+        return (Symptom(message, value, step, f"rank {rank}"),)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Medians over the newest values: what a few wild values do not move."""
+"""Medians over the newest values, which are robust against outliers."""
 
 import math
 import statistics
@@ -8,21 +8,20 @@ from collections import deque
 from collections.abc import Iterable
 
 NORMAL = 1.4826
-"""Times the median absolute deviation, this is the standard deviation of normal values."""
+"""Standard deviation of normal values, as a multiple of their median absolute deviation."""
 
 
 class Recent:
-    """The newest values, and what is usual among them."""
+    """The newest values and their statistics."""
 
     def __init__(self, most: int) -> None:
-        """Keep so many."""
         self._values: deque[float] = deque(maxlen=most)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def add(self, value: float) -> float | None:
-        """Take in one more; the one that has to leave for it, if there is one."""
+        """Add a value. Return the one that it displaces, if any."""
         oldest = self._values[0] if self.full else None
         self._values.append(value)
         return oldest
@@ -32,19 +31,19 @@ class Recent:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as are kept."""
+        """True if the window is full."""
         return len(self._values) == self._values.maxlen
 
     def median(self) -> float:
-        """Half of the values are no more than this; not a number where there are none."""
+        """Return the median; NaN if there are no values."""
         return statistics.median(self._values) if self._values else math.nan
 
     def spread(self) -> float:
-        """The standard deviation, by the median absolute deviation."""
+        """Estimate the standard deviation from the median absolute deviation."""
         return NORMAL * deviation(self._values)
 
     def quartiles(self) -> tuple[float, float]:
-        """A quarter of the values is below the first, and a quarter above the second."""
+        """Return the first and the third quartile."""
         if len(self._values) < 2:
             return (self.median(), self.median())
         low, _, high = statistics.quantiles(self._values, n=4)
@@ -52,7 +51,7 @@ class Recent:
 
 
 def deviation(values: Iterable[float]) -> float:
-    """The median distance from the median; not a number where there are no values."""
+    """Return the median absolute deviation; NaN if there are no values."""
     known = list(values)
     if not known:
         return math.nan
@@ -61,7 +60,7 @@ def deviation(values: Iterable[float]) -> float:
 
 
 def number(value: object) -> float | None:
-    """The value where it is a number of any kind, NaN and infinities included."""
+    """Return the value if it is a number, including NaN and infinities."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
@@ -71,5 +70,5 @@ def finite(value: object) -> float | None:
 
 
 def percent(share: float) -> str:
-    """The share in words: `15 %`."""
+    """Format a share: `15 %`."""
     return f"{100 * share:.0f} %"

@@ -14,11 +14,11 @@ from seatrial.monitoring.rank_times import RankFigure, rank_figure
 
 SHARE = 0.2
 LEAST = 0.02
-"""Seconds a step below which nothing is said."""
+"""Seconds per step below which a wait is not reported."""
 STEPS = 20
-"""Steps in which the wait has to be so long."""
+"""Steps in which the wait must exceed the threshold."""
 MISSED = 5
-"""One look in so many may show something else."""
+"""One observation in this many may differ."""
 LEAST_REPORTS = 2
 WARM_UP = 10
 
@@ -28,32 +28,30 @@ RULE = AnomalyRule(
     Severity.WARNING,
     f"A rank waits for its next batch for more than {percent(SHARE)} of the step, and for more "
     f"than {LEAST * 1000:.0f} ms.",
-    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; where the ranks "
+    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; if the ranks "
     f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
-    "Batches are loaded ahead while the GPU computes, so a healthy run waits for a copy only: a "
-    "percent of the step or less. A fifth is far from that and costs a fifth of the run. Few "
-    "milliseconds are the price of handing a batch over, whatever share of a short step they are.",
-    "Look at the disk that the data are on: other readers, its throughput limit, a cache that is "
-    "cold. More loading processes help only if the disk has more to give "
-    "(engine.options: num-workers). Copy the data to local disk.",
+    "Batches are prefetched while the GPU computes, so a healthy run waits only for a copy: one "
+    "percent of the step or less. A fifth is far from that and costs a fifth of the run. A few "
+    "milliseconds are the cost of handing over a batch, whatever their share of a short step.",
+    "Check the disk that holds the data: other readers, its throughput limit, a cold cache. "
+    "More loader processes help only if the disk has bandwidth left "
+    "(engine.options: num-workers). Or copy the data to a local disk.",
 )
 
 
 class SlowData:
-    """Compares the wait for data with the time of a step."""
+    """Compares the wait for data with the step time."""
 
     rule = RULE
-    """What it watches for."""
 
     def __init__(self) -> None:
-        """Begin before the first step."""
         self._seconds: float | None = None
         self._looks: deque[tuple[int, float, int | None, bool]] = deque(maxlen=STEPS)
         self._step: int | None = None
         self._left = WARM_UP
 
     def observe(self, event: Event) -> Seen:
-        """Look at a report of the ranks, or at the timers of the engine's own log."""
+        """Check a report of the ranks, or the timers in the engine's own log."""
         if event.kind is EventKind.START:
             self._step = event.step
         if event.kind is EventKind.STEP:
@@ -82,12 +80,12 @@ class SlowData:
         share = sorted(look[1] for look in slow)[len(slow) // 2]
         rank = slow[-1][2]
         who = "A rank waits" if rank is None else f"Rank {rank} waits"
-        said = f"{who} for data for {percent(share)} of the step."
-        return (Symptom(said, f"{percent(share)}", slow[0][0]),)
+        message = f"{who} for data for {percent(share)} of the step."
+        return (Symptom(message, f"{percent(share)}", slow[0][0]),)
 
 
 def _waited(event: Event) -> tuple[float, int | None] | None:
-    """The longest wait for data a step, and whose."""
+    """Return the longest wait for data per step, and its rank."""
     if event.kind is EventKind.RANKS:
         data: RankFigure | None = rank_figure(event.values.get("data"))
         if data is None or math.isnan(data.most):

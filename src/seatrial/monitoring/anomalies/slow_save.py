@@ -9,50 +9,47 @@ from seatrial.monitoring.anomalies.rolling_stats import Recent, finite
 from seatrial.monitoring.event_log import Event, EventKind
 
 PLANNED = 2.0
-"""Times the plan's time of a save."""
+"""Multiple of the planned save time."""
 OWN = 3.0
-"""Times the median of the run's own saves, where there is no plan."""
+"""Multiple of the median of the run's own saves, if there is no plan."""
 OWN_SAVES = 3
-"""Saves that tell what is usual."""
+"""Saves needed for a baseline."""
 LEAST = 2.0
-"""Seconds more than usual below which nothing is said."""
+"""Seconds above the median below which a save is not reported."""
 PLANNED_LEAST = 10.0
-"""Seconds more than planned below which nothing is said."""
+"""Seconds above the plan below which a save is not reported."""
 IN_A_ROW = 2
 
 RULE = AnomalyRule(
     AnomalyCode.SLOW_SAVE,
     "Slow save",
     Severity.WARNING,
-    f"A save takes more than {PLANNED:.0f} times what the plan says, and {PLANNED_LEAST:.0f} s "
+    f"A save takes more than {PLANNED:.0f} times the planned time, and {PLANNED_LEAST:.0f} s "
     f"more; without a plan, more than {OWN:.0f} times the median of the run's own saves "
-    f"({OWN_SAVES} at least), and {LEAST:.0f} s more.",
+    f"(at least {OWN_SAVES}), and {LEAST:.0f} s more.",
     f"{IN_A_ROW} saves in a row.",
-    "The plan's time is the published bandwidth of the storage, which others share: twice as long "
-    "is still within what one sees. One slow save is a neighbour's burst; two, an interval apart, "
-    "are a state. The plan does not count what a save takes whatever its size, to agree and to "
-    f"open files: seconds. Below {LEAST:.0f} s nothing is lost that is worth a word.",
-    "Look at the storage: its throughput limit and burst credits, other runs that write to it, a "
-    "node whose network is slow. Save less often or asynchronously until it is mended "
+    "The planned time follows from the published bandwidth of the storage, which is shared: twice "
+    "as long is still normal. One slow save may be a neighbour's burst; two, an interval apart, "
+    "are a persistent problem. The plan does not include the fixed costs of a save, such as "
+    f"coordination and opening files: seconds. Differences below {LEAST:.0f} s do not matter.",
+    "Check the storage: its throughput limit and burst credits, other runs that write to it, and "
+    "nodes with a slow network. Until it is fixed, save less often or asynchronously "
     "(checkpoints.every_steps, checkpoints.asynchronous).",
     calm=1,
 )
 
 
 class SlowSave:
-    """Compares saves with the plan, or with those before."""
+    """Compares saves with the plan, or with earlier saves."""
 
     rule = RULE
-    """What it watches for."""
 
     def __init__(self, expected: Expectations) -> None:
-        """Begin before the first save."""
         self._planned = expected.save_seconds
         self._own = Recent(32)
         self._slow: list[int] = []
 
     def observe(self, event: Event) -> Seen:
-        """Look at a save."""
         seconds = finite(event.values.get("seconds")) if event.kind is EventKind.SAVE else None
         if seconds is None:
             return None
@@ -65,11 +62,11 @@ class SlowSave:
         if len(self._slow) < IN_A_ROW:
             return ()
         whose = "planned" if self._planned is not None else "usual"
-        said = f"The save of step {event.step:,} took {seconds:.3g} s; {usual:.3g} s are {whose}."
-        return (Symptom(said, f"{seconds:.3g} s", self._slow[0]),)
+        message = f"The save of step {event.step:,} took {seconds:.3g} s; {usual:.3g} s is {whose}."
+        return (Symptom(message, f"{seconds:.3g} s", self._slow[0]),)
 
     def _limit(self) -> tuple[float, float | None]:
-        """What a save should take, and from where on it is slow, where that is known."""
+        """Return the normal duration of a save, and the limit if it is known."""
         if self._planned is not None:
             return self._planned, max(PLANNED * self._planned, self._planned + PLANNED_LEAST)
         if len(self._own) < OWN_SAVES:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A run in which nothing happens."""
+"""A run without progress."""
 
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
@@ -16,40 +16,38 @@ from seatrial.monitoring.hang_timeouts import (
 from seatrial.monitoring.rank_times import KEPT
 
 RECENT = 64
-"""Steps that tell how long one takes."""
+"""Steps whose median is the usual time."""
 UNKNOWN_DUE = 120.0
-"""Seconds that any silence may last while nobody knows when saves and evaluations are due."""
+"""Minimum timeout in seconds while the save and evaluation intervals are unknown."""
 
 RULE = AnomalyRule(
     AnomalyCode.STALLED,
     "Stalled",
     Severity.ERROR,
     f"No step for more than {STEP_FACTOR:.0f} times the median of recent steps, and at least "
-    f"{STEP_FLOOR:.0f} s; while a save or an evaluation may be going on, {SAVE_REPORT_FACTOR:.0f} "
-    f"times the longest so far; before the first step, save or evaluation and after the last step, "
-    f"{SAVE_FLOOR:.0f} s (the first save: {SAVE_REPORT_FACTOR:.0f} times what the plan says, where "
-    f"that is longer); in a log of which it is not known when saves and evaluations are due, "
-    f"at least {UNKNOWN_DUE:.0f} s.",
-    "No step at all: it is told as soon as the time is over, and the worker looks every second. "
-    "The worker names the ranks that do not answer, which takes it 5 to 15 s more.",
-    "Five times the usual is what NVIDIA's resiliency extension takes for a hang; below ten "
-    "seconds a garbage collection or a slow disk looks the same. Saves ten times slower than "
-    "usual have been seen on shared file systems without anything being broken.",
-    "See which rank does not answer, and what it does: seatrial diagnose, py-spy dump on its "
-    "process, the kernel's log of its node. NCCL's watchdog ends the processes after 10 minutes; "
-    "stopping them now saves that time.",
+    f"{STEP_FLOOR:.0f} s. While a save or an evaluation may be in progress, "
+    f"{SAVE_REPORT_FACTOR:.0f} times the longest so far. Before the first step, save or evaluation "
+    f"and after the last step, {SAVE_FLOOR:.0f} s (the first save: {SAVE_REPORT_FACTOR:.0f} times "
+    f"the planned time, if that is longer). If the log does not show when saves and evaluations "
+    f"are due, at least {UNKNOWN_DUE:.0f} s.",
+    "No step at all: it is reported as soon as the time is exceeded; the worker checks every "
+    "second. The worker names the ranks that do not respond, which takes 5 to 15 s more.",
+    "NVIDIA's resiliency extension treats five times the usual as a hang. Below ten seconds, a "
+    "garbage collection or a slow disk looks the same. Saves ten times slower than usual have "
+    "been observed on shared file systems that were not broken.",
+    "Find out which rank does not respond and what it is doing: seatrial diagnose, py-spy dump on "
+    "its process, the kernel log of its node. NCCL's watchdog kills the processes after 10 "
+    "minutes; stop them now to save that time.",
     calm=1,
 )
 
 
 class Stalled:
-    """Knows how long silence may last."""
+    """Tracks how long the run may go without an event."""
 
     rule = RULE
-    """What it watches for."""
 
     def __init__(self, expected: Expectations) -> None:
-        """Begin before the first event."""
         self._seconds = Recent(RECENT)
         self._every = {
             EventKind.SAVE: expected.save_every_steps,
@@ -59,7 +57,7 @@ class Stalled:
             EventKind.SAVE: None,
             EventKind.EVALUATION: None,
         }
-        # A plan knows the storage's bandwidth, not what else the first save takes.
+        # The plan knows the storage's bandwidth, but not the other costs of the first save.
         first_save = max(SAVE_FLOOR, SAVE_REPORT_FACTOR * (expected.save_seconds or 0.0))
         self._first = {EventKind.SAVE: first_save, EventKind.EVALUATION: SAVE_FLOOR}
         self._met: dict[EventKind, int] = {}
@@ -68,7 +66,7 @@ class Stalled:
         self._total: float | None = None
 
     def observe(self, event: Event) -> Seen:
-        """Something has happened."""
+        """Record an event."""
         self._last = event
         seconds = finite(event.values.get("seconds"))
         match event.kind:
@@ -81,7 +79,7 @@ class Stalled:
                 self._running = True
                 if seconds is not None and seconds > 0:
                     steps = int(finite(event.values.get("steps")) or 1)
-                    # A log that tells of every tenth step is silent for ten.
+                    # A log with every tenth step has no events for ten steps.
                     self._seconds.add(seconds * max(1, steps))
             case EventKind.SAVE | EventKind.EVALUATION:
                 self._paused(event.kind, event.step, seconds)
@@ -90,18 +88,18 @@ class Stalled:
         return ()
 
     def pass_time(self, now: float, missing: tuple[int, ...] = ()) -> Seen:
-        """Nothing has happened until now, and these ranks do not answer."""
+        """Check for a stall. `missing` are ranks that do not respond."""
         if self._last is None or not self._running:
             return None
         silent = now - self._last.time
         if silent <= self.patience():
             return None
         after = f"step {self._last.step:,}" if len(self._seconds) else "the start"
-        said = f"Nothing has happened for {silent:.0f} s, since {after}{_named(missing)}."
-        return (Symptom(said, f"{silent:.0f} s", self._last.step + 1),)
+        message = f"No progress for {silent:.0f} s, since {after}{_named(missing)}."
+        return (Symptom(message, f"{silent:.0f} s", self._last.step + 1),)
 
     def patience(self) -> float:
-        """Seconds of silence that are nothing strange now."""
+        """Return the seconds without events that are normal now."""
         if not len(self._seconds) or self._last is None:
             return SAVE_FLOOR
         usual = max(STEP_FLOOR, STEP_FACTOR * self._seconds.median())
@@ -113,12 +111,12 @@ class Stalled:
         return max([usual, *pauses])
 
     def _pause(self, kind: EventKind) -> float:
-        """Seconds that a save or an evaluation may take."""
+        """Return the timeout of a save or an evaluation."""
         longest = self._longest[kind]
         return self._first[kind] if longest is None else SAVE_REPORT_FACTOR * longest
 
     def _due(self, kind: EventKind) -> bool:
-        """Whether a save or an evaluation may follow the newest event."""
+        """True if a save or an evaluation may follow the newest event."""
         last = self._last
         if last is None or last.kind not in (EventKind.STEP, EventKind.RANKS, EventKind.SAVE):
             return False
@@ -126,7 +124,7 @@ class Stalled:
         return bool(every) and last.step > 0 and last.step % (every or 1) == 0
 
     def _paused(self, kind: EventKind, step: int, seconds: float | None) -> None:
-        """Learn from a save or an evaluation how long they take, and how often they are."""
+        """Learn the duration and the interval of saves or evaluations."""
         if seconds is not None:
             self._longest[kind] = max(self._longest[kind] or 0.0, seconds)
         before = self._met.get(kind)
@@ -136,12 +134,10 @@ class Stalled:
 
 
 def _named(ranks: tuple[int, ...]) -> str:
-    """The ranks that do not answer, in words."""
+    """Format the ranks that do not respond."""
     if not ranks:
         return ""
     names = ", ".join(map(str, ranks[:KEPT])) + (", ..." if len(ranks) > KEPT else "")
     return (
-        f", and rank {names} does not answer"
-        if len(ranks) == 1
-        else f", and ranks {names} do not answer"
+        f"; rank {names} does not respond" if len(ranks) == 1 else f"; ranks {names} do not respond"
     )

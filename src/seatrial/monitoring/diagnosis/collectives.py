@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the time limits of collectives tell when those of several ranks are laid side by side.
+"""Compare the collective timeouts of several ranks.
 
-A rank that complains is not the one that hangs, so a time limit alone names no cause.
+The rank that reports a timeout is not the one that hangs, so one timeout alone names no cause.
 """
 
 import re
@@ -37,35 +37,35 @@ _STORE_WAITED = re.compile(
     r"Timed out waiting \d+ms for (?:recv|send) operation|wait timeout after \d+ms|Socket Timeout"
 )
 _ALL_WAIT = ("ALLREDUCE", "_REDUCE_SCATTER_BASE", "_ALLGATHER_BASE", "ALLGATHER", "REDUCE_SCATTER")
-"""Collectives that no rank leaves before all have come, with as much from each."""
+"""Collectives that no rank leaves before all have joined, with equal sizes on all ranks."""
 _SAME_SIZE = (*_ALL_WAIT, "BROADCAST")
 EARLY = 50
-"""Collectives of a group before training, at most: barriers, an exchange of a few numbers."""
+"""Maximum number of collectives of a group before training: barriers, small exchanges."""
 SMALL = 16
-"""Elements of a collective that only synchronises."""
+"""Maximum number of elements of a collective that only synchronises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A rank that gave up in a collective."""
+    """A rank that timed out in a collective."""
 
     rank: int
-    """The rank, within its group."""
+    """The rank within its group."""
     number: int
-    """The collective's number in the group."""
+    """The collective's sequence number in the group."""
     kind: str
     """ALLREDUCE, BROADCAST and so on."""
     elements: int | None
-    """Elements that the rank gave."""
+    """Number of elements that the rank contributed."""
     group: str
-    """The process group; empty where nothing tells."""
+    """The process group; empty if unknown."""
     excerpt: Excerpt
-    """Where it is told."""
+    """The file that contains the line."""
     line: KeptLine
 
 
 def collective_sightings(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:
-    """What time limits tell together."""
+    """Compare the timeouts of all ranks."""
     waited = [found for excerpt in excerpts for found in _waited(excerpt)]
     yield from _mismatches(waited)
     yield from _left_behind(waited)
@@ -79,7 +79,7 @@ def _waited(excerpt: Excerpt) -> Iterator[Waited]:
         found = _TIMEOUT.search(line.text)
         if found is None:
             continue
-        # The group stands in the line itself, or in the one that the same rank prints next.
+        # The group is in this line, or in the next line of the same rank.
         group = _GROUP.search(line.text[: found.end()])
         for follower in excerpt.lines[place + 1 : place + 4]:
             if group is None and f"Rank {found['rank']}]" in follower.text:
@@ -92,7 +92,7 @@ def _waited(excerpt: Excerpt) -> Iterator[Waited]:
 
 
 def _mismatches(waited: Sequence[Waited]) -> Iterator[Sighting]:
-    """Ranks of one group at one number, in collectives that do not fit."""
+    """Find ranks of a group that call different collectives under one sequence number."""
     groups: dict[tuple[str, int], list[Waited]] = defaultdict(list)
     for one in waited:
         if one.group:
@@ -101,13 +101,13 @@ def _mismatches(waited: Sequence[Waited]) -> Iterator[Sighting]:
         shapes = {(one.kind, one.elements if one.kind in _SAME_SIZE else None) for one in ranks}
         if len({one.rank for one in ranks}) > 1 and len(shapes) > 1:
             words = "; ".join(f"rank {one.rank}: {_shape(one)}" for one in ranks[:4])
-            says = f"In collective {number} of group {group} the ranks differ. {words}"
+            says = f"In collective {number} of group {group} the ranks differ: {words}"
             for one in ranks[:4]:
                 yield _sighting("collective-mismatch", Certainty.CERTAIN, says, one)
 
 
 def _left_behind(waited: Sequence[Waited]) -> Iterator[Sighting]:
-    """A rank that is past a collective which another of its group still waits in."""
+    """Find a rank that is past a collective in which another rank of its group still waits."""
     groups: dict[str, list[Waited]] = defaultdict(list)
     for one in waited:
         if one.group:
@@ -118,7 +118,7 @@ def _left_behind(waited: Sequence[Waited]) -> Iterator[Sighting]:
             says = (
                 f"In group {group} rank {last.rank} is at collective {last.number} "
                 f"({_shape(last)}) while rank {first.rank} waits in {first.number} "
-                f"({_shape(first)}), which nobody can leave alone"
+                f"({_shape(first)}), which needs all ranks"
             )
             for one in (first, last):
                 yield _sighting("collective-mismatch", Certainty.LIKELY, says, one)
@@ -133,27 +133,27 @@ def _shape(one: Waited) -> str:
 
 
 def _starts(excerpts: Sequence[Excerpt], waited: Sequence[Waited]) -> Iterator[Sighting]:
-    """Ranks that waited before the first step, while another was still preparing."""
+    """Find ranks that timed out before the first step, while another was still preparing."""
     early = [
         (one.excerpt, one.line)
         for one in waited
         if one.number <= EARLY and (one.elements is None or one.elements <= SMALL)
     ]
     early += [(e, line) for e in excerpts for line in e.lines if _STORE_WAITED.search(line.text)]
-    says = "Ranks waited at a barrier before the first step, while another still prepared"
+    says = "Ranks waited at a barrier before the first step, while another was still preparing"
     for excerpt, line in early:
         busy = _last_preparation(excerpt)
         if busy is not None and not excerpt.steps:
-            for told in (line, busy):
+            for proof in (line, busy):
                 yield Sighting(
                     *("startup-outlasts-timeout", Certainty.LIKELY, says, "still-preparing"),
-                    *(excerpt.name, told.number, told.text, told.rank),
+                    *(excerpt.name, proof.number, proof.text, proof.rank),
                 )
             return
 
 
 def _last_preparation(excerpt: Excerpt) -> KeptLine | None:
-    """The line with what a rank prepared last; nothing where it had come to an end."""
+    """Return the last line about preparation; None if preparation had finished."""
     for line in reversed(excerpt.lines):
         if _PREPARED.search(line.text):
             return None
@@ -164,7 +164,7 @@ def _last_preparation(excerpt: Excerpt) -> KeptLine | None:
 
 
 def _stubborn(excerpt: Excerpt) -> Iterator[Sighting]:
-    """A rank that did not even end when asked, where others had given up waiting."""
+    """Find a rank that ignored SIGTERM after others had timed out."""
     gave_up = next((line for line in excerpt.lines if _WAITED.search(line.text)), None)
     if gave_up is None:
         return
@@ -177,11 +177,13 @@ def _stubborn(excerpt: Excerpt) -> Iterator[Sighting]:
     if not ended:
         return
     for line, process in stubborn:
-        says = f"Process {process} made no progress and did not end when asked; its peers waited"
-        for told in (line, gave_up):
+        says = (
+            f"Process {process} made no progress and did not exit when signalled; its peers waited"
+        )
+        for proof in (line, gave_up):
             yield Sighting(
                 *("rank-hung", Certainty.LIKELY, says, "did-not-end"),
-                *(excerpt.name, told.number, told.text, None),
+                *(excerpt.name, proof.number, proof.text, None),
                 step=excerpt.step_before(gave_up.number),
             )
 

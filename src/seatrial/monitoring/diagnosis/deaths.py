@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What exit codes and signals tell: which rank died first, and of what."""
+"""Interpret exit codes and signals: which rank exited first, and why."""
 
 import re
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ _MEANT = {
     11: ("native-crash", Certainty.POSSIBLE),
     15: ("terminated", Certainty.POSSIBLE),
 }
-"""What a signal is put down to where nothing else is known."""
+"""The cause that a signal suggests if there is no other evidence."""
 
 
 def death_sightings(excerpt: Excerpt) -> Iterator[Sighting]:
-    """What ended the process that ended first, and containers."""
+    """Find the cause of the first process exit, and of container exits."""
     killed = {found[1] for line in excerpt.lines if (found := _STUBBORN.search(line.text))}
     rank: int | None = None
     in_summary = False
@@ -43,7 +43,7 @@ def death_sightings(excerpt: Excerpt) -> Iterator[Sighting]:
         code = _CODE.search(line.text) if in_summary else _FAILED.search(line.text)
         if code is not None:
             process = code[2] if in_summary else code[3]
-            # Whom the launcher killed because it would not end did not die by itself.
+            # A process that the launcher had to kill did not exit by itself.
             if process not in killed:
                 yield from _of_signal(excerpt, line, -int(code[1]), rank if in_summary else None)
             continue
@@ -55,11 +55,11 @@ def death_sightings(excerpt: Excerpt) -> Iterator[Sighting]:
 
 
 def _of_code(excerpt: Excerpt, line: KeptLine, code: int) -> Iterator[Sighting]:
-    """What an exit code tells, as a shell or a container gives it."""
+    """Interpret an exit code of a shell or a container."""
     signal = -code if code < 0 else code - 128
     yield from _of_signal(excerpt, line, signal, line.rank)
     if code in (126, 127):
-        says = f"A command was not found or cannot be started (exit code {code})"
+        says = f"A command was not found or is not executable (exit code {code})"
         yield _sighting(excerpt, line, "command-missing", Certainty.LIKELY, says, None)
 
 
@@ -69,7 +69,7 @@ def _of_signal(
     if signal in _MEANT:
         cause, certainty = _MEANT[signal]
         who = "A process" if rank is None else f"Rank {rank}"
-        says = f"{who} was ended by {_SIGNALS[signal]}"
+        says = f"{who} was killed by {_SIGNALS[signal]}"
         yield _sighting(excerpt, line, cause, certainty, says, rank)
 
 

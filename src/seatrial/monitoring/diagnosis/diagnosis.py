@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From evidence to causes: ranked, with the lines that prove them, and their consequences apart."""
+"""Find ranked causes in the evidence, with the lines that prove them and their consequences."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,17 +23,17 @@ _RESERVED = re.compile(
 )
 _UNITS = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 _FRAGMENTED = 0.1
-"""A share of the allocated memory that lies reserved and unused; more is worth a word."""
+"""Report fragmentation if reserved but unused memory exceeds this share of allocated memory."""
 
 
 def fabric_sightings(
     excerpts: Sequence[Excerpt], planned: PlannedValues | None
 ) -> Iterator[Sighting]:
-    """NCCL over sockets where a fabric was planned."""
+    """Find NCCL over TCP sockets where the plan has a fabric."""
     fast = FABRIC_TRANSPORTS.get(planned.fabric) if planned is not None else None
     if planned is None or fast in (None, NetworkTransport.SOCKET):
         return
-    says = f"NCCL goes over TCP, and {planned.fabric} was planned"
+    says = f"NCCL uses TCP, but the plan has {planned.fabric}"
     for excerpt in excerpts:
         for line in excerpt.lines:
             if _SOCKET.search(line.text):
@@ -44,11 +44,11 @@ def fabric_sightings(
 
 
 def memory_words(text: str, planned: PlannedValues | None) -> str:
-    """The plan's memory beside what an error for lack of memory counts."""
+    """Compare the planned memory with the numbers in an out-of-memory error."""
     parts = []
     if planned is not None and planned.memory_bytes > 0:
         error = planned.memory_error * planned.memory_bytes
-        parts.append(f"The plan said {_gib(planned.memory_bytes)} GiB ± {_gib(error)}")
+        parts.append(f"The plan estimated {_gib(planned.memory_bytes)} GiB ± {_gib(error)}")
     allocated, reserved = _bytes(_ALLOCATED, text), _bytes(_RESERVED, text)
     if allocated:
         words = f"{_gib(allocated)} GiB was allocated"
@@ -74,7 +74,7 @@ _LOADED = re.compile(r"(?:^|\s)NCCL version (?P<version>\d+\.\d+\.\d+)\+cuda")
 
 
 def version_sightings(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:
-    """Versions of NCCL that differ between nodes."""
+    """Find NCCL versions that differ between nodes."""
     installed: dict[str, dict[str, tuple[Excerpt, KeptLine]]] = {}
     loaded: dict[str, tuple[Excerpt, KeptLine]] = {}
     for excerpt in excerpts:
@@ -92,7 +92,7 @@ def version_sightings(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:
 def _differing(versions: dict[str, tuple[Excerpt, KeptLine]], how: str) -> Iterator[Sighting]:
     if len(versions) < 2:
         return
-    says = f"Nodes have different versions of NCCL {how}: {', '.join(sorted(versions))}"
+    says = f"Nodes have different NCCL versions {how}: {', '.join(sorted(versions))}"
     for excerpt, line in versions.values():
         yield Sighting(
             *("nccl-version-mismatch", Certainty.CERTAIN, says, "versions-side-by-side"),
@@ -101,7 +101,7 @@ def _differing(versions: dict[str, tuple[Excerpt, KeptLine]], how: str) -> Itera
 
 
 MOST_PROOFS = 3
-"""Lines that are shown for one cause."""
+"""Maximum number of lines shown per cause."""
 _LAST_WORDS = re.compile(
     r"^\W*(?:\[?\w*\d+\]?:\s*)*(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?::|$)"
     r"|^exit at step \d+, exit code: "
@@ -112,7 +112,7 @@ _OUTSIDE = (
     EvidenceKind.POD_STATUS,
     EvidenceKind.ADMISSION,
 )
-"""What is told from outside the processes; it comes first where no time decides."""
+"""Evidence from outside the processes; it comes first if there are no times to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,64 +121,63 @@ class Proof:
 
     file: str
     line: int
-    """The line's number, from 1; 0 where a file is proof as a whole."""
+    """Line number, from 1; 0 if the whole file is the proof."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCause:
-    """A cause that the evidence tells of."""
+    """A cause that the evidence supports."""
 
     key: str
     certainty: Certainty
-    """How certain it is."""
     says: str
-    """What happened, in words."""
+    """What happened, as a sentence."""
     proofs: tuple[Proof, ...]
-    """The lines that prove it, the first of each rank."""
+    """The lines that prove it, the first of each signature."""
     lines: int
     ranks: tuple[int, ...]
-    """The ranks that the lines name, the first first."""
+    """The ranks that the lines name, in order of appearance."""
     step: int | None
     """The last step before it."""
     planned: str
-    """What the plan had said, where that helps; empty otherwise."""
+    """The plan's value, if it helps; empty otherwise."""
     do: str
-    """What to do next."""
+    """The fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """Something that followed from a cause."""
+    """A consequence of a cause."""
 
     says: str
     lines: int
-    """How many lines tell of it."""
+    """Number of lines that report it."""
     ranks: tuple[int, ...]
     first: Proof
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known of a failure."""
+    """The result of a diagnosis."""
 
     causes: tuple[FoundCause, ...]
-    """Root causes, the most probable first; none where nothing is known."""
+    """Root causes, the most probable first; empty if none is known."""
     consequences: tuple[Consequence, ...]
-    """What followed from them."""
+    """Consequences of the causes."""
     got_over: tuple[Consequence, ...]
-    """What was in the way earlier, and the run made steps after it."""
+    """Earlier problems after which the run made progress."""
     last_words: tuple[Proof, ...]
-    """What was said at the end, where no cause is known."""
+    """The final error lines, if no cause is known."""
 
     @property
     def first(self) -> str:
-        """The key of the first cause; `unknown` where there is none."""
+        """The key of the first cause; `unknown` if there is none."""
         return self.causes[0].key if self.causes else UNKNOWN
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """What the evidence tells."""
+    """Find the causes that the evidence supports."""
     excerpts = [read_excerpt(file) for file in evidence.files]
     known = knowledge()
     seen = [one for excerpt in excerpts for one in sightings(excerpt, known.signatures)]
@@ -208,13 +207,13 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 class _Order:
-    """Which of two lines was first: as the files stand, those from outside the processes first."""
+    """Orders lines by file and line; evidence from outside the processes comes first."""
 
     def __init__(self, excerpts: Sequence[Excerpt]) -> None:
         outside = [excerpt.name for excerpt in excerpts if excerpt.kind in _OUTSIDE]
         inside = [excerpt.name for excerpt in excerpts if excerpt.kind not in _OUTSIDE]
         self._places = {name: place for place, name in enumerate(outside + inside)}
-        # The kernel's dates are of the node's own zone, which they do not tell.
+        # The kernel log uses the node's time zone, which it does not state.
         self._untimed = {e.name for e in excerpts if e.kind is EvidenceKind.KERNEL_LOG}
 
     def __call__(self, one: Sighting) -> tuple[int, int]:
@@ -226,7 +225,7 @@ class _Order:
         causes: dict[str, Cause],
         groups: dict[str, list[Sighting]],
     ) -> list[str]:
-        """Ranked causes; those that are equally certain by time, where all of them tell it."""
+        """Order equally certain causes by time, if all of them have one."""
         ordered: list[str] = []
         for _, same in groupby(roots, lambda key: _weight(causes[key], groups[key])):
             keys = list(same)
@@ -236,7 +235,7 @@ class _Order:
         return ordered
 
     def _time(self, group: Sequence[Sighting]) -> float | None:
-        """When a cause was first told of; nothing where no line says, or by a clock of its own."""
+        """Return when a cause first appeared; None without a comparable time."""
         times = [one.time for one in group if one.time is not None]
         if not times or any(one.file in self._untimed for one in group):
             return None
@@ -264,7 +263,7 @@ def _certainty(group: Sequence[Sighting]) -> Certainty:
 def _separated(
     groups: dict[str, list[Sighting]], causes: dict[str, Cause]
 ) -> tuple[list[str], list[str]]:
-    """Root causes, and those that others explain."""
+    """Separate root causes from those that other causes explain."""
     firm = {key for key, group in groups.items() if _certainty(group) is not Certainty.POSSIBLE}
     strong = {key for key in firm if not causes[key].yields and not causes[key].slows}
     roots: list[str] = []
@@ -281,7 +280,7 @@ def _separated(
             bool(firm & set(cause.explained_by) - {key})
             or (cause.before_start and bool(later))
             or (cause.yields and bool(strong - {key}))
-            # What is only possible is no answer beside what is known.
+            # A cause that is only possible does not compete with a known one.
             or (weak and bool(strong - {key}))
         )
         (explained if is_explained else roots).append(key)
@@ -289,12 +288,12 @@ def _separated(
 
 
 def _rank(cause: Cause, group: Sequence[Sighting], order: _Order) -> tuple[object, ...]:
-    """The place of a cause among the roots: what ends a run, is certain and came first."""
+    """Sort key of a root cause: it ends the run, is certain, and appeared first."""
     return *_weight(cause, group), min(order(one) for one in group)
 
 
 def _weight(cause: Cause, group: Sequence[Sighting]) -> tuple[bool, int]:
-    """What counts before which came first: what ends a run, and what is certain."""
+    """Sort key before time: the cause ends the run, and is certain."""
     return cause.slows, _certainty(group).order
 
 
@@ -307,14 +306,14 @@ def _found(
     for one in _one_of_each(ordered):
         proofs.setdefault((one.file, one.line), Proof(one.file, one.line, one.text.strip()))
     first = ordered[0]
-    said = next((one.says for one in ordered if one.says and one.certainty is best), "")
-    said = said[:1].upper() + said[1:] or cause.says.rstrip(".")
+    sentence = next((one.says for one in ordered if one.says and one.certainty is best), "")
+    sentence = sentence[:1].upper() + sentence[1:] or cause.says.rstrip(".")
     ranks = dict.fromkeys(one.rank for one in ordered if one.rank is not None)
     words = memory_words(first.text, planned) if cause.key == "gpu-out-of-memory" else ""
     return FoundCause(
         cause.key,
         best,
-        said,
+        sentence,
         tuple(proofs.values())[:MOST_PROOFS],
         len({(one.file, one.line) for one in group}),
         tuple(ranks),
@@ -325,7 +324,7 @@ def _found(
 
 
 def _one_of_each(ordered: Sequence[Sighting]) -> list[Sighting]:
-    """The first line that each signature found, then the others."""
+    """Return the first line of each signature, then the others."""
     first: dict[str, Sighting] = {}
     for one in ordered:
         first.setdefault(one.name, one)
@@ -343,7 +342,7 @@ def _consequence(says: str, group: Sequence[Sighting]) -> Consequence:
 
 
 def _last_words(excerpts: Sequence[Excerpt], symptoms: Sequence[Sighting]) -> tuple[Proof, ...]:
-    """The last line of the first traceback, or else the first symptoms."""
+    """Return the last line of each traceback, or else the first symptoms."""
     at = {(one.file, one.line) for one in symptoms}
     words = [
         Proof(excerpt.name, line.number, line.text.strip())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a diagnosis may read: files of a run, and what its plan had said."""
+"""The input of a diagnosis: files of a run, and values of its plan."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,28 +10,28 @@ from pathlib import PurePath
 
 
 class EvidenceKind(StrEnum):
-    """What a file of evidence holds."""
+    """The content of an evidence file."""
 
     LOG = "log"
-    """What processes printed."""
+    """Output of processes."""
     KERNEL_LOG = "kernel-log"
-    """The kernel's own messages of a node."""
+    """Kernel messages of a node."""
     POD_EVENTS = "pod-events"
-    """Events of Kubernetes."""
+    """Kubernetes events."""
     POD_STATUS = "pod-status"
     """The status of pods, as text."""
     ADMISSION = "admission"
-    """What the API server answered."""
+    """Responses of the API server."""
     EXIT_CODES = "exit-codes"
-    """A name and an exit code a line."""
+    """A name and an exit code per line."""
     FLIGHT_RECORDER = "flight-recorder"
-    """What the analyser of torch's flight recorder says."""
+    """Output of torch's flight recorder analyser."""
     ENVIRONMENT = "environment"
-    """What a host or container was like: variables, counters of a cgroup."""
+    """State of a host or container: variables, cgroup counters."""
     PACKAGES = "packages"
     """Installed packages, under a line `# node` for each kind of node."""
     ARGUMENTS = "arguments"
-    """What the run was started with."""
+    """The arguments of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +39,36 @@ class EvidenceFile:
     """One file, read once."""
 
     name: str
-    """The name that a line is shown under."""
+    """The name shown for its lines."""
     kind: EvidenceKind
     lines: Callable[[], Iterable[str]]
-    """Opens it and gives its lines."""
+    """Opens the file and returns its lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedValues:
-    """What the plan said of the run."""
+    """Values from the plan."""
 
     memory_bytes: float = 0.0
-    """Memory of the fullest GPU; 0 where nothing is known."""
+    """Memory of the fullest GPU; 0 if unknown."""
     memory_error: float = 0.0
-    """The relative error that the plan stated with it."""
+    """The relative error that the plan states."""
     fabric: str = ""
-    """The network between nodes, as the catalog names it; empty where nothing is known."""
+    """The network between nodes, as named in the catalog; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a failure."""
+    """All evidence of a failure."""
 
     files: tuple[EvidenceFile, ...]
     planned: PlannedValues | None = None
-    """What the plan said."""
     dumps: tuple[tuple[str, bytes], ...] = ()
     """Dumps of torch's flight recorder: a file's name and its content."""
 
 
 def text_file(name: str, text: str, kind: EvidenceKind | None = None) -> EvidenceFile:
-    """A file of evidence that is in memory."""
+    """Create an evidence file from text in memory."""
     return EvidenceFile(name, kind or kind_of(name), text.splitlines)
 
 
@@ -83,6 +82,6 @@ _KINDS = (
 
 
 def kind_of(name: str) -> EvidenceKind:
-    """What a file probably holds, by its name."""
+    """Guess the content of a file from its name."""
     plain = PurePath(name).name.lower()
     return next((kind for part, kind in _KINDS if re.search(part, plain)), EvidenceKind.LOG)

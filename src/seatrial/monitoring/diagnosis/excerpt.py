@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a file that may tell of a failure, and where steps were made between them."""
+"""The lines of a file that may indicate a failure, and the steps between them."""
 
 import re
 from array import array
@@ -14,13 +14,13 @@ from seatrial.monitoring.logs.wrapping import seconds_of
 from seatrial.secrets.redaction import LineRedactor
 
 WHOLE_LINES = 20_000
-"""Of a file, so many first lines are kept all; of what follows, those with a word of trouble."""
+"""All of the first lines of a file are kept; after that, only those that match `TROUBLE`."""
 MOST_ALIKE = 100
-"""Lines that differ only in digits; those beyond say nothing new."""
+"""Maximum number of kept lines that differ only in digits."""
 LONGEST = 2_000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are examined."""
 _MOST_OUTLINES = 20_000
-"""Outlines that are remembered with their shapes."""
+"""Size of the cache of outlines."""
 
 TROUBLE = re.compile(
     r"error|err\b|fail|exception|warn|fatal|kill|abort|crash|panic|denied|refus|forbid|reject"
@@ -34,7 +34,7 @@ TROUBLE = re.compile(
     r"|wait|schedule|state:d|fsync|socket|differ",
     re.IGNORECASE,
 )
-"""A line without any of these says nothing of a failure."""
+"""A line without a match does not indicate a failure."""
 
 _STEP = re.compile(
     r"(?:^|[\s\]])(?:iteration\s+(\d+)/|\[batch=(\d+)/"
@@ -53,22 +53,22 @@ _DMESG = re.compile(r"^\[(\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})\]")
 
 @dataclass(frozen=True, slots=True)
 class KeptLine:
-    """A line that may tell something."""
+    """A line that may matter."""
 
     number: int
-    """Its number in the file, from 1."""
+    """Line number, from 1."""
     text: str
-    """The line without colours."""
+    """The line without ANSI escape codes."""
 
     @property
     def rank(self) -> int | None:
-        """The rank that it speaks of, where it names one."""
+        """The rank that the line names, if any."""
         found = _RANK.search(self.text)
         return int(next(group for group in found.groups() if group)) if found else None
 
     @property
     def time(self) -> float | None:
-        """Seconds since 1970, where it has a date."""
+        """Seconds since 1970, if the line has a date."""
         found = _ISO.search(self.text, 0, 80)
         if found:
             return seconds_of(found[0].replace(",", "."))
@@ -84,35 +84,33 @@ class KeptLine:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What is kept of a file."""
+    """The kept lines of a file."""
 
     name: str
-    """The file's name."""
     kind: EvidenceKind
     lines: tuple[KeptLine, ...]
-    """The lines, in order."""
     step_lines: "array[int]"
-    """The numbers of the lines that tell of a step."""
+    """Numbers of the lines that report a step."""
     steps: "array[int]"
 
     def steps_after(self, number: int) -> int:
-        """How many lines after this one tell of a step."""
+        """Return how many lines after this one report a step."""
         return len(self.step_lines) - bisect_right(self.step_lines, number)
 
     def step_before(self, number: int) -> int | None:
-        """The last step that was told of before a line."""
+        """Return the last step reported before a line."""
         place = bisect_right(self.step_lines, number)
         return self.steps[place - 1] if place else None
 
     def around(self, number: int, within: int) -> str:
-        """The kept lines around one, as one text."""
+        """Return the kept lines around one, as one text."""
         first = bisect_right(self.lines, number - within - 1, key=lambda line: line.number)
         last = bisect_right(self.lines, number + within, key=lambda line: line.number)
         return "\n".join(line.text for line in self.lines[first:last])
 
 
 def read_excerpt(file: EvidenceFile) -> Excerpt:
-    """Read a file once."""
+    """Read a file in one pass."""
     kept: list[KeptLine] = []
     step_lines, steps = array("q"), array("q")
     shapes = _Shapes()
@@ -127,30 +125,29 @@ def read_excerpt(file: EvidenceFile) -> Excerpt:
             step_lines.append(number)
             steps.append(int(next(group for group in step.groups() if group)))
         shape = shapes.of(text)
-        # Most lines of a long log are like a hundred before them, which is quickly seen.
+        # Most lines of a long log repeat a known shape, which is a fast check.
         if alike[shape] >= MOST_ALIKE or (number > WHOLE_LINES and not TROUBLE.search(text)):
             continue
         alike[shape] += 1
-        # Redacted before it is cut: half a token is no longer recognised.
+        # Redact before truncating: half a token is no longer recognised.
         whole = redact(raw, LONGEST).rstrip()
         kept.append(KeptLine(number, _ANSI.sub("", whole) if "\x1b" in whole else whole))
     return Excerpt(file.name, file.kind, tuple(kept), step_lines, steps)
 
 
 def _may_be_step(text: str) -> bool:
-    """Whether a line has a word without which it tells of no step: quicker than to search it."""
+    """True if a line contains a word that every step line has: faster than a regex search."""
     return "iteration" in text or "batch=" in text or "loss" in text
 
 
 class _Shapes:
-    """The beginning of lines without their numbers: those of one shape differ only in these."""
+    """Maps lines to shapes: lines of one shape differ only in their numbers."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """The shape of a line."""
-        # Which digits a line has does not matter for its shape, so few outlines need the search.
+        # Digits do not affect the shape, so few outlines need the regex.
         outline = text[:160].translate(_OUTLINE)
         shape = self._known.get(outline)
         if shape is None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps of torch's flight recorder, laid side by side: who is behind, and who is elsewhere.
+"""Compare dumps of torch's flight recorder: find ranks that are behind or in another collective.
 
 The fields are those of torch's own analyser (tools/flight_recorder): entries with a process group,
-a number in it, a name, sizes and a state.
+a sequence number, a name, sizes and a state.
 """
 
 import json
@@ -28,16 +28,16 @@ _MOST_TENSORS, _MOST_AXES = 1 << 16, 64
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What one rank had done."""
+    """The collectives of one rank."""
 
     name: str
     rank: int
     entries: dict[str, dict[int, tuple[str, str]]]
-    """By group and number: the collective's name and its sizes."""
+    """By group and sequence number: the collective's name and its sizes."""
 
 
 def read_dump(name: str, content: bytes) -> Dump | None:
-    """A dump, as JSON or as torch pickles it; nothing where it is none."""
+    """Parse a dump, as JSON or as torch's pickle. Return None if it is neither."""
     try:
         if content.lstrip()[:1] == b"{":
             data = json.loads(content)
@@ -54,7 +54,7 @@ def read_dump(name: str, content: bytes) -> Dump | None:
         place = _RANK.search(name)
         rank = int(data.get("rank", int(place[1]) if place else -1))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
-        # A ValueError is also what the scanner raises, and what JSON that is damaged raises.
+        # The scanner and the JSON parser raise ValueError for damaged input.
         return None
     return Dump(name, rank, dict(entries))
 
@@ -62,7 +62,7 @@ def read_dump(name: str, content: bytes) -> Dump | None:
 def _sizes(sizes: Any) -> str:
     """Render the sizes of a collective's tensors.
 
-    A pickle can repeat one list in another without end; only lists of lists of numbers pass.
+    A crafted pickle can nest a list in itself without end; only lists of lists of numbers pass.
     """
     if sizes is None:
         return ""
@@ -72,7 +72,7 @@ def _sizes(sizes: Any) -> str:
 
 
 def dump_sightings(dumps: Sequence[Dump]) -> Iterator[Sighting]:
-    """What dumps tell together."""
+    """Compare the dumps of all ranks."""
     by_group: dict[str, dict[int, Dump]] = defaultdict(dict)
     for dump in dumps:
         for group, entries in dump.entries.items():
@@ -87,13 +87,13 @@ def dump_sightings(dumps: Sequence[Dump]) -> Iterator[Sighting]:
 
 
 def _differing(group: str, members: dict[int, Dump]) -> Iterator[Sighting]:
-    """Ranks in another collective, or in one of another size."""
+    """Find ranks in different collectives, or in one with different sizes."""
     numbers = set.intersection(*(set(dump.entries[group]) for dump in members.values()))
     for number in sorted(numbers, reverse=True):
         shapes = {rank: _shape(dump.entries[group][number]) for rank, dump in members.items()}
         if len(set(shapes.values())) > 1:
             words = "; ".join(f"rank {rank}: {' '.join(s)}" for rank, s in list(shapes.items())[:4])
-            says = f"In collective {number} of group {group} the ranks differ. {words}"
+            says = f"In collective {number} of group {group} the ranks differ: {words}"
             for rank, shape in shapes.items():
                 text = f"collective {number}: {' '.join(shape)}"
                 yield _sighting("collective-mismatch", Certainty.CERTAIN, says, members[rank], text)
@@ -106,14 +106,14 @@ def _shape(entry: tuple[str, str]) -> tuple[str, str]:
 
 
 def _behind(group: str, members: dict[int, Dump]) -> Iterator[Sighting]:
-    """Ranks that did not come to the last collective of the others."""
+    """Find ranks that did not reach the last collective of the others."""
     last = {rank: max(dump.entries[group]) for rank, dump in members.items()}
     farthest = max(last.values())
     behind = sorted(rank for rank, number in last.items() if number < farthest)
     if not behind or 2 * len(behind) >= len(last) + 1:
         return
     for rank in behind:
-        says = f"Rank {rank} did not come to collective {farthest} of group {group}; others wait"
+        says = f"Rank {rank} did not reach collective {farthest} of group {group}; the others wait"
         text = f"last collective {last[rank]}, the others are at {farthest}"
         yield _sighting("rank-hung", Certainty.LIKELY, says, members[rank], text)
 

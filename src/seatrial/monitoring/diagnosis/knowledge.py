@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of failures, read from data: causes, signatures of them, and mere symptoms."""
+"""The knowledge base of failures, read from data: causes, their signatures, and symptoms."""
 
 import re
 import tomllib
@@ -11,22 +11,22 @@ from importlib.resources import files
 from typing import Any
 
 UNKNOWN = "unknown"
-"""The cause where nothing that is known explains the evidence."""
+"""The cause if no known cause explains the evidence."""
 _NEAR = 30
 _ANYTHING = re.compile(r"(?<!\\)\.\*")
 _A_STRETCH = ".{0,150}"
-"""What `.*` of a pattern stands for: without a bound, a long line would take minutes."""
+"""Replaces `.*` in patterns: unbounded, a long line would take minutes."""
 
 
 class Certainty(StrEnum):
-    """How much a line proves."""
+    """How strongly a line supports a cause."""
 
     CERTAIN = "certain"
     """The line names the cause itself."""
     LIKELY = "likely"
-    """It has this cause in most cases that are known."""
+    """In most known cases, the line has this cause."""
     POSSIBLE = "possible"
-    """It often has this cause, and others as well."""
+    """The line often has this cause, but also others."""
 
     @property
     def order(self) -> int:
@@ -36,70 +36,70 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a failure is put down to."""
+    """A cause of failures."""
 
     key: str
     says: str
     """The sentence that defines it."""
     do: str
-    """What to do next."""
+    """The fix."""
     slows: bool = False
-    """Whether the run goes on with it."""
+    """True if the run continues with it."""
     explained_by: tuple[str, ...] = ()
     """Causes that make this one a consequence."""
     yields: bool = False
-    """Whether any other cause explains this one."""
+    """True if any other cause explains this one."""
     before_start: bool = False
-    """Whether a run that failed later by something else had got over it."""
+    """True if a run that failed later for another reason had overcome it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A line that tells of a cause, or of a mere symptom."""
+    """A line that indicates a cause, or a symptom."""
 
     name: str
-    """Its own name, unique."""
+    """Unique name."""
     cause: str
     """The key of the cause; empty for a symptom."""
     certainty: Certainty
-    """How much the line proves."""
+    """How strongly the line supports the cause."""
     pattern: re.Pattern[str]
-    """What the line holds."""
+    """The pattern of the line."""
     source: str
-    """Where such lines are discussed or documented."""
+    """Where such lines are documented or discussed."""
     example: str
-    """Lines of that kind, the first that matches proves it."""
+    """Example lines; the first match counts."""
     says: str = ""
-    """What it tells, with the pattern's groups by name; the cause's sentence when empty."""
+    """Sentence with the pattern's named groups; the cause's sentence if empty."""
     details: tuple[re.Pattern[str], ...] = ()
-    """More groups, each looked for in the same line."""
+    """Patterns for more groups, searched in the same line."""
     unless: re.Pattern[str] | None = None
-    """A line that holds this is meant otherwise."""
+    """A line that matches this does not count."""
     near: re.Pattern[str] | None = None
-    """What must stand in the lines around it."""
+    """Pattern that the surrounding lines must match."""
     unless_near: re.Pattern[str] | None = None
-    """What must not stand in the lines around it."""
+    """Pattern that the surrounding lines must not match."""
     within: int = _NEAR
-    """How many lines before and after count as around."""
+    """How many lines before and after count as surrounding."""
     persists: bool = False
-    """Whether steps that follow do not show that the run got over it."""
+    """True if later steps do not show that the run overcame it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """All that is known."""
+    """The whole knowledge base."""
 
     causes: dict[str, Cause]
-    """The causes by key."""
+    """Causes by key."""
     signatures: tuple[Signature, ...]
-    """The signatures of causes."""
+    """Signatures of causes."""
     symptoms: tuple[Signature, ...]
-    """What is only ever a consequence."""
+    """Signatures that are only ever consequences."""
 
 
 @cache
 def knowledge() -> Knowledge:
-    """What is known, read once."""
+    """Load the knowledge base once."""
     data = files("seatrial.monitoring.diagnosis") / "data"
     causes = tomllib.loads((data / "causes.toml").read_text(encoding="utf-8"))
     tables: list[dict[str, Any]] = []

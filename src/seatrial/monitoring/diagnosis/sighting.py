@@ -11,45 +11,45 @@ from seatrial.monitoring.diagnosis.excerpt import TROUBLE, Excerpt, KeptLine
 from seatrial.monitoring.diagnosis.knowledge import Certainty, Signature
 
 GOT_OVER = 3
-"""So many steps after a line show that the run got over it."""
+"""Steps after a line that show that the run overcame it."""
 _MILD = re.compile(
     r"^\W*(?:\[[^\]]*\]\W*)?(?:WARNING|INFO|DEBUG)\b|UserWarning|FutureWarning|DeprecationWarning"
     r"|^(?:\[\w*\d+\]:)?\[?[WI](?:\d{3,4} [\d:.]+| \w+\.cpp)"
 )
 _ARGUMENT = re.compile(r"^\s*(?:\[\w+\]:\s*)*[a-z0-9_]+ \.{8,} ")
-"""An argument and its value, as Megatron-LM prints all of them: `vocab_file ........ None`."""
+"""An argument and its value, as Megatron-LM prints them: `vocab_file ........ None`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One line, and what it tells."""
+    """One matching line and its meaning."""
 
     cause: str
     """The key of the cause; empty for a symptom."""
     certainty: Certainty
-    """How much it proves."""
+    """How strongly it supports the cause."""
     says: str
-    """What it tells in words; empty where the cause's sentence is all."""
+    """Sentence about this line; empty if the cause's sentence suffices."""
     name: str
-    """The signature or rule that found it."""
+    """The signature or rule that matched."""
     file: str
     line: int
     text: str
     rank: int | None = None
-    """The rank that it speaks of."""
+    """The rank that the line names."""
     step: int | None = None
     """The last step before it."""
     time: float | None = None
-    """When, where the line tells."""
+    """The time of the line, if it has one."""
     is_over: bool = False
-    """Whether the run made steps after it."""
+    """True if the run made progress after it."""
 
 
 def sightings(excerpt: Excerpt, signatures: Iterable[Signature]) -> Iterator[Sighting]:
-    """The lines of an excerpt that match signatures, in order."""
+    """Yield the lines of an excerpt that match signatures, in order."""
     known = tuple(signatures)
     if excerpt.kind is EvidenceKind.ARGUMENTS:
-        # What was asked for holds the names of many errors, and is none.
+        # Arguments contain the names of many errors, but are not errors.
         return
     for line in excerpt.lines:
         if not TROUBLE.search(line.text) or _ARGUMENT.search(line.text):
@@ -61,10 +61,10 @@ def sightings(excerpt: Excerpt, signatures: Iterable[Signature]) -> Iterator[Sig
 
 
 def sighting(excerpt: Excerpt, line: KeptLine, signature: Signature, says: str) -> Sighting:
-    """A line as a sighting of a signature."""
+    """Create a sighting from a line."""
     certainty = signature.certainty
     if certainty is Certainty.CERTAIN and _MILD.search(line.text):
-        # What is only warned of did not end the run by itself.
+        # A mere warning did not end the run.
         certainty = Certainty.LIKELY
     return Sighting(
         signature.cause,
@@ -82,7 +82,7 @@ def sighting(excerpt: Excerpt, line: KeptLine, signature: Signature, says: str) 
 
 
 def _is_meant(signature: Signature, excerpt: Excerpt, line: KeptLine) -> bool:
-    """Whether a line that matches is what the signature is about."""
+    """True if a matching line also meets the other conditions of the signature."""
     if signature.unless is not None and signature.unless.search(line.text):
         return False
     if signature.near is None and signature.unless_near is None:
@@ -94,7 +94,7 @@ def _is_meant(signature: Signature, excerpt: Excerpt, line: KeptLine) -> bool:
 
 
 def _words(signature: Signature, line: KeptLine, found: re.Match[str]) -> str:
-    """What the signature says of the line; nothing where a part of it is not known."""
+    """Format the signature's sentence; empty if a group is missing."""
     if not signature.says:
         return ""
     parts = found.groupdict()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What reads a log of some kind, line by line."""
+"""The interface of a log parser."""
 
 from typing import Protocol
 
@@ -8,18 +8,18 @@ from seatrial.monitoring.event_log import Event
 
 
 class LogParser(Protocol):
-    """Reads a log of one kind."""
+    """Parses one log format, line by line."""
 
     @property
     def marks(self) -> tuple[bytes, ...]:
-        """A line without one of these tells nothing, unless something is open."""
+        """A line without one of these has no data, unless a block is open."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the next line may tell something without a mark."""
+        """True if the next line may have data without a mark."""
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """The events that a line completes; never an error."""
+        """Return the events that a line completes. Never raises."""
 
     def close(self) -> tuple[Event, ...]:
-        """The events that the end of the log completes."""
+        """Return the events that the end of the log completes."""

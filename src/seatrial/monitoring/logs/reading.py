@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events from a log, whoever wrote it: our own event log, or one of the engines."""
+"""Read events from any log: Seatrial's event log, or the log of an engine."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -10,44 +10,41 @@ from seatrial.monitoring.logs.parser import LogParser
 from seatrial.spec.engine import ENGINE_CLASSES, engine_named
 
 LONGEST_LINE = 2**16
-"""Bytes of a line; of a longer one nothing is read, so that a file without lines costs nothing."""
+"""Longer lines are skipped, so that a file without newlines costs no memory."""
 _CHUNK = 2**20
 
 
 class ByteStream(Protocol):
-    """What bytes are read from: a file opened for reading bytes, or standard input's buffer."""
+    """A source of bytes: a file opened in binary mode, or the buffer of standard input."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """What is there, at most so many bytes; empty at the end."""
+        """Return the available bytes, at most `size`; empty at the end."""
 
 
 class EventLogLines:
-    """Reads our own event log, as lines of any stream."""
+    """Parses the lines of Seatrial's event log."""
 
     marks = (b'"kind"',)
-    """A line without one of these tells nothing."""
     is_open = False
-    """Nothing ever goes on in the next line."""
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
         event = decoded(line) if b'"kind"' in line else None
         return () if event is None else (event,)
 
     def close(self) -> tuple[Event, ...]:
-        """Nothing is ever open."""
         return ()
 
 
 class LogReader:
-    """Reads a log without being told whose it is: whoever first finds an event keeps reading."""
+    """Detects the format of a log: the first parser that finds an event reads the rest."""
 
     def __init__(self) -> None:
-        """Begin with everyone."""
+        """Start with all parsers."""
         engines = (engine_named(name).log_parser() for name in ENGINE_CLASSES)
         self._parsers: tuple[LogParser, ...] = (EventLogLines(), *engines)
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """The events that a line completes; never an error."""
+        """Return the events that a line completes. Never raises."""
         for parser in self._parsers:
             events = parser.feed(line)
             if events:
@@ -56,7 +53,7 @@ class LogReader:
         return ()
 
     def feed_lines(self, lines: bytes) -> Iterator[Event]:
-        """The events of whole lines; those without a mark are passed over without a look."""
+        """Yield the events of complete lines; skip lines without a mark quickly."""
         place = 0
         while len(self._parsers) > 1 and place < len(lines):
             end = lines.find(b"\n", place)
@@ -67,7 +64,7 @@ class LogReader:
             yield from _marked(self._parsers[0], lines, place)
 
     def close(self) -> tuple[Event, ...]:
-        """The events that the end of the log completes."""
+        """Return the events that the end of the log completes."""
         for parser in self._parsers:
             events = parser.close()
             if events:
@@ -76,7 +73,7 @@ class LogReader:
 
 
 def _marked(parser: LogParser, lines: bytes, place: int) -> Iterator[Event]:
-    """The events of whole lines from a place on, going from mark to mark."""
+    """Yield the events of complete lines from `place` on, jumping from mark to mark."""
     size = len(lines)
     ahead = dict.fromkeys(parser.marks, -1)
     while place < size:
@@ -100,7 +97,7 @@ def _marked(parser: LogParser, lines: bytes, place: int) -> Iterator[Event]:
 
 
 def read_log(lines: Iterable[bytes]) -> Iterator[Event]:
-    """The events of a log's lines, in order."""
+    """Yield the events of a log's lines, in order."""
     reader = LogReader()
     for line in lines:
         events = reader.feed(line)
@@ -110,7 +107,7 @@ def read_log(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def read_stream(stream: ByteStream) -> Iterator[Event]:
-    """The events of a file, a pipe or standard input, each as soon as its line is there."""
+    """Yield the events of a file, a pipe or standard input, as soon as each line is complete."""
     reader = LogReader()
     for lines in whole_lines(stream):
         yield from reader.feed_lines(lines)
@@ -118,7 +115,7 @@ def read_stream(stream: ByteStream) -> Iterator[Event]:
 
 
 def whole_lines(stream: ByteStream) -> Iterator[bytes]:
-    """What a stream has, cut after ends of lines; lines that are too long are left out."""
+    """Yield blocks of complete lines; skip lines that are too long."""
     cutter = LineCutter()
     while chunk := stream.read1(_CHUNK):
         if lines := cutter.feed(chunk):
@@ -128,16 +125,15 @@ def whole_lines(stream: ByteStream) -> Iterator[bytes]:
 
 
 class LineCutter:
-    """Makes whole lines of pieces; lines that are too long are left out, to their end."""
+    """Assembles chunks into complete lines; drops lines that are too long."""
 
     def __init__(self) -> None:
-        """Begin at the beginning of a line."""
         self.rest = b""
-        """The beginning of a line whose end has not come yet."""
+        """The start of an incomplete line."""
         self._dropping = False
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the lines that a piece completes, with their ends."""
+        """Return the lines that a chunk completes, with their newlines."""
         end = piece.rfind(b"\n") + 1
         lines = b""
         if end:

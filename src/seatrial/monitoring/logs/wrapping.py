@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What stands before a line that an engine printed: times, pods, ranks.
+"""Strip the prefixes of log lines: times, pods, ranks.
 
-`kubectl logs --timestamps --prefix`, the container runtime's own files, torchrun's `--tee` and
-`srun --label` each put something there, and one may stand before another.
+`kubectl logs --timestamps --prefix`, the files of the container runtime, torchrun's `--tee` and
+`srun --label` each add a prefix, and prefixes can be combined.
 """
 
 import re
@@ -22,22 +22,22 @@ _BEFORE = re.compile(
     re.VERBOSE,
 )
 _MOST = 8
-"""Wrappings of one line; more than this is no log."""
+"""Maximum number of prefixes of a line."""
 
 
 class LogLine(NamedTuple):
-    """A line without its wrapping."""
+    """A line without its prefixes."""
 
     text: str
-    """What the engine printed."""
+    """The output of the engine."""
     time: float | None
-    """Seconds since 1970, where the wrapping tells."""
+    """Seconds since 1970, if a prefix has a time."""
     source: str
-    """The pod and rank that it is of; empty where nothing tells."""
+    """The pod and rank of the line; empty if unknown."""
 
 
 def unwrap(text: str) -> LogLine:
-    """Take off what stands before a line."""
+    """Strip the prefixes of a line."""
     when: float | None = None
     pod = rank = ""
     place = 0
@@ -54,7 +54,7 @@ def unwrap(text: str) -> LogLine:
 
 
 def seconds_of(text: str) -> float | None:
-    """Seconds since 1970 of a date and time; without a zone it is taken as UTC."""
+    """Parse a date and time to seconds since 1970; UTC if it has no zone."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -63,15 +63,14 @@ def seconds_of(text: str) -> float | None:
 
 
 class Dates:
-    """Reads dates that mostly are of the same hour, faster than one by one."""
+    """Parses dates quickly if most are in the same hour."""
 
     def __init__(self) -> None:
-        """Begin without an hour."""
         self._hour = ""
         self._began = 0.0
 
     def seconds(self, text: str) -> float | None:
-        """Seconds since 1970 of `2026-11-15 03:10:11.123456`, taken as UTC."""
+        """Parse `2026-11-15 03:10:11.123456` as UTC to seconds since 1970."""
         try:
             if text[:13] != self._hour:
                 began = seconds_of(f"{text[:13]}:00:00")

@@ -10,7 +10,7 @@ from typing import Any
 from seatrial.cluster.transport import Json
 from seatrial.errors import SeatrialError, UsageError
 from seatrial.monitoring.anomalies.detector import AnomalyPhase
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.diagnosis.evidence import (
     Evidence,
     EvidenceFile,
@@ -104,11 +104,13 @@ def _log(log: RankLog, directory: Path | None) -> EvidenceFile:
 
 def event_lines(events: Iterable[Event]) -> Iterator[str]:
     """Anomalies and the end of an attempt, as lines."""
-    keeper = Watchkeeper()
+    monitor = AnomalyMonitor()
     told: set[tuple[str, int]] = set()
     for event in events:
         found = [
-            notice.finding for notice in keeper.observe(event) if notice.phase is AnomalyPhase.BEGAN
+            notice.finding
+            for notice in monitor.observe(event)
+            if notice.phase is AnomalyPhase.BEGAN
         ]
         lines = [(one.code, f"{one.code} {one.severity}", one.rule) for one in found]
         if event.kind is EventKind.FINDING:

@@ -18,7 +18,7 @@ from seatrial.worker.environment import set_variables
 
 
 def contents(directory: Path) -> dict[str, Any]:
-    """Every tensor of a checkpoint by its name, whole."""
+    """Return every tensor of a checkpoint by name, assembled."""
     reader = FileSystemReader(directory)
     state: dict[str, Any] = {}
     for name, entry in reader.read_metadata().state_dict_metadata.items():
@@ -31,7 +31,7 @@ def contents(directory: Path) -> dict[str, Any]:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are equal bit for bit, not-a-number included."""
+    """True if two tensors are equal bit for bit, including NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     flat = (part.reshape(-1).contiguous().view(torch.uint8) for part in (one, other))
@@ -39,7 +39,7 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def main() -> None:
-    """Print how many tensors there are, and the names of those that differ."""
+    """Print the number of tensors, and the names of those that differ."""
     set_variables()
     safe_load.install()
     one, other = (contents(Path(word)) for word in sys.argv[1:3])

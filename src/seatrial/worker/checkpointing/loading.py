@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine is told while it loads: the step that was chosen, and nothing beside it.
+"""Make the engine load exactly the selected step.
 
-And what is said of a file that is no longer what was verified.
+Also reports a file that has changed since it was verified.
 """
 
 from argparse import Namespace
@@ -17,46 +17,46 @@ from seatrial.errors import SeatrialError
 from seatrial.findings import Finding
 
 _CHANGED = (
-    "Find out who writes there while the run starts. Start again: every file is verified anew, and "
-    "the run goes on from the newest good checkpoint."
+    "Find out which process writes there while the run starts. Then start again: Seatrial verifies "
+    "every file and resumes from the newest valid checkpoint."
 )
 
 
 @contextmanager
-def loading(told: Namespace, step: int | None) -> Iterator[None]:
-    """Have the engine load a step, and end with a code that says so where it cannot.
+def loading(engine_args: Namespace, step: int | None) -> Iterator[None]:
+    """Make the engine load a step; raise an error with a final exit code if it cannot.
 
     Args:
-        told: The engine's arguments. They become a part of what is saved, and the choice must not:
-            they are as before afterwards.
-        step: The step that was chosen; none leaves it to the engine.
+        engine_args: The engine's arguments. They are part of every checkpoint, and the selection
+            must not be, so they are restored afterwards.
+        step: The selected step; None leaves the choice to the engine.
     """
-    asked, beside = told.ckpt_step, told.non_persistent_ckpt_type
-    # The engine prefers its non-persistent checkpoints where they are as new
-    # (checkpointing.py, _load_base_checkpoint), and nothing verifies those.
-    told.non_persistent_ckpt_type = None
+    requested, kind = engine_args.ckpt_step, engine_args.non_persistent_ckpt_type
+    # The engine prefers its non-persistent checkpoints if they are as new
+    # (checkpointing.py, _load_base_checkpoint), and those are not verified.
+    engine_args.non_persistent_ckpt_type = None
     if step is not None:
-        told.ckpt_step = step
+        engine_args.ckpt_step = step
     try:
-        with refusing(str(told.load)):
+        with refusing(str(engine_args.load)):
             yield
     except SystemExit as end:
-        # The engine ends with 0 where it cannot read its tracker or a checkpoint.
+        # The engine exits with 0 if it cannot read its tracker or a checkpoint.
         if end.code:
             raise
         raise StopError(
             StopCode.NO_CHECKPOINT,
-            f"{told.load}: the engine gave up loading. See its last lines for the reason.",
+            f"{engine_args.load}: the engine could not load a checkpoint. See its output above.",
         ) from end
     finally:
-        told.ckpt_step, told.non_persistent_ckpt_type = asked, beside
+        engine_args.ckpt_step, engine_args.non_persistent_ckpt_type = requested, kind
 
 
 @contextmanager
 def refusing(where: str) -> Iterator[None]:
-    """Raise SeatrialError with a finding where the loader refuses a file that was verified before.
+    """Raise SeatrialError with a finding if the loader rejects a file that was verified before.
 
-    Not final: a start verifies anew, and leaves out what is damaged.
+    Not final: the next start verifies again, and skips damaged checkpoints.
     """
     try:
         yield
@@ -69,8 +69,8 @@ def refusing(where: str) -> Iterator[None]:
 
 def _finding(error: BaseException, where: str) -> Finding | None:
     if isinstance(error, UnsafeFileError):
-        said = str(error).rstrip(".")
-        rule = f"a file has changed since it was verified, or never was, and is not loaded: {said}."
+        reason = str(error).rstrip(".")
+        rule = f"rejected a file that changed after verification, or was never verified: {reason}."
         return found(CheckpointCode.PICKLE, where, rule, _CHANGED)
     if isinstance(error, OSError) and str(error.filename or "").startswith(where):
         return unreadable(str(error.filename), error)
@@ -78,7 +78,7 @@ def _finding(error: BaseException, where: str) -> Finding | None:
 
 
 def _causes(error: BaseException) -> Iterable[BaseException]:
-    """Yield an error and what led to it, on other ranks too, which torch gathers in one."""
+    """Yield an error and its causes, including those of other ranks, which torch collects."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

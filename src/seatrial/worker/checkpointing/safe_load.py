@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The loader: the one place that calls torch's and Python's unpicklers.
+"""The loader: the only module that calls the unpicklers of torch and Python.
 
-What is loaded is what the scanner returned (`seatrial.checkpoints.scan`): the bytes that it read,
-and tensors from the descriptor that it read them from. torch then loads them as weights only, with
-the same allow-list. `install` puts this in the place of torch's loading, and the `safe_load` of an
-engine's folder in the place of what the engine does by itself.
+It loads only what the scanner returned (`seatrial.checkpoints.scan`): the bytes that the scanner
+read, and tensors from the same file descriptor. torch then loads them as weights only, with the
+same allow-list. `install` replaces torch's loading functions, and the `safe_load` of an engine's
+folder replaces those of the engine.
 """
 
 import functools
@@ -37,50 +37,50 @@ TENSOR_LIST_READER = "torch.distributed.checkpoint.filesystem"
 """The module of torch that unpickles the list of tensors."""
 
 _torch_load: Callable[..., Any] = torch.load
-"""torch's own, whatever `install` puts in its place."""
+"""torch's original function, which `install` replaces."""
 
 Source = str | os.PathLike[str] | BinaryIO
 
 
 class SafetyError(UnsafeFileError, pickle.UnpicklingError):
-    """A file that was refused; the engines know it as a failure to unpickle."""
+    """A file that was rejected; the engines see it as an unpickling error."""
 
 
 def load_archive(source: Source, map_location: Any = "cpu") -> Any:
-    """Scan an archive of torch and load it from the same descriptor.
+    """Scan a torch archive and load it from the same descriptor.
 
-    Raises SafetyError (an UnsafeFileError) if it is anything but an archive of torch whose pickle
-    stays within the allow-list. A stream is read from where it is to its end.
+    Raises SafetyError (an UnsafeFileError) unless it is a torch archive whose pickle stays within
+    the allow-list. A stream is read from its current position to its end.
     """
     with _opened(source) as stream:
         try:
             scanned = scan_archive(stream, offset=stream.tell())
         except UnsafeFileError as error:
             name = getattr(stream, "name", None) or type(stream).__name__
-            raise SafetyError(f"{name}: {error}. Nothing of it was run.") from error
+            raise SafetyError(f"{name}: {error}. No code from it was executed.") from error
         _allow(scanned.content.names)
         return _torch_load(scanned.open(), map_location=map_location, weights_only=True)
 
 
 def load_pickle(data: bytes, allowed: Rules) -> Any:
-    """Scan a pickle and load those bytes; raise SafetyError if it asks for more than allowed."""
+    """Scan a pickle and load those bytes; raise SafetyError if it needs more than allowed."""
     try:
         scanned = scan_pickle(data, allowed)
     except UnsafeFileError as error:
-        raise SafetyError(f"{error}. Nothing of it was run.") from error
+        raise SafetyError(f"{error}. No code from it was executed.") from error
     return _AllowedUnpickler(io.BytesIO(scanned.data), allowed).load()
 
 
 def install(readers: Mapping[str, Rules] | None = None) -> None:
-    """Route what loads checkpoints in this process through this module.
+    """Route all checkpoint loading in this process through this module.
 
-    Call it after the engine is imported, which may put a loader of its own into torch; a program
-    with an engine calls the `safe_load` of the engine's folder, which calls this. Processes that
-    the engine starts have nothing of it, and load as the program's environment says.
+    Call it after the import of the engine, which may replace torch's loader with its own. A program
+    with an engine calls the `safe_load` of the engine's folder, which calls this. Child processes
+    of the engine do not inherit it, and load as their environment variables specify.
 
     Args:
-        readers: The engine's modules that unpickle files by themselves, and what those files may
-            name.
+        readers: Modules of the engine that unpickle files themselves, and the names that those
+            files may contain.
     """
     if os.environ.get(WEIGHTS_ONLY) != "1":
         raise RuntimeError(f"{WEIGHTS_ONLY} is not set: call environment.set_variables first.")
@@ -96,25 +96,25 @@ def install(readers: Mapping[str, Rules] | None = None) -> None:
 
 @functools.wraps(torch.load)
 def _load_scanned(f: Source, map_location: Any = None, *_: Any, **__: Any) -> Any:
-    """Stands in for torch.load; whatever else a caller asks for, it loads weights only."""
+    """Replaces torch.load. It always loads weights only, whatever the caller requests."""
     return load_archive(f, map_location)
 
 
 def load_from_bytes(b: bytes) -> Any:
     """Load a storage that was pickled by itself, which torch does in its legacy format.
 
-    Another process of this run sent it, or it is in the state of FP8, and the scanner knows it.
+    It comes from another process of this run, or from scanned FP8 state.
     """
     return _torch_load(io.BytesIO(b), weights_only=True)
 
 
-# Pickles name it, and this is the name that other processes know.
+# Pickles contain this name, and other processes know it.
 load_from_bytes.__module__ = torch.storage.__name__
 load_from_bytes.__name__ = load_from_bytes.__qualname__ = "_load_from_bytes"
 
 
 class _AllowedUnpickler(pickle.Unpickler):
-    """Python's unpickler, for bytes that were scanned; holds the allow-list a second time."""
+    """Python's unpickler, for scanned bytes; checks the allow-list a second time."""
 
     def __init__(self, file: BinaryIO, allowed: Rules) -> None:
         super().__init__(file)
@@ -125,13 +125,13 @@ class _AllowedUnpickler(pickle.Unpickler):
         if known not in self._allowed:
             raise SafetyError(f"it asks for {module}.{name}, which no checkpoint needs")
         if known in STORAGE_LOADERS:
-            # torch's own would unpickle anything, where `install` was not called.
+            # Without `install`, torch's own function would unpickle anything.
             return load_from_bytes
         return super().find_class(known.module, name)
 
 
 class _Pickle:
-    """Stands in for the module `pickle` where an engine reads files with it."""
+    """Replaces the module `pickle` where an engine reads files with it."""
 
     def __init__(self, allowed: Rules) -> None:
         self._allowed = allowed
@@ -149,12 +149,12 @@ class _Pickle:
 
 
 def load_numbers(path: Source, mmap_mode: Any = None, **_: Any) -> Any:
-    """Load an index of the engine's as plain numbers, whatever else a caller allows."""
+    """Load an index of the engine as plain numbers, which need no pickle."""
     try:
         return numpy.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        rule = f"{path}: it is not an array of numbers ({error}). Nothing of it was run."
-        raise SafetyError(f"{rule} Remove it; the engine builds its indices again.") from error
+        rule = f"{path}: it is not an array of numbers ({error}). No code from it was executed."
+        raise SafetyError(f"{rule} Delete it; the engine rebuilds its indices.") from error
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
 
 
 def _allow(names: Iterable[Name]) -> None:
-    """Tell torch the names that passed; by itself it loads little more than tensors."""
+    """Add the names that passed to torch's allow-list, which by default has little but tensors."""
     for name in names:
         if name.module not in ("torch", "torch._utils", "torch.storage"):
             _allow_one(name)
@@ -178,6 +178,6 @@ def _allow_one(name: Name) -> None:
     value = getattr(import_module(name.module), name.name)
     torch.serialization.add_safe_globals([(value, f"{name.module}.{name.name}")])
     if value is numpy.dtype:
-        # Each dtype has a class of its own, which no pickle names.
+        # Each dtype has its own class, which no pickle names.
         kinds = {type(numpy.dtype(code)) for code in numpy.typecodes["AllInteger"] + "?efdFD"}
         torch.serialization.add_safe_globals(list(kinds))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which start of a run this is, and which checkpoint it goes on from; the same for all engines.
+"""Count the starts of a run, and select the checkpoint to resume from; the same for all engines.
 
-All ranks take part: each reads a share of the files again, and a checkpoint is taken only when
-every rank finds its share good and sees the same record.
+All ranks take part: each verifies a share of the files. A checkpoint is selected only if every rank
+finds its share valid and sees the same record.
 """
 
 import json
@@ -26,21 +26,20 @@ from seatrial.worker.collectives import first_rank, gathered, rank, world_size
 from seatrial.worker.settings import Settings
 
 _THREADS = 2
-"""Files that a rank reads at a time; a node has several ranks."""
+"""Files that a rank reads in parallel; a node has several ranks."""
 
 Chosen = Callable[[LocalPlace, ResumeRequest, int], None]
-"""Told, on the first rank, which step was taken."""
+"""Called on the first rank with the selected step."""
 
 
 class Chooser:
-    """Begins a start, and chooses what it goes on from."""
+    """Registers a start, and selects its checkpoint."""
 
     def __init__(self, chosen: Settings) -> None:
-        """Choose for one start of the processes."""
         self._settings = chosen
 
     def begin_start(self, save: str) -> int:
-        """Take the next incarnation; stop where too many before have come to nothing."""
+        """Claim the next incarnation; stop if too many earlier starts were fruitless."""
 
         def begin() -> int:
             place = LocalPlace(save)
@@ -55,42 +54,42 @@ class Chooser:
         return first_rank(begin)
 
     def choose(self, request: ResumeRequest, on_choice: Chosen | None = None) -> Checkpoint | None:
-        """The checkpoint to load; none where there is nothing, and none is needed."""
+        """Return the checkpoint to load; None if there is none and none is needed."""
         place = LocalPlace(request.address)
         there = first_rank(lambda: list(checkpoints(place)))
         for one in there:
             if one.record is None and request.step in (None, one.step):
-                self._tell(one.step, one.findings)
+                self._report(one.step, one.findings)
         for one in candidates(request, there):
             if self._good(place, one, noting=not (request.foreign or request.borrowed)):
                 if on_choice is not None:
                     first_rank(lambda one=one: on_choice(place, request, one.step))  # type: ignore[misc]
-                self.say(f"step {one.step} is verified: going on from there")
+                self.say(f"step {one.step} is verified: resuming from it")
                 return one
         first_rank(lambda: _refuse(place, request, there))
         return None
 
     def print(self, finding: Finding) -> None:
-        """Say what was found, on this rank."""
+        """Print a finding on this rank."""
         self.say(f"{finding.severity} {finding.code} {finding.one_line()}", to_all=True)
 
     def say(self, text: str, to_all: bool = False) -> None:
-        """Say something once, or on every rank that has it to say."""
+        """Print a message on the first rank, or on every rank that calls this."""
         if to_all or rank() == 0:
             print(f"seatrial: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _good(self, place: LocalPlace, one: Checkpoint, *, noting: bool) -> bool:
-        """Whether all ranks find a checkpoint good; each reads its share."""
+        """True if all ranks find a checkpoint valid; each reads its share."""
         findings = _share_of(place, one.directory, one.record)
         every = [finding for findings in gathered(findings) for finding in findings]
-        self._tell(one.step, every)
+        self._report(one.step, every)
         if noting and rank() == 0 and one.record is not None:
-            # What is known to be damaged takes no good one's place when old ones are removed.
+            # Retention must not count a checkpoint that is known to be damaged as a valid one.
             note_verified(place, one.directory, one.record, every)
         return not any(finding.severity is Severity.ERROR for finding in every)
 
-    def _tell(self, step: int, findings: Iterable[Finding]) -> None:
-        """Say what is wrong with a checkpoint, in the log and as events."""
+    def _report(self, step: int, findings: Iterable[Finding]) -> None:
+        """Report what is wrong with a checkpoint, in the log and as events."""
         events = self._settings.events if self._settings.writes_events else None
         for finding in findings:
             if rank() == 0:
@@ -101,18 +100,18 @@ class Chooser:
 
 
 def _refuse(place: LocalPlace, request: ResumeRequest, there: list[Checkpoint]) -> None:
-    """Stop where a start must not begin at step 0."""
+    """Stop if a start must not begin at step 0."""
     refusal = nothing_good(request, there, tracked_step(place))
     if refusal is not None:
         raise refusal
 
 
 def _share_of(place: LocalPlace, directory: str, wanted: Record | None) -> list[Finding]:
-    """What this rank finds wrong with its share of a checkpoint."""
+    """Verify this rank's share of a checkpoint."""
     record, findings = read_record(place, directory)
     if record is None or wanted is None or record.identity != wanted.identity:
-        rule = f"rank {rank()} does not see the record that the first rank sees."
-        fix = "Check that all nodes have mounted the same volume."
+        rule = f"rank {rank()} does not see the same record as the first rank."
+        fix = "Check that all nodes mount the same volume."
         where = str(Path(place.address, directory))
         return [*findings, found(CheckpointCode.NODES_DIFFER, where, rule, fix)]
     verifier = Verifier(place, directory, record, _THREADS)

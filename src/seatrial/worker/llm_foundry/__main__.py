@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.llm_foundry NAME=VALUE...`: one process of a run, under torchrun.
 
-Loaders of data may import this module again in processes of their own; it is empty for them.
+Data loaders may import this module again in their own processes; for them it is empty.
 """
 
 if __name__ == "__main__":

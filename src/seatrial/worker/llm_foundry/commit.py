@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commit protocol around Composer's own saving, and the choice before its loading.
+"""The commit protocol around Composer's save, and the selection of a checkpoint to load.
 
 A save counts from the moment its record exists, as with Megatron (`seatrial.checkpoints.commit`).
-Composer has no place to look over its shoulder while it writes, so its files are read once more
-right after it, a share by each rank; digests are of what the disk gave back then.
+Composer has no hook during the write, so its files are read again right after it, a share by each
+rank. The digests are of the bytes that the disk returns then.
 """
 
 import shutil
@@ -47,14 +47,14 @@ from seatrial.worker.collectives import first_rank, gathered_at_first, rank, wor
 from seatrial.worker.settings import Settings
 
 TIMEOUT = 600.0
-"""LLM Foundry's own limit for ranks that wait for each other, where nothing else is set."""
+"""LLM Foundry's default timeout for ranks that wait for each other."""
 
 
 class ComposerCommitter:
-    """Makes this run's saves count, and has it go on from the newest that is good."""
+    """Commits this run's saves, and resumes from the newest valid checkpoint."""
 
     def __init__(self, chosen: Settings, configured: Any) -> None:
-        """Take the worker's settings and LLM Foundry's, which are changed where a run goes on."""
+        """Take the worker's settings and LLM Foundry's, which a resumed run changes."""
         self._chooser = Chooser(chosen)
         self._configured = configured
         self._given = flat(OmegaConf.to_container(configured, resolve=True))
@@ -62,43 +62,43 @@ class ComposerCommitter:
         self._save = str(configured.get("save_folder") or "")
         self.incarnation = 0
         self.validation_loss: float | None = None
-        """That of the last evaluation."""
+        """The loss of the last evaluation."""
 
     @contextmanager
     def resuming(self) -> Iterator[None]:
-        """Claim this start, and name the checkpoint that training loads, verified.
+        """Claim this start, and set the verified checkpoint that training loads.
 
-        A run that has saved nothing yet loads what it was told to, if anything.
+        A run without its own checkpoints loads the configured one, if any.
         """
-        goes_on = False
+        resumes = False
         if self._save and self._configured.get("autoresume") and "://" not in self._save:
-            goes_on = self._choose()
-        if not goes_on and self._configured.get("load_path"):
+            resumes = self._choose()
+        if not resumes and self._configured.get("load_path"):
             self._configured.load_path = self._looked_at(str(self._configured.load_path))
         with TemporaryDirectory(prefix="seatrial-whole-") as scratch:
             self._put_together(Path(scratch))
             yield
 
     def _choose(self) -> bool:
-        """Go on from the run's own newest good checkpoint; whether there is one."""
-        told = self._configured
-        join_ranks(told)
+        """Select the run's newest valid checkpoint. Return True if there is one."""
+        configured = self._configured
+        join_ranks(configured)
         self.incarnation = self._chooser.begin_start(self._save)
-        # Composer would go by a link to what was written last, verified or not.
-        told.autoresume = False
+        # Composer would follow a link to the last save, verified or not.
+        configured.autoresume = False
         one = self._chooser.choose(ResumeRequest(self._save))
         if one is None or one.record is None:
             return False
         for name in ("load_weights_only", "load_ignore_keys"):
-            told.pop(name, None)
-        told.load_path = _loaded_as(Path(self._save), one)
+            configured.pop(name, None)
+        configured.load_path = _loaded_as(Path(self._save), one)
         return True
 
     def _looked_at(self, load: str) -> str:
-        """What to load of a path that somebody named: verified where it has a record.
+        """Return the path to load for a configured path; verify it if it has a record.
 
-        What was saved without one is taken where its pickles name nothing but what a checkpoint
-        needs: Composer would run whatever they name.
+        Without a record, it is accepted if its pickles name only what a checkpoint needs: Composer
+        would run anything that they name.
         """
         join_ranks(self._configured)
         path = Path(load)
@@ -118,15 +118,15 @@ class ComposerCommitter:
             return load
         one = self._chooser.choose(request)
         if one is None:
-            rule, fix = "no save in it came to its end.", "Begin with other weights."
+            rule, fix = "it has no complete checkpoint.", "Start from other weights."
             finding = found(CheckpointCode.NONE_GOOD, load, rule, fix)
             raise stop(StopCode.NO_CHECKPOINT, finding)
         return _loaded_as(Path(request.address), one)
 
     def _put_together(self, scratch: Path) -> None:
-        """Make a whole checkpoint of shards for a rank that is alone.
+        """Merge a sharded checkpoint for a single rank.
 
-        Composer does not shard there, and then loads whole checkpoints only.
+        Composer does not shard there, and then loads only merged checkpoints.
         """
         load = str(self._configured.get("load_path") or "")
         if dist.get_world_size() == 1 and load and Path(load, METADATA).is_file():
@@ -135,7 +135,7 @@ class ComposerCommitter:
 
     @contextmanager
     def committing(self, state: Any) -> Iterator[None]:
-        """Have a fresh directory for a save, and make it count after it."""
+        """Create a new directory for a save, and commit the save afterwards."""
         if not self.incarnation:
             yield
             return
@@ -149,13 +149,13 @@ class ComposerCommitter:
         place = LocalPlace(self._save)
         aside = _fenced(lambda: make_room(place, step, self.incarnation, directory.name))
         if aside is not None:
-            _say(f"step {step} is saved again; the old checkpoint is in {aside}")
-        # What a save that was cut short has left would else be taken for a part of this one.
+            _say(f"step {step} is saved again; moved the old checkpoint to {aside}")
+        # Files of an interrupted save would otherwise count as part of this one.
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
 
     def _finish(self, step: int, samples: int, directory: Path) -> None:
-        """Read the files back, put the digests of all ranks together, and commit."""
+        """Read the files back, combine the digests of all ranks, and commit."""
         names = first_rank(lambda: sorted(path.name for path in directory.iterdir()))
         mine = [read_back(directory / name) for name in names[rank() :: world_size()]]
         every = gathered_at_first([file for file in mine if file is not None])
@@ -175,12 +175,12 @@ class ComposerCommitter:
             done = _fenced(lambda: commit(place, files, record, directory.name)).record
             self._retirement.after_commit(place)
             number = done.shards.files
-            files_said = f"{number} file{'s' if number != 1 else ''}"
-            return f"{files_said}, {format_bytes(done.shards.size)}"
+            count = f"{number} file{'s' if number != 1 else ''}"
+            return f"{count}, {format_bytes(done.shards.size)}"
 
-        said = first_rank(create)
+        summary = first_rank(create)
         if rank() == 0:
-            _say(f"the checkpoint of step {step} is committed: {said}")
+            _say(f"committed the checkpoint of step {step}: {summary}")
 
     def _setup(self) -> Setup:
         versions = Versions(VERSION, f"llm-foundry {engine_version}", torch.__version__)
@@ -188,15 +188,15 @@ class ComposerCommitter:
 
 
 def _loaded_as(root: Path, one: Checkpoint) -> str:
-    """What Composer is told to load for a checkpoint: a directory of shards, or the one file."""
+    """Return Composer's load path for a checkpoint: a directory of shards, or one file."""
     sharded = one.record is not None and one.record.setup.checkpoint_format != WHOLE
     return str(root / one.directory if sharded else root / one.directory / WHOLE_FILE)
 
 
 def join_ranks(configured: Any) -> None:
-    """Have the ranks meet as Composer would have them meet later; once is enough.
+    """Initialise the process group as Composer does later; repeated calls have no effect.
 
-    Whoever needs them before it must not meet and part by itself: the second meeting would find
+    Code that needs it earlier must not create and destroy its own: the second rendezvous would find
     the first one's store, which is about to close.
     """
     timeout = float(configured.get("dist_timeout") or TIMEOUT)
@@ -204,7 +204,7 @@ def join_ranks(configured: Any) -> None:
 
 
 def _fenced[T](action: Callable[[], T]) -> T:
-    """What an action gives; one that comes too late ends this process for good."""
+    """Run an action; raise a final error if a later start has replaced this one."""
     try:
         return action()
     except StaleStartError as error:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two checkpoints of Composer bit by bit, sharded or whole.
+"""Compare two Composer checkpoints bit by bit, sharded or merged.
 
 `python -m seatrial.worker.llm_foundry.compare ONE OTHER`.
 """
@@ -20,11 +20,11 @@ from seatrial.worker.environment import set_variables
 from seatrial.worker.llm_foundry import safe_load
 
 PASSING = ("timestamp", "wct", "callbacks", "run_name")
-"""Parts of a state that tell of clocks, not of the training."""
+"""Parts of a state that depend on clocks, not on training."""
 
 
 def contents(directory: Path) -> dict[str, Any]:
-    """Every tensor of a checkpoint by its name, whole."""
+    """Return every tensor of a checkpoint by name, assembled."""
     if (directory / ".metadata").exists():
         return compare.contents(directory)
     return dict(_flat(load_archive(directory / WHOLE_FILE), ""))
@@ -42,7 +42,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def main() -> None:
-    """Print how many tensors there are, and the names of those that differ."""
+    """Print the number of tensors, and the names of those that differ."""
     set_variables()
     safe_load.install()
     one, other = (contents(Path(word)) for word in sys.argv[1:3])

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry's own model outside of training, in one process.
+"""LLM Foundry's model outside of training, in one process.
 
-Its verdict on settings: its validation, and its parameters, built without memory. And its logits of
-a checkpoint: torch loads it, so that nothing of an export's own reading is taken for granted.
+Gives LLM Foundry's verdict on settings: its validation, and its parameters, built without memory.
+Also computes its logits for a checkpoint, which torch loads, independently of the export's reader.
 """
 
 import io
@@ -35,19 +35,19 @@ from seatrial.worker.checkpointing.safe_load import load_archive
 from seatrial.worker.llm_foundry import cpu, safe_load, settings
 
 SEQUENCES = 2
-"""Sequences of drawn tokens."""
+"""Number of random sequences."""
 LONGEST = 256
-"""Tokens of each, or as many as the run has: what a host remembers grows with their square."""
+"""Maximum length of a sequence: memory grows with its square."""
 
 
 def print_verdict(words: list[str]) -> None:
-    """Validate, build the model without memory, and print what LLM Foundry says."""
+    """Validate, build the model without memory, and print LLM Foundry's verdict."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    # There is one stage, which is the whole model.
+    # There is only one stage, the whole model.
     parser.add_argument("--stages")
     _, described = parser.parse_known_args(words)
-    said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(said):
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
         answer = _judge(described)
     sys.stdout.write(json.dumps(answer) + "\n")
 
@@ -57,9 +57,9 @@ def _judge(words: list[str]) -> dict[str, Any]:
     ranks = int(os.environ["WORLD_SIZE"])
     try:
         configured, _ = settings.read(words)
-        # Not initialised, it goes by the environment.
+        # Without initialisation, it uses the environment.
         if dist.get_world_size() != ranks:
-            return {"accepted": None, "reason": "the number of ranks cannot be told here"}
+            return {"accepted": None, "reason": "cannot determine the number of ranks"}
         _, config = make_dataclass_and_log_config(
             configured, TrainConfig, TRAIN_CONFIG_KEYS, transforms="all"
         )
@@ -67,13 +67,13 @@ def _judge(words: list[str]) -> dict[str, Any]:
         model = _build(dict(config.model), init_empty_weights())
     except Exception as error:
         return {"accepted": False, "reason": str(error) or type(error).__name__}
-    # Each is counted once.
+    # Shared parameters count once.
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"accepted": True, "parameters": {0: parameters}}
 
 
 def write_logits(directory: Path, target: Path, seed: int, words: list[str]) -> dict[str, Any]:
-    """Draw tokens, and write them with what LLM Foundry's model says of each."""
+    """Draw random tokens, and write them with the logits of LLM Foundry's model."""
     _be_silent()
     cpu.install()
     configured, _ = settings.read(words)
@@ -94,13 +94,13 @@ def _be_silent() -> None:
 
 
 def _build(model: dict[str, Any], context: AbstractContextManager[Any]) -> Any:
-    """LLM Foundry's model, as its training builds it."""
+    """Build LLM Foundry's model, like its training."""
     name = model.pop("name")
     return build_composer_model(name=name, cfg=model, tokenizer=None, init_context=context)
 
 
 def _state(directory: Path, empty: dict[str, Any]) -> dict[str, Any]:
-    """The model's tensors of a checkpoint, loaded by torch as Composer does."""
+    """Return the model's tensors of a checkpoint, loaded by torch as in Composer."""
     safe_load.install()
     if (directory / METADATA).is_file():
         state = {"state": {"model": empty}}

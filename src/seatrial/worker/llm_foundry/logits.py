@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry's logits of a checkpoint: `python -m seatrial.worker.llm_foundry.logits`.
+"""LLM Foundry's logits for a checkpoint: `python -m seatrial.worker.llm_foundry.logits`.
 
-Takes the checkpoint's directory, which was verified, a file to write to, a seed, and the settings
-of the model.
+Takes the directory of a verified checkpoint, an output file, a seed, and the settings of the model.
 """
 
 import sys
@@ -20,4 +19,4 @@ if __name__ == "__main__":
     from seatrial.worker.llm_foundry.engine_model import write_logits
 
     directory, target, seed, *words = sys.argv[1:]
-    answer(lambda tell: write_logits(Path(directory), Path(target), int(seed), words))
+    answer(lambda _: write_logits(Path(directory), Path(target), int(seed), words))

@@ -25,22 +25,23 @@ from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
 
 LOSS = "loss/train/total"
-"""Where Composer keeps the mean loss of a step, over all ranks."""
+"""Composer's key for the mean loss of a step, over all ranks."""
 
 
 class ComposerObserver(Callback):
-    """Writes the event log, ends the run when asked to, kills itself where a drill says so."""
+    """Writes the event log, stops the run on request, kills itself if a drill requests it."""
 
     def __init__(
         self, chosen: Settings, configured: Any, heart: BeatWriter, keeper: ComposerCommitter
     ) -> None:
-        """Take the settings of both sides, the process's heartbeat, and who makes saves count."""
         self._log: EventLog | None = None
         if chosen.writes_events and chosen.events is not None:
             try:
                 self._log = EventLog(chosen.events)
             except OSError as error:
-                sys.stderr.write(f"seatrial: no event log is kept, it cannot be opened: {error}\n")
+                sys.stderr.write(
+                    f"seatrial: cannot open the event log, continuing without: {error}\n"
+                )
         self._chosen = chosen
         self._configured = configured
         self._heart = heart
@@ -62,13 +63,13 @@ class ComposerObserver(Callback):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch while LLM Foundry trains; an exception is written down and goes on its way."""
+        """Observe while LLM Foundry trains; record an exception and re-raise it."""
         saving, clipping = CheckpointSaver._save_checkpoint, torch.nn.utils.clip_grad_norm_
         sharded = FullyShardedDataParallel.clip_grad_norm_
         CheckpointSaver._save_checkpoint = self._watch_save(saving)
         torch.nn.utils.clip_grad_norm_ = self._watch_norm(clipping)
         FullyShardedDataParallel.clip_grad_norm_ = self._watch_norm(sharded)
-        # Composer's own handler ends at once; ours lets the step be finished and saved.
+        # Composer's own handler exits immediately; ours lets the step finish and save.
         signal.signal(signal.SIGTERM, self._ask_to_end)
         try:
             yield
@@ -87,7 +88,7 @@ class ComposerObserver(Callback):
             FullyShardedDataParallel.clip_grad_norm_ = sharded
 
     def fit_start(self, state: Any, logger: Any) -> None:
-        """Training begins, from where a checkpoint left it."""
+        """Record the start of training, possibly from a checkpoint."""
         self._step = int(state.timestamp.batch)
         self._started = True
         self._heart.begin(self._step)
@@ -95,16 +96,16 @@ class ComposerObserver(Callback):
         self._last = time.perf_counter()
 
     def batch_start(self, state: Any, logger: Any) -> None:
-        """A step begins: its learning rate is set, its data are there."""
+        """Record the start of a step, when its learning rate is set and its data is loaded."""
         self._rate = float(state.optimizers[0].param_groups[0]["lr"])
         self._norm = None
         if self._chosen.device is Device.CPU and self._log is not None:
-            # What a drill compares after a resume: that the same samples come in the same order.
+            # A drill compares this after a resume: the same samples must come in the same order.
             tokens = state.batch["input_ids"].contiguous().numpy().tobytes()
             self._order = hashlib.sha256(tokens).hexdigest()[:16]
 
     def batch_end(self, state: Any, logger: Any) -> None:
-        """A step is done."""
+        """Record a completed step."""
         self._step = int(state.timestamp.batch)
         if self._step == self._chosen.kill_step:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -122,16 +123,16 @@ class ComposerObserver(Callback):
         self._last = now
         self._heart.step(self._step)
         if self._all_asked_to_end():
-            # With the last step brought forward Composer saves it, as it does any last one.
+            # This makes the current step the last one, which Composer always saves.
             state.stop_training()
 
     def eval_start(self, state: Any, logger: Any) -> None:
-        """An evaluation begins."""
+        """Record the start of an evaluation."""
         self._evaluation = time.perf_counter()
         self._pausing.enter_context(self._heart.pause(RankPhase.EVALUATING))
 
     def eval_end(self, state: Any, logger: Any) -> None:
-        """An evaluation is done."""
+        """Record the end of an evaluation."""
         taken = time.perf_counter() - self._evaluation
         self._last += taken
         self._pausing.close()
@@ -158,12 +159,12 @@ class ComposerObserver(Callback):
         return save
 
     def _watch_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Add what a call of clipping returns to the norm of the step.
+        """Add the result of a clipping call to the norm of the step.
 
-        Composer puts each child of its model into an FSDP of its own, the loss function too, which
-        has no parameters, and clips one after the other (composer 0.32.1,
-        distributed/dist_strategy.py): the last norm alone would be that of the loss function, 0.
-        And an FSDP that shards nothing calls torch's clipping, which counts once.
+        Composer wraps each child of its model in its own FSDP module, including the loss function,
+        which has no parameters, and clips one after the other (composer 0.32.1,
+        distributed/dist_strategy.py): the last norm alone would be that of the loss function, 0. An
+        FSDP module that shards nothing calls torch's clipping, which counts once.
         """
 
         def clip(*args: Any, **kwargs: Any) -> Any:
@@ -182,7 +183,7 @@ class ComposerObserver(Callback):
         self._asked_to_end = True
 
     def _all_asked_to_end(self) -> bool:
-        """Whether any rank was asked to end: all of them go on to the same step."""
+        """True if any rank was asked to stop: all of them stop at the same step."""
         if dist.get_world_size() == 1:
             return self._asked_to_end
         device = torch.device("cpu") if self._chosen.device is Device.CPU else "cuda"
@@ -195,30 +196,30 @@ class ComposerObserver(Callback):
         self._write(EventKind.EXIT, **values, **began)
 
     def _write(self, kind: EventKind, **values: Any) -> None:
-        """Append an event of the present step; a log that cannot be written must not end a run."""
+        """Append an event of the current step; a log that is not writable must not end the run."""
         if self._log is None:
             return
         try:
             self._log.write(kind, self._step, **values)
         except OSError as error:
             self._log = None
-            sys.stderr.write(f"seatrial: the event log ends here, it cannot be written: {error}\n")
+            sys.stderr.write(f"seatrial: stopped the event log, cannot write to it: {error}\n")
 
     def _ran_with(self) -> dict[str, Any]:
-        """What the time of a step depends on and a log is held against."""
-        told, ranks = self._configured, dist.get_world_size()
-        saves = str(told.get("save_interval", "0ba")).removesuffix("ba")
-        again = bool((told.get("fsdp_config") or {}).get("activation_checkpointing"))
+        """Return the settings that affect the step time."""
+        options, ranks = self._configured, dist.get_world_size()
+        saves = str(options.get("save_interval", "0ba")).removesuffix("ba")
+        again = bool((options.get("fsdp_config") or {}).get("activation_checkpointing"))
         return {
             "total_steps": self.total_steps,
-            "save_every_steps": int(saves) if told.get("save_folder") else None,
+            "save_every_steps": int(saves) if options.get("save_folder") else None,
             "world_size": ranks,
             "dp_size": ranks,
             **dict.fromkeys(("tp_size", "pp_size", "vp_size", "cp_size", "ep_size"), 1),
-            "micro_batch_size": told.device_train_microbatch_size,
-            "global_batch_size": told.global_train_batch_size,
-            "sequence_length": told.max_seq_len,
-            "layers": told.model.get("n_layers"),
-            "hidden_size": told.model.get("d_model"),
+            "micro_batch_size": options.device_train_microbatch_size,
+            "global_batch_size": options.global_train_batch_size,
+            "sequence_length": options.max_seq_len,
+            "layers": options.model.get("n_layers"),
+            "hidden_size": options.model.get("d_model"),
             "recompute": "full" if again else "none",
         }

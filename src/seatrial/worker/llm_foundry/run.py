@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""One process of a run: LLM Foundry's own `train`, with our event log among its callbacks."""
+"""One process of a run: LLM Foundry's `train`, with Seatrial's event log as a callback."""
 
 import os
 import sys
@@ -10,27 +10,27 @@ from seatrial.worker.environment import ON_CPU, ONE_THREAD, set_variables
 from seatrial.worker.node.exporters import serving
 from seatrial.worker.process import UNFINISHED, end_with_parent
 from seatrial.worker.settings import Device, settings
-from seatrial.worker.supervisor.exit_records import telling_end
-from seatrial.worker.supervisor.rank import begin_beating, master_address
+from seatrial.worker.supervisor.exit_records import recording_exit
+from seatrial.worker.supervisor.rank import master_address, start_heartbeat
 
 ENVIRONMENT = {"GIT_PYTHON_REFRESH": "quiet"}
-"""LLM Foundry imports GitPython, which raises where there is no git unless it is told not to, and
-images of pods rarely have one."""
+"""LLM Foundry imports GitPython, which by default raises an error without git, and images of pods
+rarely have git."""
 
 
 def main(words: Sequence[str]) -> bool:
-    """Prepare the device, then hand over to LLM Foundry; whether the last step was reached."""
-    # First of all, so that the supervisor knows of this process while it loads torch.
-    heart = begin_beating()
+    """Prepare the device, then call LLM Foundry. Return True if the last step was reached."""
+    # First of all, so that the supervisor sees this process while it loads torch.
+    heart = start_heartbeat()
     chosen = settings()
     on_cpu = chosen.device is Device.CPU
     if on_cpu:
         end_with_parent()
-    # Composer's launcher calls the number of a node so, torchrun calls it GROUP_RANK.
+    # Composer's launcher uses this name for the node's number, torchrun uses GROUP_RANK.
     node = {"NODE_RANK": os.environ.get("GROUP_RANK", "0")}
     device = ON_CPU | ONE_THREAD if on_cpu else {}
     set_variables(master_address(), unless_set=ENVIRONMENT | node | device)
-    # Before LLM Foundry is imported, which takes a while that somebody may be looking at.
+    # Before the import of LLM Foundry, which takes a while.
     with serving(chosen):
         from seatrial.worker.llm_foundry.training import train  # noqa: PLC0415
 
@@ -38,8 +38,8 @@ def main(words: Sequence[str]) -> bool:
 
 
 def main_in_pod(words: Sequence[str]) -> None:
-    """Train, with an exit code that tells an early end from a finished run."""
-    with telling_end():
+    """Train, with an exit code that distinguishes an early exit from a finished run."""
+    with recording_exit():
         if not main(words):
-            sys.stderr.write("seatrial: saved and ended before the last step.\n")
+            sys.stderr.write("seatrial: saved and stopped before the last step.\n")
             sys.exit(UNFINISHED)

@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Composer and its data library unpickle, through Seatrial's loader."""
+"""Composer's own loaders, replaced by Seatrial's (`worker/checkpointing/safe_load.py`)."""
 
 from seatrial.checkpoints.pickle_rules import PLAIN_RULES, Rules
 from seatrial.worker.checkpointing import safe_load
 
 PICKLE_READERS: dict[str, Rules] = {
-    # Composer's newer functions for checkpoints: the state of a resumption.
+    # Composer's newer checkpoint functions: the state of a resumption.
     "composer.checkpoint.load": PLAIN_RULES,
-    # MDS shards whose index says that a column holds pickles.
+    # MDS shards whose index declares a column of pickles.
     "streaming.base.format.mds.encodings": PLAIN_RULES,
 }
-"""Modules that unpickle files by themselves, and what those files may name."""
+"""Modules that unpickle files themselves, and the names that those files may contain."""
 
 
 def install() -> None:
-    """Route what loads checkpoints in this process through it; call after Composer's import."""
+    """Route all checkpoint loading in this process through it. Call after importing Composer."""
     safe_load.install(PICKLE_READERS)

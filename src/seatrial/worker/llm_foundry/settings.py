@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The settings on the command line: LLM Foundry's, and ours that stand among them."""
+"""The settings on the command line: LLM Foundry's, and the worker's own section."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +14,21 @@ OURS = "worker"
 
 @dataclass(frozen=True, slots=True)
 class Mock:
-    """Made-up data and a tokenizer that the worker writes before it trains."""
+    """Generated data and a tokenizer that the worker writes before it trains."""
 
     directory: Path
     vocab_size: int
-    """Entries of the tokenizer."""
+    """Size of the tokenizer's vocabulary."""
     sequence_length: int
-    """Tokens of a sample."""
+    """Tokens per sample."""
     samples: int
-    """Samples of training data; none are written for 0."""
+    """Samples of training data; 0 for no data."""
     seed: int
-    """From which tokens are drawn."""
+    """Seed of the random tokens."""
 
 
 def read(words: list[str]) -> tuple[Any, Mock | None]:
-    """LLM Foundry's settings, and what is to be made up, if anything."""
+    """Return LLM Foundry's settings, and the data to generate, if any."""
     settings = OmegaConf.from_cli(words)
     ours = settings.pop(OURS, None)
     if ours is None:

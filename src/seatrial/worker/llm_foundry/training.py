@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The call into LLM Foundry: settings, made-up data, callbacks, its own training."""
+"""The call into LLM Foundry: settings, generated data, callbacks, its training."""
 
 import os
 import shutil
@@ -34,13 +34,13 @@ from seatrial.worker.supervisor.heartbeats import BeatWriter
 
 END = "<end>"
 COLUMNS = {"tokens": "ndarray:int32"}
-"""As LLM Foundry's own converter writes tokens."""
+"""The format of LLM Foundry's own converter."""
 SPLITS = {"train": 1.0, "val": 0.25}
-"""The folders, and how many samples each has beside the training's."""
+"""The folders, and their samples as a share of the training samples."""
 
 
 def make_mock_data(mock: Mock) -> None:
-    """Write the tokenizer, and the data where they are asked for."""
+    """Write the tokenizer, and the data if requested."""
     mock.directory.mkdir(parents=True, exist_ok=True)
     _once(mock.directory / "tokenizer", lambda place: _write_tokenizer(place, mock.vocab_size))
     for number, (split, share) in enumerate(SPLITS.items()):
@@ -53,7 +53,7 @@ def make_mock_data(mock: Mock) -> None:
 
 
 def _once(place: Path, write: Callable[[Path], None]) -> None:
-    """Write into a directory that gets its name when it is whole."""
+    """Write to a temporary directory, and rename it when it is complete."""
     if place.exists():
         return
     made = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
@@ -61,7 +61,7 @@ def _once(place: Path, write: Callable[[Path], None]) -> None:
     try:
         made.rename(place)
     except OSError:
-        # Somebody else was faster.
+        # Another process was faster.
         shutil.rmtree(made)
 
 
@@ -77,7 +77,7 @@ def _write_tokenizer(place: Path, vocab_size: int) -> None:
 
 
 def _write(place: Path, mock: Mock, samples: int, split: int) -> None:
-    """Tokens of which small ones are far more frequent, so that there is something to learn."""
+    """Write tokens of which small ones are far more frequent, so that the model can learn."""
     random = numpy.random.default_rng([mock.seed, split])
     with MDSWriter(out=str(place), columns=COLUMNS) as out:
         for _ in range(samples):
@@ -91,7 +91,7 @@ TICK = 0.02
 
 
 class _WaitingMemory(memory.BuiltinSharedMemory):  # type: ignore[misc]
-    """A block that is attached to only once it has its size."""
+    """A shared memory block that waits until it has its size."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         end = time.monotonic() + PATIENCE
@@ -107,7 +107,7 @@ class _WaitingMemory(memory.BuiltinSharedMemory):  # type: ignore[misc]
 
 
 def install_shared_memory() -> None:
-    """Let the streaming library make its blocks so."""
+    """Make the streaming library use such blocks."""
     memory.BuiltinSharedMemory = _WaitingMemory
 
 
@@ -118,9 +118,9 @@ POD = "POD_NAME"
 
 
 def train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
-    """Train as the words say; whether the last step was reached.
+    """Train. Return True if the last step was reached.
 
-    What a person can mend ends the process with a line that says how, and not with a traceback.
+    For errors that the user can fix, it exits with a message and not with a traceback.
     """
     try:
         return _train(chosen, words, heart)
@@ -153,16 +153,16 @@ def _train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
 
 
 def _settle_in_pod(configured: Any) -> None:
-    """Make of a pod what LLM Foundry expects of a host."""
-    # Its ranks wait for each other by files in the working directory (llmfoundry 0.22.0,
-    # utils/builders.py), to which the pod's user may have no right; that of HOME is the pod's own.
+    """Give LLM Foundry in a pod what it expects on a host."""
+    # Its ranks synchronise through files in the working directory (llmfoundry 0.22.0,
+    # utils/builders.py), which may not be writable for the pod's user; HOME is.
     os.chdir(Path.home())
-    # A container that starts again finds the memory of the one before, and the streaming library
-    # refuses its directories then; a pod has no other run's, and a host may have.
+    # A restarted container finds the shared memory of its predecessor, and the streaming library
+    # then rejects its directories. A pod has no memory of other runs; a host may have.
     join_ranks(configured)
     clean_stale_shared_memory()
 
 
 def _always(observer: ComposerObserver) -> type[Callback]:
-    """A class for the registry, which makes its callbacks itself, that gives this one."""
+    """Return a class for the registry, which creates callbacks itself, that returns this one."""
     return type("SeatrialCallback", (Callback,), {"__new__": lambda cls: observer})

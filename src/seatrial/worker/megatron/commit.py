@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commit protocol around the engine's own saving.
+"""The commit protocol around the engine's save functions.
 
-The engine writes the checkpoint shards, its list of tensors and its note of the format; both of
-its ways to save come through here, the one in step and the one beside the training. After its last
-file, and before it turns to its tracker, the ranks put their digests together and the first one
-creates the record. See `seatrial.checkpoints.commit`.
+The engine writes the checkpoint shards, its list of tensors and its format file, either
+synchronously or in the background. After its last file, and before it updates its tracker, the
+ranks combine their digests and the first rank creates the record. See
+`seatrial.checkpoints.commit`.
 """
 
 import io
@@ -44,7 +44,7 @@ Wrapped = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class _Save:
-    """A save on its way."""
+    """A save in progress."""
 
     step: int
     directory: str
@@ -53,17 +53,17 @@ class _Save:
 
 
 class MegatronCommitter:
-    """Makes this run's saves count, as long as this start of it is the last."""
+    """Commits this run's saves, unless a later start has replaced this one."""
 
     def __init__(self) -> None:
-        """Begin before the engine is up; `begin_start` says which start this is."""
+        """Start before the engine; `begin_start` sets the incarnation."""
         self.incarnation = 0
         self._validation_loss: float | None = None
         self._retirement = Retirement()
         self.written = Written(lambda: self.incarnation, self._refuse_stale)
 
     def install(self) -> None:
-        """Put the protocol around the engine's functions."""
+        """Wrap the engine's functions."""
         install_writing()
         make_queue = filesystem_async.get_write_results_queue
         filesystem_async.get_write_results_queue = pickle_results(make_queue)
@@ -76,10 +76,10 @@ class MegatronCommitter:
         checkpointing.maybe_msc = _WholeTracker(checkpointing.maybe_msc)
 
     def _refuse_stale(self) -> None:
-        """Raise where a later start has begun; the first rank alone looks."""
-        told = get_args()
-        if rank() == 0 and self.incarnation and told.save is not None:
-            refuse_stale(LocalPlace(told.save), self.incarnation)
+        """Raise an error if a later start exists; only the first rank checks."""
+        args = get_args()
+        if rank() == 0 and self.incarnation and args.save is not None:
+            refuse_stale(LocalPlace(args.save), self.incarnation)
 
     def _watch_save(self, original: Wrapped) -> Wrapped:
         def save(sharded_state_dict: Any, checkpoint_dir: str, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class MegatronCommitter:
             if request is None:
                 self._finish(begun)
             else:
-                # Before the engine's own last steps, of which the tracker is one.
+                # Before the engine's own finalisation, which includes the tracker.
                 request.finalize_fns.append(lambda: self._finish(begun))
             return request
 
@@ -108,7 +108,7 @@ class MegatronCommitter:
         return evaluate
 
     def _begin(self, directory: str, args: Namespace) -> _Save | None:
-        """A fresh directory for a save of this run; none for what is saved elsewhere."""
+        """Create a new directory for a save of this run; return None for other saves."""
         step = step_of(Path(directory).name)
         kept = args.save is not None and Path(directory).parent == Path(args.save)
         if step is None or not kept or not self.incarnation:
@@ -119,14 +119,16 @@ class MegatronCommitter:
             aside = _fenced(lambda: make_room(place, step, self.incarnation))
             Path(directory).mkdir(parents=True, exist_ok=True)
             if aside is not None:
-                said = f"seatrial: step {step} is saved again; the old checkpoint is in {aside}"
-                print(said, file=sys.stderr, flush=True)  # noqa: T201
+                message = (
+                    f"seatrial: step {step} is saved again; moved the old checkpoint to {aside}"
+                )
+                print(message, file=sys.stderr, flush=True)  # noqa: T201
 
         first_rank(fresh)
         return _Save(step, directory, int(args.consumed_train_samples), self._validation_loss)
 
     def _finish(self, save: _Save) -> None:
-        """Put the digests of all ranks together, and commit."""
+        """Combine the digests of all ranks, and commit."""
         mine = (self.written.take(save.directory), save.validation_loss)
         every = gathered_at_first(mine)
 
@@ -148,21 +150,21 @@ class MegatronCommitter:
             self._retirement.after_commit(place)
             return f"{done.shards.files} files, {format_bytes(done.shards.size)}"
 
-        said = first_rank(create)
+        summary = first_rank(create)
         if rank() == 0:
             print(  # noqa: T201
-                f"seatrial: the checkpoint of step {save.step} is committed: {said}", flush=True
+                f"seatrial: committed the checkpoint of step {save.step}: {summary}", flush=True
             )
 
 
 def run_setup(args: Namespace) -> Setup:
-    """What the checkpoints of this run depend on."""
+    """Return the configuration that the checkpoints of this run depend on."""
     versions = Versions(VERSION, f"megatron-core {engine_version}", torch.__version__)
     return setup_from_arguments(vars(args), versions, int(args.world_size))
 
 
 def _fenced[T](action: Callable[[], T]) -> T:
-    """What an action gives; one that comes too late ends this process for good."""
+    """Run an action; raise a final error if a later start has replaced this one."""
     try:
         return action()
     except StaleStartError as error:
@@ -170,7 +172,7 @@ def _fenced[T](action: Callable[[], T]) -> T:
 
 
 class _TrackerText(io.StringIO):
-    """What the engine writes into its tracker; the file is replaced when it is closed."""
+    """The text that the engine writes to its tracker; replaces the file when closed."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -187,7 +189,7 @@ class _TrackerText(io.StringIO):
 
 
 class _WholeTracker:
-    """The engine's way to files, in which its tracker is never half written."""
+    """The engine's file functions, which replace its tracker atomically."""
 
     def __init__(self, original: Any) -> None:
         self._original = original

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of checkpoint shards, made by the rank that writes them, while it writes them.
+"""Digests of checkpoint shards, computed by the rank that writes them, during the write.
 
-So a digest is of the bytes that were meant, not of what a disk gives back, and no file is read
-again for it. A save beside the training is written in a process of its own; there the same is
-installed (`run_saving_loop`), and the digests come back with the engine's own results.
+So a digest covers the intended bytes, not those that a disk returns, and no file is read again. A
+background save runs in a separate process; `run_saving_loop` installs the same there, and the
+digests come back with the engine's own results.
 """
 
 import builtins
@@ -25,7 +25,7 @@ Wrapped = Callable[..., Any]
 
 
 def opening(digests: Digests) -> Callable[..., Any]:
-    """What the engine's writer opens files with."""
+    """Return the function with which the engine's writer opens files."""
 
     def opened(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if mode == "wb":
@@ -36,7 +36,7 @@ def opening(digests: Digests) -> Callable[..., Any]:
 
 
 class _Relay:
-    """Stands before the queue of results and adds the digest to what goes through."""
+    """Wraps the queue of results and adds the digest to each."""
 
     def __init__(self, queue: Any, path: str, digests: Digests) -> None:
         self._queue, self._path, self._digests = queue, path, digests
@@ -53,7 +53,7 @@ def _with_digest(output: tuple[int, Any], path: str, digests: Digests) -> tuple[
 
 
 def writing_with_digest(digests: Digests) -> Callable[[Wrapped], Wrapped]:
-    """The engine's function that writes one file, with its digest among the results."""
+    """Wrap the engine's function that writes one file, to add its digest to the results."""
 
     def wrap(original: Wrapped) -> Wrapped:
         def write_preloaded_data(
@@ -75,41 +75,41 @@ def writing_with_digest(digests: Digests) -> Callable[[Wrapped], Wrapped]:
 
 
 def install_writing() -> None:
-    """Let this process hash what it writes of checkpoints."""
+    """Make this process hash the checkpoint files that it writes."""
     digests = Digests()
     writer = writing.FileSystemWriterAsync
     wrapped = writing_with_digest(digests)(writer.write_preloaded_data)
     writer.write_preloaded_data = staticmethod(wrapped)
-    # The module has no name `open` of its own: this one comes before the built-in.
+    # The module does not define `open`: this name shadows the built-in.
     writing.open = opening(digests)
 
 
 def run_saving_loop(*args: Any, **kwargs: Any) -> None:
-    """The engine's loop of the process that saves beside the training, which hashes too."""
+    """Run the engine's loop of the background saving process, with hashing."""
     install_writing()
     async_utils.PersistentAsyncCaller.async_loop(*args, **kwargs)
 
 
 class Written:
-    """What this rank has written, by the directory of the checkpoint."""
+    """The files that this rank has written, by checkpoint directory."""
 
     def __init__(self, incarnation: Callable[[], int], refuse: Callable[[], None]) -> None:
-        """Begin without any.
+        """Start empty.
 
         Args:
-            incarnation: The number of this start, which the names of files carry.
-            refuse: Raises where this start has been replaced.
+            incarnation: Returns the number of this start, which is part of file names.
+            refuse: Raises an error if a later start has replaced this one.
         """
         self._files: dict[str, list[ShardFile]] = {}
         self._incarnation = incarnation
         self._refuse = refuse
 
     def take(self, directory: str) -> list[ShardFile]:
-        """The files of a checkpoint, once."""
+        """Remove and return the files of a checkpoint."""
         return self._files.pop(directory, [])
 
     def naming(self, original: Wrapped) -> Wrapped:
-        """Let no two starts write the same file: an orphan may still be at it."""
+        """Make file names unique per start: an orphan of an earlier one may still be writing."""
 
         def prepare_write_data(writer: Any, plan: Any, planner: Any) -> Any:
             prefix = f"{plan.storage_data.prefix}i{self._incarnation()}_"
@@ -119,14 +119,14 @@ class Written:
         return prepare_write_data
 
     def collecting(self, original: Wrapped) -> Wrapped:
-        """Take the digests out of the results before the engine looks at them."""
+        """Remove the digests from the results before the engine processes them."""
 
         def retrieve_write_results(writer: Any) -> Any:
             results = original(writer)
             if not isinstance(results, list):
                 return results
             try:
-                # The list of tensors, which comes next, has one name for all starts.
+                # The list of tensors, written next, has the same name for all starts.
                 self._refuse()
             except SeatrialError as error:
                 return _wrap_exception(error)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Going on from another run's checkpoint, with its weights, optimizer state, step and data order.
+"""Continue from another run's checkpoint, with its weights, optimizer state, step and data order.
 
-It is looked at before the engine loads it, so that what does not fit is said in a line and not by
-an assertion of the engine's.
+The checkpoint is checked before the engine loads it, so that a mismatch gives a clear message and
+not an assertion of the engine.
 """
 
 from argparse import Namespace
@@ -26,52 +26,54 @@ from seatrial.version import VERSION
 from seatrial.worker.settings import Parent
 
 _RATES = ("max_lr", "min_lr")
-"""What the engine keeps with each group of parameters, and knows the group by."""
+"""Values that the engine stores with each parameter group and matches groups by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The checkpoint of the parent that is loaded."""
+    """The parent's checkpoint to load."""
 
     address: str
-    """Where the parent's checkpoints lie."""
+    """Location of the parent's checkpoints."""
     step: int
-    anew: bool
-    """Whether the schedule of the learning rate begins anew."""
+    reset_schedule: bool
+    """True if the learning rate schedule restarts."""
     schedule: SavedSchedule | None
-    """The schedule that it was saved with; absent in old records."""
+    """The schedule in the checkpoint; None in old records."""
 
 
-def follow(told: Namespace, parent: Parent, chosen: Checkpoint | None, ranks: int) -> Followed:
-    """The parent's checkpoint as it is to be loaded; StopError where it cannot be."""
+def follow(
+    engine_args: Namespace, parent: Parent, chosen: Checkpoint | None, ranks: int
+) -> Followed:
+    """Return the parent's checkpoint to load. Raise StopError if it cannot be used."""
     if chosen is None or chosen.record is None:
-        rule = "the run is to continue from here, and there is no checkpoint."
-        fix = "Name where the parent's checkpoints are: continue_from.checkpoints."
+        rule = "the run must continue from here, but there is no checkpoint."
+        fix = "Set continue_from.checkpoints to the location of the parent's checkpoints."
         raise _refused(parent.address, rule, fix)
     versions = Versions(VERSION, f"megatron-core {version('megatron-core')}", torch.__version__)
-    wanted = setup_from_arguments(vars(told), versions, ranks)
+    wanted = setup_from_arguments(vars(engine_args), versions, ranks)
     record = chosen.record
     for reason in verdict(record.setup, wanted).reasons:
         schedule = reason.what in SCHEDULE_NAMES
-        if reason.outcome is not Resume.IMPOSSIBLE or (schedule and parent.anew):
+        if reason.outcome is not Resume.IMPOSSIBLE or (schedule and parent.reset_schedule):
             continue
         rule = (
-            f"step {chosen.step} was saved with {reason.what} {reason.saved}, and the run has "
+            f"step {chosen.step} was saved with {reason.what} {reason.saved}, but the run has "
             f"{reason.wanted}: {reason.meaning}"
         )
-        fix = "Use what the parent has, or begin with its weights alone: initial_weights."
+        fix = "Use the parent's value, or start from its weights alone: initial_weights."
         if schedule:
-            fix = "Use what the parent has, or continue_from.reset_schedule=true."
+            fix = "Use the parent's value, or set continue_from.reset_schedule=true."
         raise _refused(parent.address, rule, fix)
     length = wanted.data_order.train_samples
     if record.consumed_samples >= length:
         rule = (
-            f"step {chosen.step} has read {record.consumed_samples:,} sequences, and the run ends "
+            f"step {chosen.step} has read {record.consumed_samples:,} sequences, but the run ends "
             f"after {length:,}: no step would be trained."
         )
-        fix = "Make the run longer than its parent: its length counts the parent's steps too."
+        fix = "Make the run longer than its parent: its length includes the parent's steps."
         raise _refused(parent.address, rule, fix)
-    return Followed(parent.address, chosen.step, parent.anew, record.setup.schedule)
+    return Followed(parent.address, chosen.step, parent.reset_schedule, record.setup.schedule)
 
 
 def _refused(where: str, rule: str, fix: str) -> StopError:
@@ -79,16 +81,16 @@ def _refused(where: str, rule: str, fix: str) -> StopError:
 
 
 @contextmanager
-def comparing(told: Namespace, parent: Followed | None) -> Iterator[None]:
-    """Have the engine load from the parent, where there is one, and compare what matters."""
-    own, original = told.load, engine.load_checkpoint
+def comparing(engine_args: Namespace, parent: Followed | None) -> Iterator[None]:
+    """Make the engine load from the parent, if there is one, and compare what matters."""
+    own, original = engine_args.load, engine.load_checkpoint
     if parent is not None:
-        told.load = parent.address
+        engine_args.load = parent.address
     engine.load_checkpoint = _load(original, parent)
     try:
         yield
     finally:
-        told.load, engine.load_checkpoint = own, original
+        engine_args.load, engine.load_checkpoint = own, original
 
 
 def _load(original: Callable[..., Any], parent: Followed | None) -> Callable[..., Any]:
@@ -96,7 +98,7 @@ def _load(original: Callable[..., Any], parent: Followed | None) -> Callable[...
         if optimizer is None or scheduler is None:
             return original(model, optimizer, scheduler, **kwargs)
         compare = scheduler.load_state_dict
-        if parent is None or not parent.anew:
+        if parent is None or not parent.reset_schedule:
             scheduler.load_state_dict = lambda state: compare(_of_this_length(scheduler, state))
             try:
                 return original(model, optimizer, scheduler, **kwargs)
@@ -118,10 +120,10 @@ def _load(original: Callable[..., Any], parent: Followed | None) -> Callable[...
 
 
 def _of_this_length(scheduler: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """The saved schedule, with this run's length for a weight decay that does not change.
+    """Return the saved schedule, with this run's length if the weight decay is constant.
 
-    The engine compares the length over which the decay would grow, which is the whole run's, also
-    where it does not grow: a run could never be made longer (megatron-core 0.19.2,
+    The engine compares the length over which the decay grows, which is the length of the run, even
+    if it does not grow: a run could never be made longer (megatron-core 0.19.2,
     `OptimizerParamScheduler.load_state_dict`).
     """
     grows = scheduler.start_wd != scheduler.end_wd or "wd_incr_steps" not in state
@@ -129,7 +131,7 @@ def _of_this_length(scheduler: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename(groups: list[dict[str, Any]], scheduler: Any, saved: SavedSchedule | None) -> None:
-    """Give groups the parent's rates while they are looked for: the engine knows them by those."""
+    """Give groups the parent's rates during loading, because the engine matches groups by them."""
     if saved is None:
         return
     for group in groups:

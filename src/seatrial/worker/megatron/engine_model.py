@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's own model outside of training, in one process.
+"""The engine's model outside of training, in one process.
 
-Its verdict on a layout: its validation of the arguments and of the configurations that it makes of
-them, and the parameters of its pipeline stages, built without memory. And its logits of a
-checkpoint, on one rank; its own loader cuts the state anew.
+Gives the engine's verdict on a layout: its validation of the arguments and of the resulting
+configurations, and the parameters of its pipeline stages, built without memory. Also computes its
+logits for a checkpoint, on one rank; its own loader reshards the state.
 """
 
 import io
@@ -42,14 +42,14 @@ GPU_KERNELS = (
     "bias_dropout_fusion",
     "masked_softmax_fusion",
 )
-"""Fused kernels that the engine refuses to build without a GPU's libraries."""
+"""Fused kernels that the engine refuses to build without GPU libraries."""
 UNCOUNTED: dict[str, Any] = {
     "moe_grouped_gemm": False,
     "recompute_granularity": None,
     "recompute_method": None,
     "recompute_num_layers": None,
 }
-"""What changes no parameter and cannot be built here, or depends on what cannot."""
+"""Settings that change no parameters and cannot be built here, or depend on such settings."""
 _LACKING = (
     r"(Transformer Engine|TE|transformer-engine)( version)? ?>=",
     r"TE version \d",
@@ -58,30 +58,30 @@ _LACKING = (
 )
 """How the engine asks for Transformer Engine, or for a kernel that only a GPU has."""
 SEQUENCES = 2
-"""Sequences of drawn tokens."""
+"""Number of random sequences."""
 LONGEST = 256
-"""Tokens of each, or as many as the run has: what a host remembers grows with their square."""
+"""Maximum length of a sequence: memory grows with its square."""
 
 
 def print_verdict(words: Sequence[str]) -> None:
-    """Validate, build the wanted stages without memory, and print what the engine says."""
+    """Validate, build the requested stages without memory, and print the engine's verdict."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--stages", required=True)
     own, arguments = parser.parse_known_args(words)
-    said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(said):
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
         answer = _judge(arguments, [int(stage) for stage in own.stages.split(",") if stage])
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
 def _judge(arguments: Sequence[str], stages: list[int]) -> dict[str, Any]:
-    """Whether the engine accepts the arguments, its reason if not, and its counts if so."""
+    """Return if the engine accepts the arguments, with its reason or its parameter counts."""
     try:
         args = parse_and_validate_args(hand_over(arguments))
         model_settings(args)
         optimizer_settings(args)
     except SystemExit:
-        return {"accepted": False, "reason": "the engine's parser refused an argument"}
+        return {"accepted": False, "reason": "the engine's parser rejected an argument"}
     except UnknownCudaCallError as error:
         return {"accepted": None, "reason": str(error)}
     except Exception as error:
@@ -96,31 +96,31 @@ def _judge(arguments: Sequence[str], stages: list[int]) -> dict[str, Any]:
 
 
 def host_lacks(reason: str) -> bool:
-    """Whether the engine speaks of what this host lacks, and not of the plan.
+    """True if the reason is something that this host lacks, and not the plan.
 
-    Transformer Engine cannot be loaded without a GPU, and has version 0.0.0 then. The fused kernels
-    are switched off in what is judged (`GPU_KERNELS`).
+    Transformer Engine cannot be loaded without a GPU, and then has version 0.0.0. The verdict
+    excludes the fused kernels (`GPU_KERNELS`).
     """
     return any(re.search(pattern, reason) for pattern in _LACKING)
 
 
 def model_settings(args: Namespace) -> Any:
-    """The engine's own configuration of the model; it refuses what does not go together."""
-    # Kernels that only a GPU has are no part of what is to be judged.
+    """Return the engine's model configuration; it rejects incompatible values."""
+    # Kernels that only a GPU has are not part of the verdict.
     return gpt_config_from_args(Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False))))
 
 
 def optimizer_settings(args: Namespace) -> OptimizerConfig:
-    """The engine's own configuration of the optimizer; it refuses what does not go together."""
+    """Return the engine's optimizer configuration; it rejects incompatible values."""
     names = {field.name for field in fields(OptimizerConfig)}
     return OptimizerConfig(**{name: value for name, value in vars(args).items() if name in names})
 
 
 def stage_parameters(args: Namespace, stage: int) -> int:
-    """The parameters of one rank of a stage, over all its chunks.
+    """Return the parameters of one rank of a stage, over all its chunks.
 
-    Data-parallel copies hold the same, so as few are imagined as the experts' grid allows; no
-    other process exists (torch's fake process group).
+    Data-parallel replicas are equal, so this uses as few as the expert layout allows. No other
+    process exists (torch's fake process group).
     """
     tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
     cp, ep, etp = args.context_parallel_size, args.expert_model_parallel_size, 1
@@ -148,10 +148,10 @@ def stage_parameters(args: Namespace, stage: int) -> int:
 
 
 def _count(args: Namespace) -> int:
-    """Build every chunk of this rank's stage on the meta device and add up."""
+    """Build every chunk of this rank's stage on the meta device and count its parameters."""
     model_parallel_cuda_manual_seed(args.seed)
     settings = model_settings(Namespace(**(vars(args) | UNCOUNTED)))
-    # Of this one the argument has another name and the opposite sense.
+    # This argument has another name and the opposite meaning.
     settings.transformer.persist_layer_norm = False
     settings.transformer.perform_initialization = False
     builder = GPTModelBuilder(settings)
@@ -168,13 +168,13 @@ def _count(args: Namespace) -> int:
 def write_logits(
     directory: Path, target: Path, seed: int, arguments: Sequence[str]
 ) -> dict[str, Any]:
-    """Draw tokens, and write them with what the engine's model of a checkpoint says of each."""
+    """Draw random tokens, and write them with the logits of the engine's model."""
     safe_load.install()
     args = parse_and_validate_args(hand_over(arguments))
     generator = torch.Generator().manual_seed(seed)
     shape = (SEQUENCES, min(LONGEST, args.seq_length))
     tokens = torch.randint(args.vocab_size, shape, generator=generator)
-    # What is beyond the vocabulary is padding.
+    # Logits beyond the vocabulary are padding.
     logits = _logits(args, directory, tokens)[..., : args.vocab_size]
     torch.save({"tokens": tokens, "logits": logits.float().clone()}, target)
     return {"tokens": tokens.numel()}
@@ -193,7 +193,7 @@ def _logits(args: Namespace, directory: Path, tokens: torch.Tensor) -> torch.Ten
         model.load_state_dict(dist_checkpointing.load(state, str(directory))["model"])
         length = tokens.shape[1]
         positions = torch.arange(length).expand_as(tokens)
-        # True is what a token does not see.
+        # True marks positions that a token does not see.
         mask = torch.ones(1, 1, length, length).tril() < 0.5
         with torch.no_grad():
             logits: torch.Tensor = model(tokens, positions, mask)

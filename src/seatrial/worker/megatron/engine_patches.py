@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of torch and the engine that are replaced while a worker runs, each with its reason.
+"""Functions of torch and the engine that the worker replaces, each with its reason.
 
-A test fails when one of them is no longer there. What else a CPU needs is in `cpu/`: the answers of
-torch.cuda (`redirection.py`), the layers (`layers.py`) and the optimizer (`adam.py`); what those
-rely on in the engine is listed here as well.
+A test fails if one of them no longer exists. Other code for CPUs is in `cpu/`: torch.cuda
+(`redirection.py`), the layers (`layers.py`) and the optimizer (`adam.py`). This module also lists
+the parts of the engine that they rely on.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,19 +19,18 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One thing that is replaced while the process runs."""
+    """One replacement."""
 
     module: str
-    """The module that holds it."""
     name: str
-    """Its name there, with dots for what is inside a class."""
+    """Its name in the module, with dots inside a class."""
     reason: str
     make: Callable[[Any], Any]
-    """From the original, what takes its place."""
+    """Creates the replacement from the original."""
 
 
 def _keeping_random_state(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, leaving the random state as it found it."""
+    """Wrap a function so that it does not change the random state."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         state = torch.get_rng_state()
@@ -43,7 +42,7 @@ def _keeping_random_state(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unless_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Nothing where the compiled helper is there and the Makefile is not, else the original."""
+    """Return a no-op if the compiled helper exists and the Makefile does not, else the original."""
     package = find_spec("megatron.core.datasets")
     places = (
         [Path(place) for place in (package.submodule_search_locations or ())] if package else []
@@ -55,7 +54,7 @@ def _unless_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _itself(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave a tensor or a module where it is."""
+    """Return the tensor or module itself."""
     return lambda self, *args, **kwargs: self
 
 
@@ -72,7 +71,7 @@ def _set_cpu_state(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_gpu_type(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Name a tensor's type as a GPU would, and take such names."""
+    """Return a tensor's type name as on a GPU, and accept such names."""
 
     def type_of(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         if dtype is None:
@@ -89,26 +88,26 @@ ON_ANY_DEVICE = (
     Patch(
         "megatron.core.datasets.utils",
         "compile_helpers",
-        "The wheel brings the compiled helper but not the Makefile that would compile it again; "
-        "the engine calls make at every start and ends the process when it fails.",
+        "The wheel has the compiled helper but not the Makefile that would compile it. The engine "
+        "calls make at every start and exits if it fails.",
         _unless_compiled,
     ),
 )
-"""What the wheel needs wherever it runs."""
+"""Patches for the wheel on any device."""
 
 ON_CPU = (
     Patch(
         "torch.utils.data.dataloader",
         "_BaseDataLoaderIter.__init__",
-        "It draws a seed from the CPU's generator, which here is also the one of dropout: "
-        "after a resume, dropout would differ.",
+        "It draws a seed from the CPU's generator, which dropout uses here too: after a resume, "
+        "dropout would differ.",
         _keeping_random_state,
     ),
     Patch(
         "megatron.training.training",
         "set_jit_fusion_options",
-        "Its warm-up draws random numbers whose count depends on tp and cp, from the generator "
-        "that the weights are then drawn from.",
+        "Its warm-up draws random numbers, as many as tp and cp require, from the generator that "
+        "initialises the weights.",
         _keeping_random_state,
     ),
     Patch("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
@@ -124,13 +123,13 @@ ON_CPU = (
     Patch(
         "torch",
         "accelerator.is_available",
-        "The data loader asks it before it pins memory.",
+        "The data loader checks it before it pins memory.",
         _never,
     ),
-    Patch("torch.cuda.random", "get_rng_state", "The CPU's state serves.", _cpu_state),
-    Patch("torch.cuda.random", "set_rng_state", "The CPU's state serves.", _set_cpu_state),
+    Patch("torch.cuda.random", "get_rng_state", "The CPU's state is used.", _cpu_state),
+    Patch("torch.cuda.random", "set_rng_state", "The CPU's state is used.", _set_cpu_state),
 )
-"""What a host without a GPU, and one generator for everything, need."""
+"""Patches for a host without a GPU, with one generator for everything."""
 
 RELIED_ON = (
     ("megatron.core.transformer.moe.token_dispatcher", "MoEAlltoAllTokenDispatcher"),
@@ -159,12 +158,12 @@ RELIED_ON = (
     ("megatron.training.training", "evaluate"),
     ("torch.distributed.checkpoint.filesystem", "pickle"),
 )
-"""Parts of the engine that the CPU's layers extend, overriding or calling them by name, and those
-that the commit protocol is put around."""
+"""Parts of the engine that the CPU layers extend, override or call by name, and those that the
+commit protocol wraps."""
 
 
 def find(module: str, name: str) -> tuple[Any, str]:
-    """What holds a thing, and the thing's last name there; fails when it is not there."""
+    """Return the owner of a name and its last component; raise an error if it does not exist."""
     owner: Any = import_module(module)
     *inside, last = name.split(".")
     for part in inside:
@@ -174,7 +173,6 @@ def find(module: str, name: str) -> tuple[Any, str]:
 
 
 def apply_patches(patches: Iterable[Patch]) -> None:
-    """Put each patch in its place."""
     for patch in patches:
         owner, name = find(patch.module, patch.name)
         setattr(owner, name, patch.make(getattr(owner, name)))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trouble that begins in a given step, so that what watches a run is seen to notice it.
+"""Faults that start at a given step, to test the detection of anomalies.
 
-Only tests ask for it, through the environment, as `KIND:rank=1,step=60,amount=0.3,steps=10`; on a
-GPU none is ever installed. What they do to the engine is what happens in the world: weights that
-are no numbers, data that make no sense, a rank that computes longer or is stopped, a slow disk.
+Only tests request one, through the environment, as `KIND:rank=1,step=60,amount=0.3,steps=10`; on a
+GPU none is ever installed. They imitate real faults: NaN weights, nonsensical data, a rank that is
+slow or stopped, a slow disk.
 """
 
 import os
@@ -26,56 +26,56 @@ FOR_EVER = 10**9
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """The kind of fault."""
 
     NAN_WEIGHT = "nan-weight"
-    """A weight of the rank becomes NaN, or the infinity that `amount` says."""
+    """A weight of the rank becomes NaN, or the infinity in `amount`."""
     NAN_GRADIENT = "nan-gradient"
     """A gradient of the rank becomes NaN."""
     WEIGHTS = "weights"
     """The weights of all ranks are multiplied by `amount`, once."""
     LABELS = "labels"
-    """The tokens to be predicted are drawn at random on all ranks: data that make no sense."""
+    """The labels are drawn at random on all ranks: nonsensical data."""
     GRADIENTS = "gradients"
     """The gradients of all ranks are multiplied by `amount`."""
     SLOW_RANK = "slow-rank"
-    """The rank takes longer for its part of the step, by that share."""
+    """The rank takes longer for its part of the step, by the share in `amount`."""
     SLOW_ALL = "slow-all"
-    """All ranks do."""
+    """All ranks take longer."""
     STEADY = "steady"
-    """No trouble: all ranks take so many seconds for their part, as where a device does the work.
+    """No fault: all ranks take `amount` seconds for their part, as if a device did the work.
 
-    The speed of a host that others share changes by a third from one second to the next."""
+    The speed of a shared host varies by a third from one second to the next."""
     STOPPED_RANK = "stopped-rank"
     """The rank is stopped (SIGSTOP)."""
     SLOW_DATA = "slow-data"
-    """Each micro batch comes so many seconds later, on the rank."""
+    """Each micro batch on the rank is `amount` seconds late."""
     SLOW_SAVE = "slow-save"
-    """Each save takes so many seconds more."""
+    """Each save takes `amount` seconds more."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """What goes wrong, where, and when."""
+    """A fault, with its place and time."""
 
     kind: FaultKind
     step: int = 1
     rank: int = -1
-    """The rank; all where it is negative."""
+    """The rank; all if negative."""
     amount: float = 0.0
-    """How much: a factor, a share or seconds."""
+    """A factor, a share or seconds."""
     steps: int = FOR_EVER
-    """For so many steps."""
+    """Number of steps."""
 
     def is_now(self) -> bool:
-        """Whether the present step is one of them, and this process is meant."""
+        """True if the fault is active in the current step and on this rank."""
         step = int(get_args().curr_iteration) + 1
         here = self.rank < 0 or self.rank == int(os.environ.get("RANK", "0"))
         return here and self.step <= step < self.step + self.steps
 
 
 def parsed(text: str) -> tuple[InjectedFault, ...]:
-    """What the environment asks for: one, or several with a semicolon between them."""
+    """Parse one or more faults, separated by semicolons."""
     return tuple(_parsed(part) for part in text.split(";"))
 
 
@@ -87,10 +87,10 @@ def _parsed(text: str) -> InjectedFault:
 
 
 def install(troubles: tuple[InjectedFault, ...]) -> None:
-    """Let them happen; after the engine's functions are watched, so that none is hidden."""
+    """Install faults; call it after the observer's wrappers, so that these see the faults."""
     steady = [trouble for trouble in troubles if trouble.kind is FaultKind.STEADY]
     work = max((trouble.amount for trouble in steady), default=0.0)
-    # What was installed last comes first: a slow rank is slow after its steady part.
+    # The last installed runs first: a slow rank is slow after its steady part.
     for trouble in (*(one for one in troubles if one not in steady), *steady):
         _install(trouble, work)
 
@@ -102,7 +102,7 @@ def _install(trouble: InjectedFault, work: float) -> None:
         case FaultKind.NAN_GRADIENT | FaultKind.GRADIENTS:
             _before_reduction(trouble, lambda _: None)
         case FaultKind.SLOW_RANK | FaultKind.SLOW_ALL:
-            # A share of its own work, which is what a slower processor would take.
+            # A share of its own work, like a slower processor.
             _before_reduction(trouble, lambda used: time.sleep(trouble.amount * max(work, used)))
         case FaultKind.STEADY:
             _pad(trouble)
@@ -138,7 +138,7 @@ def _before_step(trouble: InjectedFault) -> None:
 
 
 def _strike(trouble: InjectedFault, model: list[torch.nn.Module]) -> None:
-    """What happens between two steps."""
+    """Apply a fault between two steps."""
     if trouble.kind is FaultKind.STOPPED_RANK:
         os.kill(os.getpid(), signal.SIGSTOP)
         return
@@ -152,9 +152,9 @@ def _strike(trouble: InjectedFault, model: list[torch.nn.Module]) -> None:
 
 
 def _before_reduction(trouble: InjectedFault, dawdle: Callable[[float], None]) -> None:
-    """What happens once this rank's gradients are there, before it waits for the others.
+    """Apply a fault when this rank's gradients are ready, before it waits for the others.
 
-    `dawdle` is told how long the rank has computed.
+    `dawdle` gets the compute time of the rank.
     """
     module: Any = engine
     step, finish = module.train_step, module.finalize_model_grads
@@ -175,7 +175,7 @@ def _before_reduction(trouble: InjectedFault, dawdle: Callable[[float], None]) -
 
 
 def _pad(trouble: InjectedFault) -> None:
-    """Let every step take its time until the gradients are there, and no less."""
+    """Extend every step to a fixed time until the gradients are ready."""
     module: Any = engine
     step, finish = module.train_step, module.finalize_model_grads
     began = [0.0]

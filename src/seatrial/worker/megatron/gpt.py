@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The GPT entry: what `pretrain` asks of a model script, made of the engine's own parts.
+"""The GPT model script that `pretrain` needs, built from the engine's own parts.
 
-The contract is that of Megatron-LM's pretrain_gpt.py: a dataset provider, and a forward step that
-returns the model's output and a function from it to the loss, its token count and what to report.
+It follows Megatron-LM's pretrain_gpt.py: a dataset provider, and a forward step that returns the
+model's output and a function from it to the loss, its token count and the values to report.
 """
 
 from argparse import Namespace
@@ -33,20 +33,20 @@ from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.settings import settings
 
 INPUTS = ("tokens", "labels", "loss_mask", "position_ids", "attention_mask")
-"""What the model takes, in its order."""
+"""Inputs of the model, in its order."""
 PACKED = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen", "local_cp_size", "hybrid_cp_group")
-"""What only packed sequences have; pretraining has none, but the engine looks for the keys."""
+"""Keys of packed sequences; pretraining has none, but the engine looks for the keys."""
 
 TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
-"""What a repository on the Hub may keep of a tokenizer, and not its weights."""
+"""File patterns of a tokenizer in a Hub repository, without weights."""
 
 Batch = dict[str, Any]
 Reported = tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
-"""The summed loss, the number of tokens it is of, and both together for the log."""
+"""The summed loss, its number of tokens, and both together for the log."""
 
 
 def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[Any]:
-    """This rank's part of the next micro batch; nothing on stages that see neither end."""
+    """Return this rank's part of the next micro batch; None values on middle stages."""
     args = get_args()
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
@@ -79,12 +79,12 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
 
 
 def _on_device(value: Any) -> Any:
-    """A tensor on this rank's GPU; the engine broadcasts and computes there."""
+    """Move a tensor to this rank's GPU, where the engine broadcasts and computes."""
     return value.cuda(non_blocking=True) if isinstance(value, torch.Tensor) else value
 
 
 def loss_of(loss_mask: torch.Tensor, output: torch.Tensor) -> Reported:
-    """The loss summed over the tokens that count, and how many they are."""
+    """Return the loss summed over the unmasked tokens, and their number."""
     mask = loss_mask.view(-1).float()
     loss = torch.sum(output.view(-1).float() * mask)
     tokens = mask.sum().clone().detach().to(torch.int)
@@ -94,7 +94,7 @@ def loss_of(loss_mask: torch.Tensor, output: torch.Tensor) -> Reported:
 
 
 def _check(loss: torch.Tensor) -> None:
-    """Let the engine stop, or run the step again, when this rank's loss is no number."""
+    """Let the engine stop or rerun the step if this rank's loss is NaN or infinite."""
     if not get_args().check_for_nan_in_loss_and_grad:
         return
     machine = get_rerun_state_machine()
@@ -111,9 +111,9 @@ def _check(loss: torch.Tensor) -> None:
 def forward_step(
     iterator: Iterator[Batch] | None, model: torch.nn.Module, return_schedule_plan: bool = False
 ) -> tuple[Any, Callable[[torch.Tensor], Reported]]:
-    """One micro batch through this rank's part of the model, or the plan of doing it.
+    """Run one micro batch through this rank's part of the model, or return the schedule plan.
 
-    The engine asks for the plan when it overlaps the experts' communication with other work.
+    The engine requests the plan when it overlaps expert communication with other work.
     """
     timers = get_timers()
     timers("batch-generator", log_level=2).start()
@@ -139,11 +139,11 @@ SAME_NAMED = (
     "mid_level_dataset_surplus",
     "allow_ambiguous_pad_tokens",
 )
-"""Settings of the data that bear the same name as the engine's argument."""
+"""Dataset settings with the same name as the engine's argument."""
 
 
 def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
-    """The training, validation and test data of the engine's own kinds: blended files, or mock."""
+    """Build the training, validation and test datasets: blended files, or mock data."""
     args = get_args()
     blend, blend_per_split = get_blend_and_blend_per_split(args)
     config = GPTDatasetConfig(
@@ -164,59 +164,61 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
     ).build()
 
 
-def pin_tokenizer(told: Namespace, revision: str) -> Namespace:
-    """The arguments with the tokenizer from a copy of that revision, where there is one."""
-    if not revision or told.tokenizer_model is None:
-        return told
+def pin_tokenizer(engine_args: Namespace, revision: str) -> Namespace:
+    """Use the tokenizer from a copy of the revision, if one is pinned."""
+    if not revision or engine_args.tokenizer_model is None:
+        return engine_args
     copy = snapshot_download(
-        told.tokenizer_model, revision=revision, allow_patterns=list(TOKENIZER_FILES)
+        engine_args.tokenizer_model, revision=revision, allow_patterns=list(TOKENIZER_FILES)
     )
-    return Namespace(**(vars(told) | {"tokenizer_model": copy}))
+    return Namespace(**(vars(engine_args) | {"tokenizer_model": copy}))
 
 
 def known_by_commit(tokenizer: Any) -> Any:
-    """The tokenizer, known by its commit where a revision of it is pinned.
+    """Identify the tokenizer by its commit, if its revision is pinned.
 
-    The engine names its cache of indices after the tokenizer's path. The copy of a pinned revision
-    lies elsewhere on every host, and an index built on one would not be found on another; the
-    folder of the copy is named after the commit.
+    The engine includes the tokenizer's path in the name of its index cache. The copy of a pinned
+    revision has another path on every host, so an index built on one would not be found on another.
+    The directory of the copy is named after the commit.
     """
     if settings().tokenizer_revision and tokenizer.path:
         tokenizer.path = Path(tokenizer.path).name
     return tokenizer
 
 
-# The engine asks every rank for data sets, rather than rank 0 of each tensor-parallel group.
+# The engine calls this on every rank, rather than on rank 0 of each tensor-parallel group.
 build_datasets.is_distributed = True  # type: ignore[attr-defined]
 
 
 def _reads_data(vp_stage: int | None) -> bool:
-    """Whether this rank reads data: the first of its tensor-parallel group, at either end."""
+    """True if this rank reads data: the first of its tensor-parallel group, at either end."""
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
     return bool((first or last) and mpu.get_tensor_model_parallel_rank() == 0)
 
 
 def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
-    """The arguments of a training of which only the data sets are built."""
-    # Others may have written to the cache.
+    """Parse the arguments of a training run of which only the datasets are built."""
+    # Other users may have written to the cache.
     safe_load.install()
     revision = settings().tokenizer_revision
-    return parse_args(hand_over(arguments, lambda told: pin_tokenizer(told, revision)))
+    return parse_args(
+        hand_over(arguments, lambda engine_args: pin_tokenizer(engine_args, revision))
+    )
 
 
 def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> None:
-    """What training does at its start, up to the data sets.
+    """Do what training does at its start, up to the datasets.
 
     Args:
-        args: The arguments of the training.
-        cache: Where the indices go.
-        find: Where this host has what training sees at a path.
+        args: The arguments of training.
+        cache: Directory of the indices.
+        find: Maps a path that training uses to the path on this host.
     """
     args.data_cache_path = str(cache)
     if args.data_args_path:
         args.data_args_path = find(args.data_args_path)
-    # Both take the cache for built, which is what happens here.
+    # Both assume that the cache exists, but it is built here.
     args.dataloader_fast_cache_load = args.dataloader_defer_npy_index_mmap = False
     if args.eval_global_batch_size is None:
         args.eval_global_batch_size = args.global_batch_size

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The heartbeat of a rank, from the engine's loop.
 
-As with the event log, functions of the loop are wrapped and called as they are. Only one thing is
-added: after an asynchronous save was finished all ranks wait for each other once. What rank 0 does
-alone there would otherwise look, from another node, like a step that hangs.
+As for the event log, functions of the loop are wrapped and called unchanged, with one addition:
+after an asynchronous save is finalised, all ranks wait at a barrier. Otherwise the work of rank 0
+would look like a hung step to other nodes.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ Wrapped = Callable[..., Any]
 
 
 @contextmanager
-def beating(heart: BeatWriter) -> Iterator[None]:
-    """Beat while the engine trains."""
+def writing_heartbeats(heart: BeatWriter) -> Iterator[None]:
+    """Write heartbeats while the engine trains."""
     wrappers: dict[str, Callable[[Wrapped], Wrapped]] = {
         "train": lambda original: _train(heart, original),
         "training_log": lambda original: _step(heart, original),
@@ -52,7 +52,7 @@ def _train(heart: BeatWriter, original: Wrapped) -> Wrapped:
 
 
 def _step(heart: BeatWriter, original: Wrapped) -> Wrapped:
-    # The fourth argument is the step; the engine gives it by position.
+    # The fourth argument is the step; the engine passes it by position.
     def training_log(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         heart.step(int(args[3] if len(args) > 3 else kwargs["iteration"]))
@@ -85,6 +85,6 @@ def _finished(heart: BeatWriter, original: Wrapped) -> Wrapped:
 
 
 def unfinished_saves() -> int:
-    """Asynchronous saves of this rank that do not count yet."""
+    """Return the number of this rank's asynchronous saves that are not finalised."""
     queue = async_utils._async_calls_queue
     return 0 if queue is None else int(queue.get_num_unfinalized_calls())

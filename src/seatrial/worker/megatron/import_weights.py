@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face weights as a checkpoint: `python -m seatrial.worker.megatron.import_weights`.
+"""Import Hugging Face weights: `python -m seatrial.worker.megatron.import_weights`.
 
-Takes the directory of the weights and where the checkpoint goes. It is of step 0, has weights and
-no optimizer state, and is committed as any other: a start verifies it before it loads it.
+Takes the directory of the weights and the target of the checkpoint. The checkpoint is of step 0,
+has weights but no optimizer state, and is committed like any other: a start verifies it before it
+loads it.
 """
 
 import sys
@@ -30,7 +31,7 @@ from seatrial.engines.megatron.weight_map import EMPTY_OBJECTS, entries
 from seatrial.storage.location import LocalPlace
 from seatrial.version import VERSION
 from seatrial.worker.weights.parts import joined
-from seatrial.worker.weights.progress import Tell, answer
+from seatrial.worker.weights.progress import Progress, answer
 from seatrial.worker.weights.shard_writing import ShardWriter
 
 STEP = 0
@@ -38,24 +39,24 @@ _HALF = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def main() -> None:
-    """Import, and print what was written."""
+    """Import, and print the result."""
     source, target = sys.argv[1:3]
-    answer(lambda tell: import_weights(Path(source), Path(target), tell))
+    answer(lambda report: import_weights(Path(source), Path(target), report))
 
 
-def import_weights(source: Path, target: Path, tell: Tell) -> dict[str, Any]:
-    """Write weights as a committed checkpoint, and say what is there now."""
+def import_weights(source: Path, target: Path, report: Progress) -> dict[str, Any]:
+    """Write weights as a committed checkpoint. Return a summary."""
     plan = plan_import(source, entries)
     refuse_occupied(target)
-    return write_weights(plan, target, tell)
+    return write_weights(plan, target, report)
 
 
-def write_weights(plan: ImportPlan, target: Path, tell: Tell) -> dict[str, Any]:
-    """Write what was planned below a directory that holds no such checkpoint yet."""
+def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str, Any]:
+    """Write the planned checkpoint to a directory that has none of this step yet."""
     directory = target / directory_name(STEP)
     directory.mkdir(parents=True)
     writer = ShardWriter(directory)
-    _write_tensors(plan, writer, tell)
+    _write_tensors(plan, writer, report)
     arguments = arguments_of_model(plan.model) | _precision(plan.dtype)
     _write_objects(plan, writer, arguments)
     place = LocalPlace(target)
@@ -84,8 +85,8 @@ def _tokenizer(named: str) -> dict[str, str]:
     return {"tokenizer_type": kind, "tokenizer_model": model}
 
 
-def _write_tensors(plan: ImportPlan, writer: ShardWriter, tell: Tell) -> None:
-    """Every tensor of the engine's, one layer or expert after the other."""
+def _write_tensors(plan: ImportPlan, writer: ShardWriter, report: Progress) -> None:
+    """Write every tensor of the engine, one layer or expert at a time."""
     groups: dict[tuple[str, tuple[int, ...]], list[HubTensor]] = {}
     for one in plan.sources.values():
         groups.setdefault((one.entry.engine, one.at), []).append(one)
@@ -94,22 +95,22 @@ def _write_tensors(plan: ImportPlan, writer: ShardWriter, tell: Tell) -> None:
     for (engine, at), parts in groups.items():
         read = {one.entry: _read(plan.places[one.name]) for one in parts}
         slab = joined(read, plan.model)
-        # A tensor of the engine's has one type, whatever its layers had.
+        # A tensor of the engine has one dtype, even if the layers in the source differ.
         slab = slab.to(types.setdefault(engine, slab.dtype))
         entry = parts[0].entry
         for name in _names(entry):
             writer.tensor(name, stacked_shape(entry, plan.model), at, slab)
         done += sum(plan.places[one.name].tensor.size for one in parts)
-        tell("writing", done, plan.size)
+        report("writing", done, plan.size)
 
 
 def _names(entry: MappedTensor) -> tuple[str, ...]:
-    """Every name under which a layer of the engine's may ask for a tensor."""
+    """Return every name under which a layer of the engine may request a tensor."""
     return (entry.engine, entry.also) if entry.also else (entry.engine,)
 
 
 def _read(placed: Placed) -> torch.Tensor:
-    """One tensor, and no more of its file."""
+    """Read one tensor, without the rest of its file."""
     data = bytearray(placed.tensor.size)
     with placed.file.open("rb") as stream:
         stream.seek(placed.offset)
@@ -119,7 +120,7 @@ def _read(placed: Placed) -> torch.Tensor:
 
 
 def _write_objects(plan: ImportPlan, writer: ShardWriter, arguments: dict[str, Any]) -> None:
-    """What the engine asks for beside tensors: empty states of its modules, and its arguments."""
+    """Write the other objects that the engine requests: empty module states, its arguments."""
     model = plan.model
     for module in EMPTY_OBJECTS[model.kind]:
         sizes = (model.layers, model.experts) if ".experts." in module else (model.layers,)

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's cache of sample indices, built before GPUs wait for it, in one process on a CPU.
+"""Build the engine's cache of sample indices before a job uses GPUs, in one process on a CPU.
 
 `python -m seatrial.worker.megatron.index_cache [--seen-at PATH --found-at PATH] ARGUMENTS` takes
-the arguments of the training, `--data-cache-path` among them. The engine names the files of its
-cache by a hash over the paths of the data, the tokenizer's path, the seed, the sequence length,
-the split and the number of samples; so all of them must be here as they will be there. Where
-this machine has the data under another path, what training sees below `--seen-at` is read, and
-the cache written, below `--found-at`.
+the arguments of training, including `--data-cache-path`. The engine names the files of its cache by
+a hash over the paths of the data, the tokenizer's path, the seed, the sequence length, the split
+and the number of samples, so all of them must be the same as in training. If this machine has the
+data under another path, it reads the data and writes the cache below `--found-at` in place of
+`--seen-at`.
 
-Prints one line of JSON: how many files were built and how many were there, or an error.
+Prints one line of JSON: the number of files built and already present, or an error.
 """
 
 import io
@@ -29,22 +29,22 @@ from seatrial.storage.writer_claims import is_dead, new_attempt
 from seatrial.worker.megatron.cpu.start import start_on_cpu
 
 BUILDING = ".building-"
-"""What the name of a directory begins with in which files are made before they are whole."""
+"""Prefix of a directory with incomplete files."""
 DESCRIPTION = "description.txt"
-"""How the name of the file ends that the engine writes first, and that is put in place last."""
+"""Suffix of the file that the engine writes first, and that is moved into place last."""
 
 
 def main() -> None:
-    """Build what is missing and print what there is."""
+    """Build the missing files and print the result."""
     own, arguments = _own_options().parse_known_args()
-    # The engine wants to see a GPU even where it only reads files.
+    # The engine requires a GPU even if it only reads files.
     start_on_cpu(arguments)
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stdout(said):
+        with redirect_stdout(output):
             answer = _built(own, arguments)
     except Exception as error:
-        sys.stderr.write(said.getvalue())
+        sys.stderr.write(output.getvalue())
         answer = {"error": f"{type(error).__name__}: {error}"}
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.exit("error" in answer)
@@ -58,13 +58,13 @@ def _own_options() -> ArgumentParser:
 
 
 def _built(own: Namespace, arguments: Sequence[str]) -> dict[str, Any]:
-    """Let the engine build its data sets, as at the start of training."""
-    # Not above: it imports the engine, which needs the CPU runtime first.
+    """Let the engine build its datasets, as at the start of training."""
+    # Not at the top: it imports the engine, which needs the CPU runtime first.
     from seatrial.worker.megatron.gpt import build_indices, parse_data_arguments  # noqa: PLC0415
 
     args = parse_data_arguments(arguments)
     if not args.data_cache_path:
-        raise ValueError("--data-cache-path is absent, so the engine would keep no cache")
+        raise ValueError("--data-cache-path is not set, so the engine would not write a cache")
     cache = Path(_found(own, args.data_cache_path))
     cache.mkdir(parents=True, exist_ok=True)
     there = _whole(cache)
@@ -78,7 +78,7 @@ def _built(own: Namespace, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _found(own: Namespace, path: str) -> str:
-    """Where this machine has what training sees at a path."""
+    """Map a path that training uses to the path on this machine."""
     seen = own.seen_at.rstrip("/")
     if seen and (path == seen or path.startswith(f"{seen}/")):
         return str(own.found_at).rstrip("/") + path[len(seen) :]
@@ -86,17 +86,17 @@ def _found(own: Namespace, path: str) -> str:
 
 
 def _whole(cache: Path) -> set[str]:
-    """The files of the cache whose description is there too; it comes last."""
+    """Return the files of the cache that have a description, which is moved last."""
     names = {path.name for path in cache.iterdir() if path.is_file()}
     stems = {name.removesuffix(DESCRIPTION) for name in names if name.endswith(DESCRIPTION)}
     return {name for name in names if name[: name.rfind("-") + 1] in stems}
 
 
 def _prepare(cache: Path, there: set[str]) -> Path:
-    """A directory to build in, with links to what is there; those of dead processes are removed.
+    """Create a directory to build in, with links to existing files; delete those of dead processes.
 
-    The engine takes any file of the right name for whole. Killed while it writes one, it would
-    leave a cache that training cannot load.
+    The engine treats any file with the right name as complete. If it were killed during a write,
+    it would leave a cache that training cannot load.
     """
     for old in cache.glob(f"{BUILDING}*"):
         if is_dead(old.name.removeprefix(BUILDING)):
@@ -109,7 +109,7 @@ def _prepare(cache: Path, there: set[str]) -> Path:
 
 
 def _put_in_place(building: Path, cache: Path) -> None:
-    """Give new files their names, each description after the files that it speaks of."""
+    """Move new files into place, each description after its files."""
     made = [path for path in building.iterdir() if not path.is_symlink()]
     described = [path for path in made if path.name.endswith(DESCRIPTION)]
     for paths in ([path for path in made if path not in described], described):
@@ -117,7 +117,7 @@ def _put_in_place(building: Path, cache: Path) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             path.replace(cache / path.name)
-        # After a power cut no description is there whose files are not.
+        # After a power failure, no description exists without its files.
         sync_directory(cache)
 
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face weights that a run begins with, made a checkpoint once, before its first step.
+"""Convert the initial Hugging Face weights of a run to a checkpoint, once, before its first step.
 
-The first rank does it, on the volume that all nodes see; the others wait for the record, which is
-created last. What was cut short is done again; a download goes on where it was.
+The first rank does it, on the shared volume; the others wait for the record, which is written last.
+An interrupted conversion is repeated; an interrupted download resumes.
 """
 
 import shutil
@@ -33,65 +33,67 @@ from seatrial.worker.supervisor.heartbeats import BeatWriter
 from seatrial.worker.weights.hub_download import HUB, fetch_config, fetch_weights
 
 LOOK_SECONDS = 2.0
-"""How often it is looked whether the weights are there, or have grown."""
+"""Interval between checks that the weights exist, or have grown."""
 SAY_SECONDS = 30.0
-"""How often it is said how much there is."""
+"""Interval between progress messages."""
 
 
-def bring_in(chosen: Settings, told: Namespace, heart: BeatWriter) -> None:
-    """Have the checkpoint that the engine is told to begin with; nothing where none is asked for.
+def import_initial_weights(chosen: Settings, engine_args: Namespace, heart: BeatWriter) -> None:
+    """Create the checkpoint that the engine starts from, if the run has initial weights.
 
     Args:
-        chosen: Which weights, and which rank this is.
-        told: The engine's arguments.
-        heart: Told while it goes on.
+        chosen: The weights, and the rank of this process.
+        engine_args: The engine's arguments.
+        heart: The heartbeat, which records progress.
     """
     if not chosen.initial_weights:
         return
-    target = Path(told.pretrained_checkpoint)
-    if chosen.rank == 0 and not _is_settled(told):
+    target = Path(engine_args.pretrained_checkpoint)
+    if chosen.rank == 0 and not _is_settled(engine_args):
         try:
             with _growing(target, heart):
-                _bring(chosen.initial_weights, target, told)
+                _bring(chosen.initial_weights, target, engine_args)
         except FindingsError as error:
             raise StopError(StopCode.NO_CHECKPOINT, str(error)) from error
         except CommitError:
-            # A process of a start that was given up has come first, with the same weights.
-            if not _is_settled(told):
+            # A process of an earlier start finished first, with the same weights.
+            if not _is_settled(engine_args):
                 raise
-    while not _is_settled(told):
+    while not _is_settled(engine_args):
         heart.still()
         time.sleep(LOOK_SECONDS)
 
 
-def _is_settled(told: Namespace) -> bool:
-    """Whether there is something to load: the weights, or what the run itself has saved since."""
-    brought = Path(told.pretrained_checkpoint, directory_name(STEP), RECORD)
+def _is_settled(engine_args: Namespace) -> bool:
+    """True if there is a checkpoint to load: the weights, or one that the run has saved since."""
+    brought = Path(engine_args.pretrained_checkpoint, directory_name(STEP), RECORD)
     if brought.exists():
         return True
-    own = LocalPlace(told.load) if told.load else None
+    own = LocalPlace(engine_args.load) if engine_args.load else None
     return own is not None and any(one.record is not None for one in checkpoints(own))
 
 
-def _bring(source: str, target: Path, told: Namespace) -> None:
-    """Fetch, look, and write; what does not fit is refused before much of it is fetched."""
-    run = model_of_arguments(vars(told), source)
+def _bring(source: str, target: Path, engine_args: Namespace) -> None:
+    """Download, check and convert; reject a mismatch before the download of the weights."""
+    run = model_of_arguments(vars(engine_args), source)
     shutil.rmtree(target / directory_name(STEP), ignore_errors=True)
     fetched = target / "download" if source.startswith(HUB) else None
     if fetched is not None:
         fetched.mkdir(parents=True, exist_ok=True)
         fetch_config(source, fetched)
     directory = fetched or Path(source)
-    _refuse_misfits(read_model(directory), run, source, told.padded_vocab_size or run.vocab_size)
+    _refuse_misfits(
+        read_model(directory), run, source, engine_args.padded_vocab_size or run.vocab_size
+    )
     if fetched is not None:
-        _say(f"fetching {source}, once for this run, to {fetched}")
+        _say(f"downloading {source} to {fetched}, once for this run")
         fetch_weights(source, fetched)
     plan = plan_import(directory, entries)
-    _say(f"making {format_bytes(plan.size)} of {source} a checkpoint in {target}")
+    _say(f"converting {format_bytes(plan.size)} of {source} to a checkpoint in {target}")
     write_weights(plan, target, lambda *_: None)
     if fetched is not None:
         shutil.rmtree(fetched, ignore_errors=True)
-    _say(f"{source} is in {target}")
+    _say(f"converted {source} to {target}")
 
 
 def _refuse_misfits(weights: HubModel, run: HubModel, source: str, padded: int) -> None:
@@ -106,19 +108,19 @@ def _refuse_misfits(weights: HubModel, run: HubModel, source: str, padded: int) 
 
 @contextmanager
 def _growing(directory: Path, heart: BeatWriter) -> Iterator[None]:
-    """Beat as long as the files below a directory grow; a fetch that hangs is not excused."""
+    """Record progress while the files in a directory grow; a download that hangs does not count."""
     over = Event()
 
     def look() -> None:
-        size, said = -1, time.monotonic()
+        size, reported = -1, time.monotonic()
         while not over.wait(LOOK_SECONDS):
             before, size = size, _size(directory)
             if size == before:
                 continue
             heart.still()
-            if time.monotonic() - said > SAY_SECONDS:
-                said = time.monotonic()
-                _say(f"{format_bytes(size)} are there")
+            if time.monotonic() - reported > SAY_SECONDS:
+                reported = time.monotonic()
+                _say(f"{format_bytes(size)} done")
 
     thread = Thread(target=look, name="seatrial-weights", daemon=True)
     thread.start()
@@ -130,7 +132,7 @@ def _growing(directory: Path, heart: BeatWriter) -> Iterator[None]:
 
 
 def _size(directory: Path) -> int:
-    """Bytes of all files below a directory, some of which may go away meanwhile."""
+    """Return the total size of a directory; files may disappear meanwhile."""
     total = 0
     for file in directory.rglob("*"):
         try:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's logits of a checkpoint: `python -m seatrial.worker.megatron.logits`.
+"""The engine's logits for a checkpoint: `python -m seatrial.worker.megatron.logits`.
 
-Takes the checkpoint's directory, which was verified, a file to write to, a seed, and the engine's
-arguments for one rank.
+Takes the directory of a verified checkpoint, an output file, a seed, and the engine's arguments for
+one rank.
 """
 
 import sys
@@ -17,4 +17,4 @@ if __name__ == "__main__":
     start_on_cpu(arguments, {"WORLD_SIZE": "1", "RANK": "0"})
     from seatrial.worker.megatron.engine_model import write_logits
 
-    answer(lambda tell: write_logits(Path(directory), Path(target), int(seed), arguments))
+    answer(lambda _: write_logits(Path(directory), Path(target), int(seed), arguments))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events from the engine's loop.
+"""Events from the engine's training loop.
 
-The loop has no callbacks, so functions of its own are wrapped: they are called as they are, and
-what they were given or returned is written down. Nothing of what they do changes.
+The loop has no callbacks, so some of its functions are wrapped. A wrapper calls the original
+unchanged, and records its arguments or result.
 """
 
 import os
@@ -22,7 +22,7 @@ from megatron.training import get_args
 from megatron.training import training as engine
 
 from seatrial.monitoring.anomalies.detector import Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.worker.megatron.step_parts import StepParts
 from seatrial.worker.node import nccl_log
@@ -34,7 +34,7 @@ Wrapped = Callable[..., Any]
 
 
 class MegatronObserver:
-    """Watches the engine's loop: writes the event log, and kills itself where a drill says so."""
+    """Observes the engine's loop: writes the event log, and kills itself if a drill requests it."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class MegatronObserver:
         shares: bool = False,
         nccl_file: Path | None = None,
     ) -> None:
-        """Take the file that this process writes events to, if it is the one that does.
+        """Take the event log, on the rank that writes it.
 
-        A process that shares tells that one of its own steps, which every rank has to do.
+        With `shares`, this rank sends its step times to that rank; all ranks must do so.
         """
         self._log = _opened(events)
         self._kill_step = kill_step
@@ -56,17 +56,17 @@ class MegatronObserver:
         self._split = ""
         self._last = time.perf_counter()
         self._writing = threading.RLock()
-        self._keeper = Watchkeeper()
+        self._monitor = AnomalyMonitor()
         chosen = settings()
-        told = None if self._log is None else self._silent
-        self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, told)
+        on_stall = None if self._log is None else self._silent
+        self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, on_stall)
         self._nccl = None if self._log is None else nccl_file
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         if restarts:
             self._write(EventKind.RESTART, count=restarts, began=process_began())
 
     def wrappers(self) -> dict[str, Callable[[Wrapped], Wrapped]]:
-        """The functions of megatron.training.training that are watched, and by what."""
+        """Return the wrapped functions of megatron.training.training, and their wrappers."""
         return {
             "train": self._watch_train,
             "train_step": self._watch_train_step,
@@ -79,7 +79,7 @@ class MegatronObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch while the engine trains; an exception is written down and goes on its way."""
+        """Observe while the engine trains; record an exception and re-raise it."""
         originals = {name: getattr(engine, name) for name in self.wrappers()}
         for name, wrap in self.wrappers().items():
             setattr(engine, name, wrap(originals[name]))
@@ -101,17 +101,17 @@ class MegatronObserver:
                 setattr(engine, name, original)
 
     def _exit(self, **values: Any) -> None:
-        """Write down the end; where there was no start, with when the process was made."""
+        """Record the exit; without a start event, include when the process was created."""
         self._heartbeat.stop()
         began = {} if self._started else {"began": process_began()}
         self._write(EventKind.EXIT, **values, **began)
 
     def _write(self, kind: EventKind, **values: Any) -> None:
-        """Append an event of the present step."""
+        """Append an event of the current step."""
         self._append(kind, self._step, **values)
 
     def _append(self, kind: EventKind, step: int, **values: Any) -> None:
-        """Append an event; a log that cannot be written must not end a run."""
+        """Append an event; a log that is not writable must not end the run."""
         if self._log is None:
             return
         with self._writing:
@@ -120,36 +120,36 @@ class MegatronObserver:
             self._watch(event)
 
     def _watch(self, event: Event) -> None:
-        """Let the watchkeeper look at an event; whatever is wrong with it must not end a run."""
+        """Pass an event to the anomaly monitor; an error in it must not end the run."""
         try:
-            notices = self._keeper.observe(event)
+            notices = self._monitor.observe(event)
         except Exception as error:
-            self._keeper = Watchkeeper()
-            sys.stderr.write(f"seatrial: anomalies are learnt anew, after an error: {error!r}\n")
+            self._monitor = AnomalyMonitor()
+            sys.stderr.write(f"seatrial: reset anomaly detection after an error: {error!r}\n")
             return
         self._announce(notices)
 
     def _put(self, event: Event) -> None:
-        """Write an event down."""
+        """Append an event to the log."""
         if self._log is None:
             return
         try:
             self._log.append(event)
         except OSError as error:
             self._log = None
-            sys.stderr.write(f"seatrial: the event log ends here, it cannot be written: {error}\n")
+            sys.stderr.write(f"seatrial: stopped the event log, cannot write to it: {error}\n")
 
     def _announce(self, notices: tuple[Notice, ...]) -> None:
-        """Write down what the watchkeeper has noticed, and say it where people look first."""
+        """Write the monitor's notices to the event log and to stderr."""
         for notice in notices:
             self._put(notice.event(round(time.time(), 3)))
             sys.stderr.write(f"seatrial: step {notice.step}: {notice.line}\n")
             sys.stderr.flush()
 
     def _silent(self, now: float, missing: tuple[int, ...]) -> None:
-        """Nothing has happened for long; called from beside the steps."""
+        """Handle a stall; called from the heartbeat thread."""
         with self._writing:
-            self._announce(self._keeper.pass_time(now, missing))
+            self._announce(self._monitor.pass_time(now, missing))
 
     def _watch_train(self, original: Wrapped) -> Wrapped:
         def train(*args: Any, **kwargs: Any) -> Any:
@@ -157,14 +157,14 @@ class MegatronObserver:
             self._step = int(settings.iteration)
             self._started = True
             self._shares = self._parts.agree(self._shares)
-            self._keeper = Watchkeeper(expected(settings))
+            self._monitor = AnomalyMonitor(expected(settings))
             self._heartbeat.start(expected(settings))
             self._write(EventKind.START, began=process_began(), **_ran_with(settings))
             self._last = time.perf_counter()
             try:
                 return original(*args, **kwargs)
             finally:
-                # What comes after the last step has no steps to be held against.
+                # There are no step times to compare with after the last step.
                 self._heartbeat.stop()
 
         return train
@@ -180,8 +180,8 @@ class MegatronObserver:
         return train_step
 
     def _refused(self, result: Any) -> None:
-        """Say at once that the engine does not believe its own result, before it saves and ends."""
-        # Losses, skipped, whether to save, whether to end, and with which code.
+        """Report immediately that the engine rejected its own result, before it saves and exits."""
+        # Losses, skipped, should checkpoint, should exit, exit code.
         ending = result[3:5] if isinstance(result, tuple) else ()
         if len(ending) == 2 and ending[0] and self._log is not None:
             with self._writing:
@@ -197,16 +197,16 @@ class MegatronObserver:
         return finalize_model_grads
 
     def _share(self) -> None:
-        """Gather how the ranks fared, as often as the engine itself logs."""
-        told = get_args()
-        if self._shares and self._step % told.log_interval == 0:
-            stage, tells = mpu.get_pipeline_model_parallel_rank(), self._log is not None
-            figures = self._parts.share(told.world_size, stage, tells)
+        """Gather the times of the ranks, as often as the engine logs."""
+        args = get_args()
+        if self._shares and self._step % args.log_interval == 0:
+            stage, wanted = mpu.get_pipeline_model_parallel_rank(), self._log is not None
+            figures = self._parts.share(args.world_size, stage, wanted)
             plain = {name: figure.to_dict() for name, figure in figures.items()}
             self._write(EventKind.RANKS, **plain)
 
     def _watch_step(self, original: Wrapped) -> Wrapped:
-        # The names are those of the engine, which gives some of them by position.
+        # The names are the engine's, which passes some of them by position.
         def training_log(
             loss_dict: dict[str, Any],
             total_loss_dict: dict[str, Any],
@@ -227,7 +227,7 @@ class MegatronObserver:
             self._write(
                 EventKind.STEP,
                 seconds=round(seconds, 6),
-                # The optimizer has waited for the step already, so reading costs nothing.
+                # The optimizer has already waited for the step, so reading costs no time.
                 loss=_number(loss_dict.get("lm loss")),
                 grad_norm=_number(grad_norm),
                 learning_rate=learning_rate,
@@ -238,7 +238,7 @@ class MegatronObserver:
             done = Event(EventKind.STEP, self._step, time.time(), {"seconds": seconds})
             self._heartbeat.beat(done)
             self._read_nccl()
-            # After the step is written down: a rank that is gone must not hide that it was done.
+            # After the step is recorded: a failed rank must not hide that the step was done.
             self._share()
             return original(
                 loss_dict,
@@ -256,11 +256,11 @@ class MegatronObserver:
         return training_log
 
     def _read_nccl(self) -> None:
-        """Look once, after the first step, at which network NCCL has chosen."""
+        """Check once, after the first step, which network NCCL has chosen."""
         file, self._nccl = self._nccl, None
         with self._writing:
             for line in nccl_log.lines(file):
-                self._announce(self._keeper.observe_line(line))
+                self._announce(self._monitor.observe_line(line))
 
     def _watch_save(self, original: Wrapped) -> Wrapped:
         def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:
@@ -288,7 +288,7 @@ class MegatronObserver:
         return evaluate
 
     def _timed(self, function: Wrapped, *args: Any, **kwargs: Any) -> tuple[Any, float]:
-        """The function's result and its seconds, which the next step does not count as its own."""
+        """Return the function's result and duration, which the next step does not include."""
         began = time.perf_counter()
         self._heartbeat.pause()
         result = function(*args, **kwargs)
@@ -299,18 +299,18 @@ class MegatronObserver:
 
 
 def _opened(events: Path | None) -> EventLog | None:
-    """The log; none where it cannot be opened, which must not end a run."""
+    """Open the log; return None if that fails, which must not end the run."""
     if events is None:
         return None
     try:
         return EventLog(events)
     except OSError as error:
-        sys.stderr.write(f"seatrial: no event log is kept, it cannot be opened: {error}\n")
+        sys.stderr.write(f"seatrial: cannot open the event log, continuing without: {error}\n")
         return None
 
 
 def _ran_with(settings: Any) -> dict[str, Any]:
-    """What the time of a step depends on and a log is held against, as the engine itself has it."""
+    """Return the engine's settings that affect the step time."""
     names = {
         "total_steps": "train_iters",
         "save_every_steps": "save_interval",
@@ -326,7 +326,7 @@ def _ran_with(settings: Any) -> dict[str, Any]:
         "layers": "num_layers",
         "hidden_size": "hidden_size",
     }
-    # The engine has None where there is one chunk a stage, and where nothing is recomputed.
+    # The engine has None for one chunk per stage, and for no recomputation.
     usual = {
         "vp_size": getattr(settings, "virtual_pipeline_model_parallel_size", None) or 1,
         "recompute": getattr(settings, "recompute_granularity", None) or "none",
@@ -335,5 +335,5 @@ def _ran_with(settings: Any) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A tensor of one number, or a number, as a float."""
+    """Convert a one-element tensor or a number to a float."""
     return None if value is None else float(value)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The start of a run: which checkpoint it goes on from; the engine is then told the step."""
+"""Select the checkpoint that a start resumes from, and pass its step to the engine."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -22,60 +22,64 @@ from seatrial.worker.settings import Settings
 
 Wrapped = Callable[..., Any]
 COMMITTED_FORMAT = "torch_dist"
-"""The engine's format whose saves get a record; a start must not look for one of others."""
+"""The engine's format whose saves get a record; in other formats there are none."""
 
 
 class Resumption:
-    """Chooses before the engine loads."""
+    """Selects a checkpoint before the engine loads."""
 
     def __init__(self, chosen: Settings, keeper: MegatronCommitter) -> None:
-        """Choose for one start of the processes."""
         self._settings = chosen
         self._chooser = Chooser(chosen)
         self._keeper = keeper
 
     def install(self) -> None:
-        """Put the choice before the engine's own loading."""
+        """Wrap the engine's setup, which loads the checkpoint."""
         engine.setup_model_and_optimizer = self._watch_setup(engine.setup_model_and_optimizer)
 
     def _watch_setup(self, original: Wrapped) -> Wrapped:
         def setup_model_and_optimizer(*args: Any, **kwargs: Any) -> Any:
-            told = get_args()
-            if told.ckpt_format != COMMITTED_FORMAT:
+            engine_args = get_args()
+            if engine_args.ckpt_format != COMMITTED_FORMAT:
                 self._chooser.say(
-                    f"saves as {told.ckpt_format} have no record: the engine chooses by itself"
+                    f"checkpoints as {engine_args.ckpt_format} have no record; "
+                    "the engine selects one"
                 )
-                with loading(told, None):
+                with loading(engine_args, None):
                     return original(*args, **kwargs)
-            if told.save is not None:
-                self._keeper.incarnation = self._chooser.begin_start(told.save)
-            step, parent = self._choose(told)
-            with loading(told, step), comparing(told, parent):
+            if engine_args.save is not None:
+                self._keeper.incarnation = self._chooser.begin_start(engine_args.save)
+            step, parent = self._choose(engine_args)
+            with loading(engine_args, step), comparing(engine_args, parent):
                 return original(*args, **kwargs)
 
         return setup_model_and_optimizer
 
-    def _choose(self, told: Namespace) -> tuple[int | None, Followed | None]:
-        """The step to load, and the parent where it is the parent's; none where none is needed."""
+    def _choose(self, engine_args: Namespace) -> tuple[int | None, Followed | None]:
+        """Return the step to load, and the parent if it is the parent's; None if none is needed."""
         parent = self._settings.parent
-        if told.load is not None:
-            request = ResumeRequest(told.load, told.ckpt_step, bool(told.finetune))
+        if engine_args.load is not None:
+            request = ResumeRequest(
+                engine_args.load, engine_args.ckpt_step, bool(engine_args.finetune)
+            )
             own = self._chooser.choose(request, self._track)
             if own is not None:
                 return own.step, None
         if parent is not None:
             request = ResumeRequest(parent.address, parent.step, borrowed=True)
             found = self._chooser.choose(request, self._track)
-            followed = first_rank(lambda: follow(told, parent, found, world_size()))
+            followed = first_rank(lambda: follow(engine_args, parent, found, world_size()))
             return followed.step, followed
-        if told.pretrained_checkpoint is not None:
-            request = ResumeRequest(told.pretrained_checkpoint, told.ckpt_step, foreign=True)
+        if engine_args.pretrained_checkpoint is not None:
+            request = ResumeRequest(
+                engine_args.pretrained_checkpoint, engine_args.ckpt_step, foreign=True
+            )
             first = self._chooser.choose(request, self._track)
             return (first.step if first else None), None
         return None, None
 
     def _track(self, place: LocalPlace, request: ResumeRequest, step: int) -> None:
-        """Have the engine's tracker name the chosen step; the engine reads it in any case."""
+        """Write the selected step to the engine's tracker, which the engine always reads."""
         tracked = tracked_step(place)
         chosen = request.step is not None or request.borrowed
         if tracked == step or (chosen and tracked not in (None, -1)):

@@ -10,27 +10,27 @@ from seatrial.worker.checkpointing import safe_load
 
 
 def install() -> None:
-    """Route what loads checkpoints in this process through Seatrial's loader.
+    """Route all checkpoint loading in this process through Seatrial's loader.
 
-    Call it after the engine is imported: Megatron puts a loader of its own into torch.
+    Call it after the import of Megatron, which replaces torch's loader with its own.
     """
     safe_load.install()
     own = sys.modules.get("megatron.core.safe_globals")
     if own is not None:
-        # Megatron's own for the same, which pickles of its processes name.
+        # Pickles of Megatron's processes name this function.
         own.safe_load_from_bytes = safe_load.load_from_bytes  # type: ignore[attr-defined]
-        # Its layers import this when they load their state.
+        # Megatron's layers import this when they load their state.
         own.SafeUnpickler = _ExtraStateUnpickler  # type: ignore[attr-defined]
     for name, module in list(sys.modules.items()):
         if name.startswith("megatron.") and "safe_numpy_load" in vars(module):
-            # Its indices are numbers, and need no pickle.
+            # Megatron's indices are numbers, which need no pickle.
             module.safe_numpy_load = safe_load.load_numbers  # type: ignore[attr-defined]
 
 
 class _ExtraStateUnpickler:
-    """Stands in for Megatron's SafeUnpickler, whose list of names leaves all arguments free.
+    """Replaces Megatron's SafeUnpickler, whose list of names does not restrict arguments.
 
-    What it reads is the state of FP8, which is in the bytes of a tensor.
+    It reads FP8 state, which is stored in the bytes of a tensor.
     """
 
     def __init__(self, file: BinaryIO, **_: Any) -> None:

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The helper processes of the engine's saves: what they need of ours, and what keeps them alive.
+"""The helper processes of the engine's saves: their setup, and their protection from signals.
 
-For each rank the engine starts a process that saves beside the training (`PersistentAsyncCaller`),
-and a manager process of Python's multiprocessing that holds the queue of results
-(`get_write_results_queue` in Megatron's filesystem_async.py), at the first save. Both start as new
-programs: they have nothing of what was put in place for the training, and they import this module.
-So it loads neither torch nor the engine.
+For each rank, the engine starts a process that saves in the background (`PersistentAsyncCaller`)
+and, at the first save, a multiprocessing manager that holds the queue of results
+(`get_write_results_queue` in Megatron's filesystem_async.py). Both start as new programs: they have
+none of the patches of the training process, and they import this module. So it loads neither torch
+nor the engine.
 """
 
 import pickle
@@ -22,14 +22,14 @@ from seatrial.worker.settings import Device, settings
 
 
 def save_in_background(*args: Any, **kwargs: Any) -> None:
-    """The engine's own loop of the saving process, which hashes what it writes."""
+    """Run the engine's loop of the saving process, with digests of the written files."""
     if settings().device is Device.CPU:
         end_with_parent()
-        # Else it asks for a GPU, ends, and leaves the training to wait for a save for ever.
+        # Otherwise it requests a GPU and exits, and training waits forever for the save.
         from seatrial.worker.megatron.cpu.redirection import redirect  # noqa: PLC0415
 
         redirect()
-    # Not before: it imports the engine.
+    # Not earlier: it imports the engine.
     from seatrial.worker.megatron.commit_digests import run_saving_loop  # noqa: PLC0415
 
     run_saving_loop(*args, **kwargs)
@@ -38,31 +38,29 @@ def save_in_background(*args: Any, **kwargs: Any) -> None:
 class PickledQueue:
     """A queue whose items are bytes to the process that holds it.
 
-    That process unpickles whatever goes through. The results of a save are objects of torch: it
-    would load torch for them, half a gigabyte a rank, while the first save after a start waits.
+    That process unpickles every item. The results of a save are torch objects, so it would load
+    torch, half a gigabyte per rank, while the first save after a start waits.
     """
 
     def __init__(self, queue: Any) -> None:
-        """Wrap a queue."""
         self._queue = queue
 
     def put(self, item: Any) -> None:
-        """Pickle an item and send it."""
         self._queue.put(pickle.dumps(item))
 
     def get_nowait(self) -> Any:
-        """The next item, unpickled.
+        """Return the next item, unpickled.
 
         Raises:
-            queue.Empty: There is none.
+            queue.Empty: The queue is empty.
         """
         return pickle.loads(self._queue.get_nowait())  # noqa: S301  (from this rank's own writer)
 
 
 def pickle_results(original: Callable[..., Any]) -> Callable[..., PickledQueue]:
-    """The engine's function that makes the queue of results, which are bytes in it from now on."""
+    """Wrap the engine's function that creates the queue of results, so that it holds bytes."""
 
-    # The engine looks at the names of its arguments (megatron/training/async_utils.py).
+    # The engine inspects the names of its arguments (megatron/training/async_utils.py).
     @wraps(original)
     def get_write_results_queue(*args: Any, **kwargs: Any) -> PickledQueue:
         return PickledQueue(original(*args, **kwargs))
@@ -71,20 +69,20 @@ def pickle_results(original: Callable[..., Any]) -> Callable[..., PickledQueue]:
 
 
 def shield_managers() -> None:
-    """Have manager processes that are started from now on ignore SIGTERM.
+    """Make manager processes that start from now on ignore SIGTERM.
 
-    To end a run, torchrun sends SIGTERM to the whole process group of each rank (`os.killpg` in
-    torch/distributed/elastic/multiprocessing/subprocess_handler.py). The rank notes it and saves;
-    a manager would die of it, and the save with it (EOFError). Managers end with the rank, which
-    tells them, and with its pod or its supervisor, which kill what is left.
+    To stop a run, torchrun sends SIGTERM to the whole process group of each rank (`os.killpg` in
+    torch/distributed/elastic/multiprocessing/subprocess_handler.py). The rank records it and saves;
+    a manager would exit, and the save would fail (EOFError). Managers exit with the rank, which
+    shuts them down, or with the pod or supervisor, which kill orphans.
     """
     original: Callable[..., None] = BaseManager.start
 
     def start(self: BaseManager, *args: Any, **kwargs: Any) -> None:
-        # Started within, it would unblock the signal (multiprocessing/resource_tracker.py).
+        # If start() launched it, it would unblock the signal (multiprocessing/resource_tracker.py).
         resource_tracker.ensure_running()
-        # What is blocked stays so in a program that is started meanwhile; an ignored signal would
-        # be lost to this process, a blocked one comes a moment later.
+        # A child inherits blocked signals. An ignored signal would be lost to this process; a
+        # blocked one is delivered a moment later.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             original(self, *args, **kwargs)

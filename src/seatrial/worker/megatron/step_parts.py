@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a step's time is made of on this rank, and what the ranks tell each other of it.
+"""The parts of a step's time on this rank, and their exchange between ranks.
 
-A rank is busy from the beginning of a step until its gradients are ready to be added up with those
-of the others. From there on all wait for the slowest, so that only the time before tells who it is.
-Ranks that exchange something inside of layers (tensor parallel) or between stages (pipeline) wait
-for each other within that time too: a slow one then shows as its whole model copy.
+A rank is busy from the start of a step until its gradients are ready to be reduced. From then on
+all ranks wait for the slowest, so only the time before identifies it. Ranks that communicate inside
+layers (tensor parallel) or between stages (pipeline parallel) also wait for each other within that
+time: a slow rank then makes its whole model replica appear slow.
 """
 
 import resource
@@ -21,24 +21,23 @@ from seatrial.worker.process import core_wait_seconds
 from seatrial.worker.settings import Device
 
 FIGURES = ("busy", "data", "memory", "starved", "pace", "stage")
-"""What every rank tells the others, in this order.
+"""The values that every rank sends to the others, in this order.
 
-`pace` is the median of its busy time without the wait for data, and on a CPU without the time that
-the host gave to something else (`starved`): a rehearsal shares its cores.
+`pace` is the median of its busy time without the wait for data, and on a CPU without the time in
+which the host ran something else (`starved`), because a rehearsal shares its cores.
 """
 SHOWN = ("busy", "data", "memory")
 SHOWN_ON_CPU = (*SHOWN, "starved")
-"""Those of them that are written down as they are."""
+"""The values that are logged unchanged."""
 STARVING = 0.9
-"""Share of its busy time that a rank may wait for a core: beyond it, what is left after taking that
-off is the small difference of two large numbers, and cold caches; no rank's pace can be told."""
+"""Maximum share of its busy time that a rank may wait for a core. Above it, the remainder is a
+small difference of two large numbers, distorted by cold caches, and the pace is not meaningful."""
 
 
 class StepParts:
-    """Marks the moments of a step, by the clock of the device that computes it."""
+    """Marks the moments of a step, on the clock of the device that computes it."""
 
     def __init__(self, device: Device) -> None:
-        """Begin before the first step."""
         self._device = device
         self._marks: dict[str, Any] = {}
         self._data = self._data_starved = 0.0
@@ -52,7 +51,7 @@ class StepParts:
         self.mark("began")
 
     def mark(self, name: str) -> None:
-        """Something of a step begins or ends now; on a GPU, once it gets there."""
+        """Mark the current moment; on a GPU, when the device reaches it."""
         if self._device is Device.CPU:
             self._marks[name] = time.perf_counter()
             self._marks[f"{name} waited"] = self._waited()
@@ -62,7 +61,7 @@ class StepParts:
         self._marks[name] = event
 
     def loading(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that gives the next micro batch, timed."""
+        """Wrap the function that returns the next micro batch, to time it."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             began, waited = time.perf_counter(), self._waited()
@@ -75,11 +74,11 @@ class StepParts:
         return timed
 
     def finish(self, seconds: float) -> dict[str, float]:
-        """The parts of a step that took so long; they add up to it."""
+        """Return the parts of a step, which add up to its duration."""
         busy = self._between("began", "ready")
         reduced = self._between("ready", "reduced")
         updated = self._between("reduced", "ended")
-        # What a rank waited for a core while it waited for data is part of the latter.
+        # A wait for a core during a wait for data counts as the latter.
         starved = self._between("began waited", "ready waited") - self._data_starved
         self._steps += 1
         self._paces.append(max(0.0, busy - self._data - starved))
@@ -93,10 +92,10 @@ class StepParts:
         parts["other"] = max(0.0, seconds - sum(parts.values()))
         return {name: round(value, 6) for name, value in parts.items()}
 
-    def share(self, world_size: int, stage: int, tells: bool) -> dict[str, RankFigure]:
-        """Tell the other ranks of the steps since the last time; every rank has to call it.
+    def share(self, world_size: int, stage: int, wanted: bool) -> dict[str, RankFigure]:
+        """Exchange the times since the last call; every rank must call it.
 
-        Only a rank that tells others of it needs the figures.
+        Only the rank with `wanted` gets the summaries.
         """
         busy, data, starved = (value / max(1, self._steps) for value in self._sums)
         pace = statistics.median(self._paces) if self._paces else 0.0
@@ -105,11 +104,11 @@ class StepParts:
         every = [mine]
         if world_size > 1:
             place = "cpu" if self._device is Device.CPU else "cuda"
-            told = torch.tensor(mine, dtype=torch.float64, device=place)
+            sent = torch.tensor(mine, dtype=torch.float64, device=place)
             gathered = torch.empty(world_size * len(mine), dtype=torch.float64, device=place)
-            torch.distributed.all_gather_into_tensor(gathered, told)
-            every = gathered.view(world_size, len(mine)).tolist() if tells else []
-        if not tells:
+            torch.distributed.all_gather_into_tensor(gathered, sent)
+            every = gathered.view(world_size, len(mine)).tolist() if wanted else []
+        if not wanted:
             return {}
         columns = dict(zip(FIGURES, zip(*every, strict=True), strict=True))
         shown = SHOWN_ON_CPU if self._device is Device.CPU else SHOWN
@@ -123,7 +122,7 @@ class StepParts:
         return figures | ({"lag": lag} if lag.highest else {})
 
     def agree(self, willing: bool) -> bool:
-        """Whether every rank is willing; one that is not would leave the others waiting."""
+        """True if every rank is willing; a single one that is not would block the others."""
         if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
             return willing
         place = "cpu" if self._device is Device.CPU else "cuda"
@@ -132,7 +131,7 @@ class StepParts:
         return bool(answer.item())
 
     def _between(self, first: str, second: str) -> float:
-        """Seconds between two marks; 0 where the engine has passed one of them by."""
+        """Return the seconds between two marks; 0 if the engine skipped one."""
         one, other = self._marks.get(first), self._marks.get(second)
         if one is None or other is None:
             return 0.0
@@ -142,11 +141,11 @@ class StepParts:
         return float(one.elapsed_time(other)) / 1000
 
     def _waited(self) -> float:
-        """Seconds so far in which this thread could have run and did not get a core."""
+        """Return the seconds that this thread has waited for a core so far."""
         return core_wait_seconds() if self._device is Device.CPU else 0.0
 
     def _memory(self) -> int:
-        """The most memory so far: of the GPU, as reserved; on a CPU, of the process."""
+        """Return the peak memory: reserved on a GPU; of the process on a CPU."""
         if self._device is Device.CPU:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return int(torch.cuda.max_memory_reserved())

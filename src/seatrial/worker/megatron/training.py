@@ -26,15 +26,15 @@ from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.commit import MegatronCommitter
 from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
 from seatrial.worker.megatron.gpt import build_datasets, forward_step, pin_tokenizer
-from seatrial.worker.megatron.heartbeat import beating
-from seatrial.worker.megatron.initial_weights import bring_in
+from seatrial.worker.megatron.heartbeat import writing_heartbeats
+from seatrial.worker.megatron.initial_weights import import_initial_weights
 from seatrial.worker.megatron.observe import MegatronObserver
 from seatrial.worker.megatron.resume import Resumption
 from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter
 
 FUSED_GRADIENTS = "fused_weight_gradient_mlp_cuda"
-"""Apex's extension, which adds weight gradients up inside the matrix multiplication."""
+"""Apex's extension, which accumulates weight gradients inside the matrix multiplication."""
 
 
 def train(
@@ -43,18 +43,18 @@ def train(
     heart: BeatWriter | None = None,
     nccl_file: Path | None = None,
 ) -> None:
-    """Train as the arguments say; the engine's own exit code ends the process.
+    """Train; the process exits with the engine's exit code.
 
-    What a person can mend ends it with a line that says how, and not with a traceback.
+    For errors that the user can fix, it exits with a message and not with a traceback.
 
     Args:
         chosen: The worker's own settings.
-        arguments: What the engine is told.
+        arguments: The engine's arguments.
         heart: The heartbeat of this process.
-        nccl_file: Where NCCL writes what it says, if it was asked to.
+        nccl_file: NCCL's log file, if enabled.
     """
     events = chosen.events if chosen.writes_events else None
-    # From here on, so that the log also tells of arguments that the engine refuses.
+    # Created here, so that the log also records arguments that the engine rejects.
     shares = chosen.events is not None
     observer = MegatronObserver(events, chosen.kill_step, shares, nccl_file)
     try:
@@ -63,7 +63,7 @@ def train(
         sys.stderr.write(f"seatrial: {error}\n")
         raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
     except CheckpointException as error:
-        # torch gathers what went wrong in writing; that a later start has begun is final.
+        # torch collects the errors of a save; an error because of a later start is final.
         causes = [cause for cause, _ in error.failures.values()]
         stale = next((cause for cause in causes if isinstance(cause, StaleStartError)), None)
         if stale is None:
@@ -75,29 +75,29 @@ def train(
 def _train(
     chosen: Settings, arguments: Sequence[str], observer: MegatronObserver, heart: BeatWriter
 ) -> None:
-    with observer.watching(), beating(heart):
+    with observer.watching(), writing_heartbeats(heart):
         apply_patches(ON_ANY_DEVICE)
         protect_checkpoints(chosen)
         args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
-        # Before the processes meet: they would not wait for each other as long as this may take.
-        bring_in(chosen, args, heart)
+        # Before the rendezvous, because this may take longer than its timeout.
+        import_initial_weights(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         if chosen.trouble:
             fault_injection.install(fault_injection.parsed(chosen.trouble))
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
 
 
-def fit_to_host(chosen: Settings, told: Namespace) -> Namespace:
-    """The arguments with the copy of a pinned tokenizer, and without a fusion that is lacking."""
-    told = pin_tokenizer(told, chosen.tokenizer_revision)
+def fit_to_host(chosen: Settings, engine_args: Namespace) -> Namespace:
+    """Use the copy of a pinned tokenizer, and turn off a fusion that is not installed."""
+    engine_args = pin_tokenizer(engine_args, chosen.tokenizer_revision)
     if chosen.device is Device.GPU and find_spec(FUSED_GRADIENTS) is None:
-        # The engine has it on, and stops at the first layer without the extension.
-        return Namespace(**(vars(told) | {"gradient_accumulation_fusion": False}))
-    return told
+        # It is on by default, and without the extension the engine stops at the first layer.
+        return Namespace(**(vars(engine_args) | {"gradient_accumulation_fusion": False}))
+    return engine_args
 
 
 def protect_checkpoints(chosen: Settings) -> None:
-    """Put the protocol around saving, the choice before loading, and limits on unpickling."""
+    """Install the commit protocol, checkpoint selection, and limits on unpickling."""
     safe_load.install()
     keeper = MegatronCommitter()
     keeper.install()

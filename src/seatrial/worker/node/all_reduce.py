@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes of a run do together before training: compare clocks, see one file, add up.
+"""Checks that all nodes of a run do together before training: clocks, a shared file, an all-reduce.
 
-Started by torchrun from `seatrial.worker.node.preflight`, in a store of its own: a process group
-that was made and given up would leave its keys in the store that training uses. A finding is
+Started by torchrun from `seatrial.worker.node.preflight`, with its own store: a process group that
+was created and destroyed would leave its keys in the store that training uses. A finding is
 printed as a line of JSON.
 """
 
@@ -24,12 +24,12 @@ from seatrial.findings import Finding
 from seatrial.worker.node.preflight import TOGETHER_SECONDS, finding, skew_findings
 
 ELEMENTS = 16 << 20
-"""Numbers that are added up: 64 MiB, enough to go over every link of a ring."""
+"""Numbers in the all-reduce: 64 MiB, enough to use every link of a ring."""
 ROUNDS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Join the others, and say what is wrong between them."""
+    """Join the other nodes, and print what is wrong between them."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.worker.node.all_reduce")
     parser.add_argument("--directory", required=True)
     parser.add_argument("--elements", type=int, default=ELEMENTS)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *sharing_findings(Path(given.directory)),
         *sum_findings(device, given.elements),
     ]
-    # Asked by all, for it is an exchange; said by those that have nothing of their own to say.
+    # A collective, so all ranks call it; only ranks without findings so far report the result.
     others = other_findings(device, len(found))
     found = found or others
     for each in found:
@@ -57,17 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def other_findings(device: torch.device, mine: int) -> list[Finding]:
-    """Whether others have findings: all nodes end alike, or torchrun would wait for the rest."""
+    """Report findings of other nodes: all must exit alike, or torchrun would wait for the rest."""
     faults = torch.tensor(mine, dtype=torch.int64, device=device)
     dist.all_reduce(faults)
     if int(faults) == mine:
         return []
-    rule = "this node is well, and another is not."
-    return [finding(PreflightCode.TOGETHER, rule, "See what the pods of the others say.")]
+    rule = "this node passed its checks, but another node did not."
+    return [finding(PreflightCode.TOGETHER, rule, "See the findings of the other pods.")]
 
 
 def clock_findings(device: torch.device, now: float | None = None) -> list[Finding]:
-    """This node's clock beside those of all, read when all are there."""
+    """Compare this node's clock with those of all nodes, read after a barrier."""
     dist.barrier()
     mine = torch.tensor(time.time() if now is None else now, dtype=torch.float64, device=device)
     clocks = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
@@ -76,7 +76,7 @@ def clock_findings(device: torch.device, now: float | None = None) -> list[Findi
 
 
 def sharing_findings(directory: Path) -> list[Finding]:
-    """Whether this node sees a file that the first has written."""
+    """Check that this node sees a file that the first node wrote."""
     name: list[str] = [f".meeting-{time.time_ns()}"]
     dist.broadcast_object_list(name)
     probe = directory / name[0]
@@ -89,13 +89,13 @@ def sharing_findings(directory: Path) -> list[Finding]:
         probe.unlink(missing_ok=True)
     if seen:
         return []
-    rule = f"a file that node 0 has written to {directory} is not seen here."
-    fix = "See whether all pods mount the same volume, and whether it can be shared by nodes."
+    rule = f"this node does not see a file that node 0 wrote to {directory}."
+    fix = "Check that all pods mount the same volume, and that nodes can share it."
     return [finding(PreflightCode.NOT_SHARED, rule, fix, directory)]
 
 
 def _appears(probe: Path, patience: float = 10.0) -> bool:
-    """Whether a file appears; a network file system may take a moment to tell of it."""
+    """Wait for a file; a network file system may show it with a delay."""
     until = time.monotonic() + patience
     while not probe.exists():
         if time.monotonic() > until:
@@ -105,14 +105,14 @@ def _appears(probe: Path, patience: float = 10.0) -> bool:
 
 
 def sum_findings(device: torch.device, elements: int) -> list[Finding]:
-    """Add up what every rank holds, and compare with what the sum must be."""
+    """Sum a value of every rank, and compare with the expected result."""
     rank, world = dist.get_rank(), dist.get_world_size()
-    # Small whole numbers: their sum is exact in single precision for any number of ranks.
+    # Small integers: their sum is exact in single precision for any number of ranks.
     expected = sum(_share(each) for each in range(world))
     began = time.perf_counter()
     wrong = 0
-    # All rounds, whatever they give: a rank that left early would meet the others in another
-    # exchange than they are in, and its finding would be lost.
+    # Run all rounds in any case: a rank that left early would call another collective than the
+    # others, and its finding would be lost.
     for _ in range(ROUNDS):
         numbers = torch.full((elements,), _share(rank), dtype=torch.float32, device=device)
         dist.all_reduce(numbers)
@@ -132,11 +132,11 @@ def sum_findings(device: torch.device, elements: int) -> list[Finding]:
 
 
 def _share(rank: int) -> int:
-    """What a rank gives to the sum; neighbours give different numbers."""
+    """Return a rank's value in the sum; neighbours have different values."""
     return rank % 7 + 1
 
 
 if __name__ == "__main__":
-    # At once, and with the process group as it is: to take it down, torch 2.7 waits for its thread
-    # with Python's lock held, and the thread may wait for that lock to let go of a tensor.
+    # Exit immediately, without destroying the process group: torch 2.7 waits for its thread while
+    # it holds the GIL, and the thread may need the GIL to release a tensor.
     os._exit(main())

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What shows a training's numbers to others, beside it, in processes of their own.
+"""Export the metrics of a training run, in separate processes.
 
-A thread would share the interpreter with the training, would be copied into every process that the
-engine forks, with its socket, and would fall silent with a training that hangs, which is when it
-is asked most. The processes here read the event log, and nothing waits for them.
+A thread would share the interpreter with training, and every process that the engine forks would
+inherit its socket. It would also block if training hangs, which is when metrics matter most. The
+processes here read the event log, and training never waits for them.
 """
 
 import os
@@ -19,15 +19,15 @@ from seatrial.worker.settings import Settings
 SERVER = "seatrial.worker.node.metrics_server"
 """The metrics endpoint."""
 SENDER = "seatrial.worker.node.mlflow_sender"
-"""What sends events to MLflow."""
+"""The process that sends events to MLflow."""
 END_SECONDS = 15.0
-"""How long a process may take to end, and to send the last events, before it is killed."""
+"""How long a process may take to send the last events and exit, before it is killed."""
 
 
 @contextmanager
 def serving(chosen: Settings) -> Iterator[None]:
-    """Show the numbers meanwhile, where the settings ask for it; that fails without harm."""
-    started = [_started(words) for words in commands(chosen)]
+    """Run the exporters that the settings enable. A failure does not affect training."""
+    started = [_started(argv) for argv in commands(chosen)]
     processes = [process for process in started if process is not None]
     try:
         yield
@@ -39,18 +39,18 @@ def serving(chosen: Settings) -> Iterator[None]:
 
 
 def commands(chosen: Settings) -> list[list[str]]:
-    """The words of each process; none on a rank that does not keep the log."""
+    """Return the argv of each process; empty on a rank that does not write the event log."""
     if not chosen.writes_events:
         return []
-    told = [f"--events={chosen.events}", f"--run={chosen.run}", f"--parent={os.getpid()}"]
+    common = [f"--events={chosen.events}", f"--run={chosen.run}", f"--parent={os.getpid()}"]
     found = []
     if chosen.metrics is not None:
         where = [f"--address={chosen.metrics.address}", f"--port={chosen.metrics.port}"]
-        found.append([sys.executable, "-m", SERVER, *told, *where])
+        found.append([sys.executable, "-m", SERVER, *common, *where])
     if chosen.mlflow is not None and _has_mlflow():
-        # The address is in the environment, where MLflow looks for it, with its credentials.
+        # The address is in MLflow's own environment variable, with its credentials.
         experiment = f"--experiment={chosen.mlflow.experiment}"
-        found.append([sys.executable, "-m", SENDER, *told, experiment])
+        found.append([sys.executable, "-m", SENDER, *common, experiment])
     return found
 
 
@@ -58,17 +58,18 @@ def _has_mlflow() -> bool:
     there = find_spec("mlflow") is not None
     if not there:
         sys.stderr.write(
-            "seatrial: nothing is sent to MLflow, which this image lacks. Training goes on; use an "
-            "image with seatrial[mlflow], or send the event log later (seatrial.export_mlflow).\n"
+            "seatrial: cannot send events to MLflow: this image does not include it. Training "
+            "continues. Use an image with seatrial[mlflow], or export the event log later "
+            "(seatrial.export_mlflow).\n"
         )
     return there
 
 
-def _started(words: list[str]) -> subprocess.Popen[bytes] | None:
+def _started(argv: list[str]) -> subprocess.Popen[bytes] | None:
     try:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603  (our own words)
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL)  # noqa: S603  (our own argv)
     except OSError as error:
-        sys.stderr.write(f"seatrial: {words[2]} does not start, training goes on: {error}\n")
+        sys.stderr.write(f"seatrial: cannot start {argv[2]}; training continues: {error}\n")
         return None
 
 

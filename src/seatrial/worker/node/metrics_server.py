@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.node.metrics_server`: the metrics of an event log for Prometheus.
+"""`python -m seatrial.worker.node.metrics_server`: serve the metrics of an event log to Prometheus.
 
-Reads the log to its end, then serves, and goes on reading. It ends when the training process that
-started it is gone, however that ended.
+Reads the log to its end, then serves, and continues to read. It exits when the training process
+that started it is gone, for whatever reason.
 """
 
 import argparse
@@ -25,24 +25,23 @@ from seatrial.monitoring.prometheus import EXPORTED, Form, RunNumbers
 from seatrial.worker.node.tail import Tail
 
 POLL_SECONDS = 0.5
-"""Between looks at the log: a scrape is seldom more often than every 10 s."""
+"""Interval between reads of the log: scrapes are rarely more frequent than every 10 s."""
 BIND_SECONDS = 30.0
-"""How long the port may be taken: the process of a training that was killed needs a moment."""
+"""How long to retry if the port is in use: a killed training process takes a moment to exit."""
 NICE = 10
-"""Training goes first."""
+"""Training has priority."""
 
 
 class Served(Collector):
-    """The values of a run in the form that prometheus_client writes."""
+    """The metrics of a run as a prometheus_client collector."""
 
     def __init__(self, run: str) -> None:
-        """Begin before the first event of a run of that name."""
         self._run = run
         self._lock = Lock()
         self._numbers = RunNumbers()
 
     def take(self, lines: Iterable[bytes]) -> None:
-        """Take in lines of the event log; what is no event is passed by."""
+        """Process lines of the event log; skip lines that are not events."""
         for line in lines:
             event = decoded(line)
             if event is not None:
@@ -50,7 +49,7 @@ class Served(Collector):
                     self._numbers.take(event)
 
     def forget(self) -> None:
-        """Begin anew: another log is in the place of the one that was read."""
+        """Reset the metrics, because the log was replaced."""
         with self._lock:
             self._numbers = RunNumbers()
 
@@ -71,7 +70,7 @@ class Served(Collector):
 
 
 def bind(address: str, port: int, served: Served, wanted: Callable[[], bool]) -> bool:
-    """Begin to serve; a port that stays taken is told, and nothing more."""
+    """Start serving. If the port stays in use, print a message and return False."""
     registry = CollectorRegistry()
     registry.register(served)
     end = time.monotonic() + BIND_SECONDS
@@ -81,8 +80,8 @@ def bind(address: str, port: int, served: Served, wanted: Callable[[], bool]) ->
         except (OSError, OverflowError) as error:
             if time.monotonic() >= end:
                 sys.stderr.write(
-                    f"seatrial: no metrics are served at {address}, port {port}: {error}. "
-                    "Training goes on; choose another monitoring.prometheus.port.\n"
+                    f"seatrial: cannot serve metrics at {address}, port {port}: {error}. "
+                    "Training continues; set monitoring.prometheus.port to another port.\n"
                 )
                 return False
             time.sleep(1.0)
@@ -96,27 +95,27 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Read, serve, and end with the parent."""
-    parser = argparse.ArgumentParser(description="The metrics of an event log for Prometheus.")
+    """Read and serve until the parent exits."""
+    parser = argparse.ArgumentParser(description="Serve the metrics of an event log to Prometheus.")
     parser.add_argument("--events", type=Path, required=True, help="the event log")
     parser.add_argument("--run", required=True, help="the run's name")
-    parser.add_argument("--address", required=True, help="address to listen at")
-    parser.add_argument("--port", type=int, required=True, help="port to listen at")
-    parser.add_argument("--parent", type=int, required=True, help="process to end with")
-    told = parser.parse_args(arguments)
+    parser.add_argument("--address", required=True, help="address to listen on")
+    parser.add_argument("--port", type=int, required=True, help="port to listen on")
+    parser.add_argument("--parent", type=int, required=True, help="process to exit with")
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end)
-    # The terminal's interrupt is for the training, which ends this process when it is done.
+    # An interrupt from the terminal is for training, which terminates this process at its end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICE)
-    served, tail = Served(told.run), Tail(told.events)
-    # All of the history first: a counter that rises to it would look like a burst.
+    served, tail = Served(options.run), Tail(options.events)
+    # Read all history first: a counter that catches up would look like a burst.
     while lines := tail.lines():
         served.take(lines)
 
     def wanted() -> bool:
-        return os.getppid() == told.parent
+        return os.getppid() == options.parent
 
-    if not bind(told.address, told.port, served, wanted):
+    if not bind(options.address, options.port, served, wanted):
         return 0
     while wanted():
         if tail.shrunk():

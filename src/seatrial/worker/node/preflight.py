@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.node.preflight`: look at a node before training starts there.
+"""`python -m seatrial.worker.node.preflight`: check a node before training starts.
 
-GPUs, fabric devices, shared memory, the volume and its room; then all nodes together: clocks, a
-file that each must see, an all-reduce. What is wrong is a finding, printed and left where
-Kubernetes keeps a container's last words, so that it is read from the pod's status. Exit code 0
-when all is well, 1 with findings. Needs torch only for what all nodes do together.
+Checks GPUs, fabric devices, shared memory, the volume and its free space; then all nodes together:
+clocks, a shared file, an all-reduce. Prints problems as findings, and writes them to the
+container's termination log, so that the pod's status has them. Exit code 0 without findings, 1
+with findings. Needs torch only for the checks across nodes.
 """
 
 import argparse
@@ -26,57 +26,57 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.storage.state_files import DamagedError, decode, parse_json
 from seatrial.units import format_bytes
 
-LAST_WORDS = Path("/dev/termination-log")
-"""Where Kubernetes reads a container's last words from."""
+TERMINATION_LOG = Path("/dev/termination-log")
+"""The container's termination message, which Kubernetes adds to the pod's status."""
 GPU_GLOB = "/dev/nvidia[0-9]*"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (the pod's own)
 TOGETHER_SECONDS = 900
-"""How long nodes wait for each other; images are pulled at different speeds."""
+"""How long nodes wait for each other; image pulls take different times."""
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a node should have, as the plan counts on it."""
+    """The plan's requirements for a node."""
 
     gpus: int
-    """GPUs in the pod; 0 where it trains on processors."""
+    """GPUs in the pod; 0 for training on CPUs."""
     devices: str
-    """Pattern of the fabric's devices; empty without a fabric."""
+    """Glob pattern of the fabric's devices; empty without a fabric."""
     device_count: int
-    """How many of them there should be."""
+    """Number of these devices."""
     shared_memory_gib: int
     """Shared memory of the pod, GiB."""
     mount: str
-    """Where the volume is mounted."""
+    """Mount point of the volume."""
     directory: str
-    """The run's own directory on it."""
+    """The run's directory on the volume."""
     free_bytes: int
-    """Room that the volume must have."""
+    """Free space that the volume must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """How a node meets the others."""
+    """The rendezvous of the nodes."""
 
     nodes: int
     processes: int
     node_rank: int
     address: str
-    """Where node 0 listens."""
+    """Address of node 0."""
     port: int
     met: str = ""
-    """The file on the volume that says that all nodes of this attempt have met; empty without."""
+    """File on the volume that records that all nodes of this attempt have met; may be empty."""
 
 
 def finding(code: PreflightCode, rule: str, fix: str, value: object = "") -> Finding:
-    """A finding about this node."""
+    """Create a finding about this node."""
     node = os.environ.get("NODE_NAME", "this node")
     return Finding(code, Severity.ERROR, Where(field=node), rule, str(value), fix)
 
 
 def look(expected: Expected) -> list[Finding]:
-    """What is wrong with this node alone."""
+    """Check this node alone."""
     return [
         *_devices(expected),
         *_memory(expected.shared_memory_gib),
@@ -89,16 +89,16 @@ def _devices(expected: Expected) -> Iterator[Finding]:
     if gpus < expected.gpus:
         yield finding(
             PreflightCode.GPUS,
-            f"{gpus} of {expected.gpus} GPUs are there.",
-            "Look for a fallen GPU on the node (nvidia-smi, Xid 79 in its kernel log); cordon it.",
+            f"{gpus} of {expected.gpus} GPUs are present.",
+            "Check the node for a lost GPU (nvidia-smi, Xid 79 in its kernel log), and cordon it.",
             gpus,
         )
     seen = len(glob(expected.devices)) if expected.devices else 0
     if seen < expected.device_count:
         yield finding(
             PreflightCode.DEVICES,
-            f"{seen} of {expected.device_count} devices {expected.devices} are there.",
-            "See whether the fabric's device plugin runs on the node, and its driver is loaded.",
+            f"{seen} of {expected.device_count} devices {expected.devices} are present.",
+            "Check that the fabric's device plugin runs on the node and its driver is loaded.",
             seen,
         )
 
@@ -110,20 +110,20 @@ def _memory(wanted_gib: int) -> Iterator[Finding]:
         size = 0
     else:
         size = state.f_frsize * state.f_blocks
-    # A page or two are the file system's own.
+    # The file system itself uses a page or two.
     if size < 0.99 * wanted_gib * _GIB:
         yield finding(
             PreflightCode.SHARED_MEMORY,
-            f"{SHARED_MEMORY} has {format_bytes(size)}, and the plan counts on {wanted_gib} GiB.",
-            "Render the manifests again; the pod's shared-memory volume says its size.",
+            f"{SHARED_MEMORY} has {format_bytes(size)}, but the plan needs {wanted_gib} GiB.",
+            "Render the manifests again: the pod's shared-memory volume sets the size.",
             size,
         )
 
 
 def _volume(expected: Expected) -> Iterator[Finding]:
     if not os.path.ismount(expected.mount):
-        fix = "See whether the claim is bound, and its driver runs on the node."
-        rule = f"nothing is mounted at {expected.mount}: files would end with the pod."
+        fix = "Check that the claim is bound and its driver runs on the node."
+        rule = f"no volume is mounted at {expected.mount}: files would be lost with the pod."
         yield finding(PreflightCode.MOUNT, rule, fix, expected.mount)
         return
     directory = Path(expected.directory)
@@ -137,7 +137,7 @@ def _volume(expected: Expected) -> Iterator[Finding]:
         probe.unlink()
         state = os.statvfs(directory)
     except OSError as error:
-        rule = f"{directory} cannot be written: {error.strerror}."
+        rule = f"cannot write to {directory}: {error.strerror}."
         fix = "Set cluster.run_as_user to the owner of the volume, or change its owner."
         yield finding(PreflightCode.MOUNT, rule, fix, expected.directory)
         return
@@ -145,22 +145,24 @@ def _volume(expected: Expected) -> Iterator[Finding]:
     if free < expected.free_bytes:
         yield finding(
             PreflightCode.ROOM,
-            f"{expected.mount} has {format_bytes(free)} free, and a checkpoint takes "
+            f"{expected.mount} has {format_bytes(free)} free, but a checkpoint needs "
             f"{format_bytes(expected.free_bytes)}.",
-            "Remove what is not needed, or use a larger volume.",
+            "Delete files that are not needed, or use a larger volume.",
             free,
         )
 
 
 def meet_once(company: Company, directory: str) -> list[Finding]:
-    """What is wrong between the nodes, unless they have met in this attempt already.
+    """Check the nodes together, unless they have already met in this attempt.
 
-    A pod that takes the place of one that was lost comes alone: the others are past their look,
-    and only their training starts again. It would wait for them in vain.
+    A pod that replaces a lost one comes alone: the other nodes have passed preflight, and only
+    their training restarts. The new pod would wait for them in vain.
     """
     met = Path(company.met) if company.met else None
     if met is not None and met.exists():
-        sys.stderr.write("seatrial: the nodes have met in this attempt; this one looked alone.\n")
+        sys.stderr.write(
+            "seatrial: the nodes have already met in this attempt; only this node was checked.\n"
+        )
         return []
     found = meet(company, directory)
     if met is not None and not found:
@@ -170,8 +172,8 @@ def meet_once(company: Company, directory: str) -> list[Finding]:
 
 
 def meet(company: Company, directory: str) -> list[Finding]:
-    """What is wrong between the nodes, found by processes of torch on all of them."""
-    words = [
+    """Check the nodes together, with torch processes on all of them."""
+    argv = [
         *(sys.executable, "-m", "torch.distributed.run"),
         f"--nnodes={company.nodes}",
         f"--nproc-per-node={company.processes}",
@@ -184,46 +186,46 @@ def meet(company: Company, directory: str) -> list[Finding]:
         f"--directory={directory}",
     ]
     try:
-        done = subprocess.run(  # noqa: S603  (our own words, no shell)
-            words,
+        done = subprocess.run(  # noqa: S603  (our own argv, no shell)
+            argv,
             stdout=subprocess.PIPE,
             text=True,
             timeout=2 * TOGETHER_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return [_apart(company, f"no answer within {2 * TOGETHER_SECONDS} s")]
+        return [_apart(company, f"no response within {2 * TOGETHER_SECONDS} s")]
     found = read_findings(done.stdout)
     if done.returncode and not found:
-        return [_apart(company, f"torchrun ended with {done.returncode}")]
+        return [_apart(company, f"torchrun exited with {done.returncode}")]
     return found
 
 
 def _apart(company: Company, reason: str) -> Finding:
     return finding(
         PreflightCode.TOGETHER,
-        f"the {company.nodes} nodes do not meet at {company.address}:{company.port}: {reason}.",
-        "Another node may have failed its own look, which is the cause then; else see network "
-        "policies, the fabric and NCCL's lines above.",
+        f"the {company.nodes} nodes could not meet at {company.address}:{company.port}: {reason}.",
+        "Another node may have failed its own checks, which is then the cause. Otherwise check "
+        "network policies, the fabric and NCCL's output above.",
         reason,
     )
 
 
 def read_findings(text: str) -> list[Finding]:
-    """The findings among the lines that processes have printed; each once."""
+    """Parse the findings in the output of processes, without duplicates."""
     found: dict[Finding, None] = {}
     for line in text.splitlines():
         start = line.find('{"code"')
         if start < 0:
             continue
-        # Lines of several processes can run into each other.
+        # Lines of several processes can be interleaved.
         with suppress(DamagedError):
             found[decode(Finding, parse_json(line[start:]))] = None
     return list(found)
 
 
-def main(arguments: Sequence[str] | None = None, last_words: Path = LAST_WORDS) -> int:
-    """Look at the node, then meet the others; the exit code says whether all is well."""
+def main(arguments: Sequence[str] | None = None, termination_log: Path = TERMINATION_LOG) -> int:
+    """Check the node, then all nodes together. Return 0 if there are no findings."""
     expected, company = _parse(arguments)
     found = look(expected)
     if company is not None and company.nodes * company.processes > 1 and not found:
@@ -231,12 +233,12 @@ def main(arguments: Sequence[str] | None = None, last_words: Path = LAST_WORDS) 
     for each in found:
         sys.stderr.write(f"seatrial: {each.code} {each.one_line()}\n")
     text = json.dumps([each.to_dict() for each in found])
-    # Kubernetes keeps 4096 bytes of it; whole findings are better than half of all.
+    # Kubernetes keeps 4096 bytes: some complete findings are better than a truncated list.
     while len(text.encode()) > 4096 and len(found) > 1:
         found = found[:-1]
         text = json.dumps([each.to_dict() for each in found])
-    if found and last_words.exists():
-        last_words.write_text(text)
+    if found and termination_log.exists():
+        termination_log.write_text(text)
     return ExitCode.FINDINGS if found else ExitCode.OK
 
 
@@ -270,22 +272,22 @@ def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
 
 
 LARGEST_SKEW = 5.0
-"""Seconds between clocks above which logs cannot be put in order, and tokens of clouds expire."""
+"""Clock skew in seconds above which logs cannot be ordered and cloud tokens expire."""
 
 
 def skew_findings(mine: float, clocks: Sequence[float]) -> list[Finding]:
-    """What is wrong with this node's clock beside those of all, itself among them.
+    """Compare this node's clock with those of all nodes, including itself.
 
-    Where no more than half agree, as with two nodes, nobody knows who is right. All nodes say so
-    then, for a finding that all have excludes none of them.
+    If no more than half agree, as with two nodes, there is no correct majority. Then all nodes
+    report it, because a finding that all nodes have excludes none of them.
     """
     middle = sorted(clocks)[len(clocks) // 2]
     agreeing = sum(abs(clock - middle) <= LARGEST_SKEW for clock in clocks)
     fix = "Start the node's time service."
     if 2 * agreeing <= len(clocks):
         skew = max((mine - clock for clock in clocks), key=abs)
-        rule = f"the clock is {skew:+.1f} s from another node's, and no majority is right."
-        fix = "See the time service of all nodes."
+        rule = f"the clock is {skew:+.1f} s from another node's, and there is no majority."
+        fix = "Check the time service of all nodes."
     else:
         skew = mine - middle
         rule = f"the clock is {skew:+.1f} s from those of the other nodes."

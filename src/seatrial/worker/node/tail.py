@@ -1,26 +1,26 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading an event log while it grows."""
+"""Read an event log while it grows."""
 
 from pathlib import Path
 
 from seatrial.storage.state_files import open_regular
 
 PIECE = 1 << 20
-"""Bytes read at a time, so that a long history is not in memory at once."""
+"""Bytes per read, so that a long history is never in memory as a whole."""
 
 
 class Tail:
-    """Reads what was appended to a file since the last look, in whole lines."""
+    """Reads complete lines that were appended to a file since the last call."""
 
     def __init__(self, path: Path) -> None:
-        """The file need not be there yet."""
+        """Take a file, which need not exist yet."""
         self._path = path
         self._offset = 0
         self._rest = b""
 
     def shrunk(self) -> bool:
-        """Whether the file is another one now, which is then read from its beginning."""
+        """True if the file was replaced; it is then read from the start."""
         try:
             smaller = self._path.stat().st_size < self._offset
         except OSError:
@@ -30,7 +30,7 @@ class Tail:
         return smaller
 
     def lines(self) -> list[bytes]:
-        """The next lines; none at the end, or while the file cannot be read."""
+        """Return the next lines; empty at the end, or while the file is not readable."""
         try:
             with open_regular(self._path) as stream:
                 stream.seek(self._offset)
@@ -39,5 +39,5 @@ class Tail:
             return []
         self._offset += len(piece)
         *whole, self._rest = (self._rest + piece).split(b"\n")
-        # A piece without an end of line is not the end of the file.
+        # A piece without a newline is not the end of the file.
         return whole or ([b""] if piece else [])

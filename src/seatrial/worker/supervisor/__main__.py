@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.supervisor OPTIONS -- WORDS`: the processes of one node, to the end.
+"""`python -m seatrial.worker.supervisor OPTIONS -- ARGUMENTS`: supervise the processes of one node.
 
-The words after `--` are torchrun's: its logs, the module, and the engine's arguments.
+The arguments after `--` are torchrun's: its logs, the module, and the engine's arguments.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from seatrial.worker.supervisor.supervise import NodeTask, Supervisor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Supervise; the exit code is that of the processes."""
+    """Run the supervisor. Return the exit code of the processes."""
     task = parsed(sys.argv[1:] if arguments is None else arguments)
     supervisor = Supervisor(task, RestartsInARow(task.restarts), sys.stdout.buffer)
     signal.signal(signal.SIGTERM, supervisor.stop)
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: Sequence[str]) -> NodeTask:
-    """The task of a command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.worker.supervisor")
     for name in ("--nodes", "--processes", "--node-rank", "--port", "--restarts"):
         parser.add_argument(name, type=int, required=True)

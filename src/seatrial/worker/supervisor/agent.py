@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""torchrun as a child: how it is told to meet the others, and what its lines tell.
+"""Run torchrun as a child process: its rendezvous options, and the meaning of its messages.
 
-Restarting the whole group over all nodes is torchrun's own work, through its dynamic rendezvous
-(`c10d`): an agent whose process dies joins again, and the others, which see it waiting, start
-theirs again too. The supervisor sees to what the agent cannot: that it lives, that its processes
-get on, and that none is left.
+torchrun itself restarts the whole group over all nodes, through its dynamic rendezvous (`c10d`): an
+agent whose process dies joins again, and the others, which see it waiting, restart theirs too. The
+supervisor adds what the agent cannot do: it keeps the agent running, detects hung processes, and
+kills orphans.
 """
 
 import os
@@ -21,15 +21,15 @@ from typing import BinaryIO
 from seatrial.monitoring.processes import end
 
 JOIN_SECONDS = 900
-"""How long a node waits for the others: a container that keeps failing is held back up to 300 s."""
+"""How long a node waits for the others; the back-off of a failing container is up to 300 s."""
 KEEP_ALIVE_SECONDS = 2
 KEEP_ALIVE_MISSES = 3
-"""After how long an agent that was killed counts as gone; with torch's own 5 s × 3 its successor
-waited 15 s more."""
+"""Time after which a killed agent counts as gone; with torch's own 5 s × 3, its successor waited
+15 s more."""
 _MOST_RESTARTS = 1_000_000
 """The supervisor counts restarts, not the agent."""
 MASTER = "SEATRIAL_MASTER_ADDR"
-"""Where the processes find rank 0; see `Rendezvous.words`."""
+"""The address of rank 0 for the processes; see `Rendezvous.words`."""
 
 _FAILED = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _CLOSING = re.compile(rb"Sending process (\d+) closing signal SIG")
@@ -46,15 +46,15 @@ class Rendezvous:
     """The host on which node 0 listens."""
     port: int
     name: str
-    """What tells this attempt from others that might listen there."""
+    """Identifies this attempt among others that might listen there."""
 
     def words(self, restarts: int) -> list[str]:
-        """The options of torchrun.
+        """Return the options of torchrun.
 
-        Its rendezvous numbers the nodes by the order of their addresses. Numbers that differ from
-        those of the pods would put ranks of one pipeline or rail far from each other, so every node
-        gives a name as its address that sorts as its number does; nobody looks that name up, for
-        the processes are told the real address of rank 0 (`MASTER`).
+        Its rendezvous numbers the nodes in the order of their addresses. If these numbers differed
+        from those of the pods, ranks of one pipeline or rail would be far from each other. So every
+        node uses a name as its address that sorts like its number. The name is never resolved: the
+        processes get the real address of rank 0 in `MASTER`.
         """
         settings = {
             "is_host": str(self.node_rank == 0).lower(),
@@ -76,28 +76,28 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A process that ended, as the agent told."""
+    """A process that failed, as reported by the agent."""
 
     code: int
-    """Its exit code; the negative number of a signal that ended it."""
+    """Exit code; negative signal number if a signal killed it."""
     local_rank: int
-    """Its number on the node."""
+    """Rank on the node."""
     process: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A process that the agent has asked to end."""
+    """A process that the agent asked to exit."""
 
     process: int
 
 
 Sign = Failure | Closing
-"""What an agent's line tells."""
+"""A message of the agent."""
 
 
 def sign_of(line: bytes) -> Sign | None:
-    """What a line of the agent tells, if anything."""
+    """Parse a line of the agent's output; None if it has no such message."""
     if found := _FAILED.search(line):
         code, local_rank, process = map(int, found.groups())
         return Failure(code, local_rank, process)
@@ -107,18 +107,23 @@ def sign_of(line: bytes) -> Sign | None:
 
 
 class Agent:
-    """A torchrun that runs, with its output passed on line by line."""
+    """A running torchrun, whose output is forwarded line by line."""
 
-    def __init__(self, words: list[str], environment: Mapping[str, str], out: BinaryIO) -> None:
-        """Start it, so that it ends with this process."""
-        tether = [sys.executable, "-m", "seatrial.worker.supervisor.parent_death", str(os.getpid())]
-        self._process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
-            [*tether, *words],
+    def __init__(self, argv: list[str], environment: Mapping[str, str], out: BinaryIO) -> None:
+        """Start it; it exits when this process dies."""
+        launcher = [
+            sys.executable,
+            "-m",
+            "seatrial.worker.supervisor.parent_death",
+            str(os.getpid()),
+        ]
+        self._process = subprocess.Popen(  # noqa: S603  (our own argv, no shell)
+            [*launcher, *argv],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A signal to the group of whoever started us is ours to pass on.
+            # A signal to our parent's process group must reach only us; we forward it.
             start_new_session=True,
         )
         self._signs: deque[Sign] = deque()
@@ -130,27 +135,27 @@ class Agent:
         return self._process.pid
 
     def code(self) -> int | None:
-        """Its exit code; none while it runs."""
+        """Return its exit code; None while it runs."""
         return self._process.poll()
 
     def signs(self) -> list[Sign]:
-        """What its lines have told since the last time."""
+        """Return its messages since the last call."""
         found = []
         while self._signs:
             found.append(self._signs.popleft())
         return found
 
     def ask(self) -> None:
-        """Ask it to end; it passes that on to its processes, and waits for them."""
+        """Send SIGTERM; torchrun forwards it to its processes and waits for them."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """End it; its processes end with it."""
+        """Kill it; its processes exit with it."""
         end(self._process.pid)
         self._process.wait()
 
     def drain(self, seconds: float = 5.0) -> None:
-        """Wait until its last lines are passed on; a process that is left may hold the pipe."""
+        """Wait until its last lines are forwarded; an orphan may keep the pipe open."""
         self._pump.join(seconds)
 
     def _pass_on(self, out: BinaryIO) -> None:
@@ -167,5 +172,5 @@ class Agent:
                 write(line)
                 out.flush()
             except (OSError, ValueError):
-                # Nobody reads any more; the processes must not block for that.
+                # The reader is gone; the processes must not block on a full pipe.
                 write = None

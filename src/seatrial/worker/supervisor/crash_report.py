@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What processes can still tell before they are ended, or have left behind.
+"""Crash reports: evidence from processes before they are killed, and from what they left behind.
 
-Kept beside the event log: a directory for each incident, with the last heartbeat and the state of
-every process, the Python stack of those that live, and the dumps of NCCL's flight recorder. Those
+Each incident has a directory next to the event log, with the last heartbeat and the state of every
+process, the Python stack of those that are alive, and the dumps of NCCL's flight recorder. The
 dumps are pickles: they are copied, never opened here.
 """
 
@@ -24,18 +24,18 @@ from seatrial.storage.state_files import FILE_MODE, make_directory, write_state
 from seatrial.worker.supervisor.heartbeats import Beat
 
 LAST_WORDS = "last-words"
-"""The directory beside the event log."""
+"""The directory of crash reports, next to the event log."""
 FLIGHTS = "flight-rank-"
-"""How the dumps of the flight recorder begin; torch appends the rank."""
+"""Prefix of the flight recorder's dumps; torch appends the rank."""
 DUMP_SECONDS = 20.0
-"""How long one stack may take."""
+"""Timeout of one stack dump."""
 DUMP_FILE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
-"""Where torch writes dumps, but for the rank; a pod is told so by its manifest."""
+"""Where torch writes dumps, without the rank; in a pod, the manifest sets it."""
 _NO_STACK = "no stack"
 
 
 def recorder_variables(directory: Path) -> dict[str, str]:
-    """What makes torch keep NCCL's last calls, and write them when one times out."""
+    """Return the variables that make torch record NCCL's calls and dump them on a timeout."""
     return {
         "TORCH_FR_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
@@ -44,35 +44,37 @@ def recorder_variables(directory: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CrashReport:
     directory: Path
-    """Where it is; empty where nothing could be written."""
+    """The directory of the report."""
     stacks: int
-    """Stacks that could be read."""
+    """Number of stacks that could be read."""
     flights: int
-    """Dumps of the flight recorder."""
+    """Number of flight recorder dumps."""
 
 
 def collect(
     where: Path, beats: Iterable[Beat], heartbeats: Path, now: float, python: str = sys.executable
-) -> Told:
-    """Write down what the processes of this node can tell; `python` is what they run."""
+) -> CrashReport:
+    """Write a crash report about the processes of this node; `python` is their interpreter."""
     every = list(beats)
     with suppress(OSError):
         make_directory(where)
     _write(where / "processes.txt", "".join(_line(beat, now) for beat in every))
-    # All at once: a node has eight, and each may take until its time is over.
+    # In parallel: a node has eight processes, and each dump may take until its timeout.
     with ThreadPoolExecutor(max(1, len(every))) as pool:
         found = list(pool.map(lambda beat: stack_of(beat.process, python), every))
     stacks = 0
     for beat, stack in zip(every, found, strict=True):
         kept = bool(stack) and _write(where / f"stack-rank-{beat.rank}.txt", stack)
         stacks += kept and not stack.startswith(_NO_STACK)
-    return Told(where, stacks, sum(_copy_dump(where, beat, heartbeats, now) for beat in every))
+    return CrashReport(
+        where, stacks, sum(_copy_dump(where, beat, heartbeats, now) for beat in every)
+    )
 
 
 def _copy_dump(where: Path, beat: Beat, heartbeats: Path, now: float) -> bool:
-    """Keep the dump of a rank, if it has written one since it fell silent."""
+    """Copy a rank's dump, if it is newer than the rank's last heartbeat."""
     dump = Path(os.environ.get(DUMP_FILE, str(heartbeats / FLIGHTS)) + str(beat.rank))
     silent_since = time.time() - (now - beat.since)
     try:
@@ -87,15 +89,15 @@ def _copy_dump(where: Path, beat: Beat, heartbeats: Path, now: float) -> bool:
 
 
 def stack_of(process: int, python: str = sys.executable) -> str:
-    """The Python stack of a process, without stopping it, or why there is none."""
+    """Return the Python stack of a process without pausing it, or why there is none."""
     program = _py_spy(python)
     if program is None:
         return ""
-    # A process that is stopped cannot be stopped once more, and one that hangs stays as it is.
-    words = [program, "dump", "--nonblocking", "--pid", str(process)]
+    # py-spy cannot pause a stopped process, and a hung one does not change anyway.
+    argv = [program, "dump", "--nonblocking", "--pid", str(process)]
     try:
-        done = subprocess.run(  # noqa: S603  (our own words, no shell)
-            words, capture_output=True, text=True, timeout=DUMP_SECONDS, check=False
+        done = subprocess.run(  # noqa: S603  (our own argv, no shell)
+            argv, capture_output=True, text=True, timeout=DUMP_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{_NO_STACK}: {error}\n"
@@ -103,7 +105,7 @@ def stack_of(process: int, python: str = sys.executable) -> str:
 
 
 def _py_spy(python: str) -> str | None:
-    """The program, beside the Python of the processes or on the path."""
+    """Find py-spy next to the Python of the processes, or on the PATH."""
     beside = Path(python).with_name("py-spy")
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
@@ -114,7 +116,7 @@ def _line(beat: Beat, now: float) -> str:
         waits = (PROCESSES / str(beat.process) / "wchan").read_text().strip("0\n")
     return (
         f"rank {beat.rank}, process {beat.process}: {beat.phase}, step {beat.step}, "
-        f"silent for {now - beat.since:.1f} s, state {letter or 'ended'}"
+        f"no heartbeat for {now - beat.since:.1f} s, state {letter or 'exited'}"
         f"{', waits in ' + waits if waits else ''}\n"
     )
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""With which exit code a rank ended, told by itself beside its heartbeat.
+"""The exit code of a rank, which it writes itself next to its heartbeat.
 
-torchrun, once it was asked to end, says of its ranks neither that they saved nor that they failed.
+After a stop request, torchrun does not report whether its ranks saved or failed.
 """
 
 import json
@@ -17,12 +17,12 @@ from seatrial.worker.process import meant_code
 from seatrial.worker.supervisor.heartbeats import DIRECTORY
 
 _LONGEST = 20
-"""Bytes of an exit code."""
+"""Maximum length of an exit code in bytes."""
 
 
 @contextmanager
-def telling_end() -> Iterator[None]:
-    """Tell the supervisor, where there is one, how this process ends; one that is killed cannot."""
+def recording_exit() -> Iterator[None]:
+    """Write the exit code of this process for its supervisor, if any; not if it is killed."""
     code = 0
     try:
         yield
@@ -36,12 +36,12 @@ def telling_end() -> Iterator[None]:
         directory = os.environ.get(DIRECTORY)
         if directory:
             with suppress(OSError):
-                # Read within seconds by the supervisor of this host, and by nobody after it.
+                # Only the supervisor on this host reads it, within seconds.
                 write_state(Path(directory, f"end-{os.getpid()}"), f"{code}\n", durable=False)
 
 
 def read_ends(directory: Path) -> dict[int, int]:
-    """The exit codes that processes of this node have told, by process."""
+    """Return the exit codes that processes of this node wrote, by process ID."""
     found = {}
     for path in directory.glob("end-*"):
         with suppress(OSError, ValueError):
@@ -50,7 +50,7 @@ def read_ends(directory: Path) -> dict[int, int]:
 
 
 def forget_ends(directory: Path) -> None:
-    """Remove what processes told that are no more."""
+    """Delete the exit codes of earlier processes."""
     for path in directory.glob("end-*"):
         with suppress(OSError):
             path.unlink()
@@ -61,22 +61,22 @@ _NAME = "final.json"
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """How an attempt came to its end."""
+    """The final result of an attempt."""
 
     attempt: str
-    """The attempt, by the name that its nodes meet under."""
+    """The attempt, identified by its rendezvous name."""
     code: int
     """The exit code of its processes."""
 
 
 def remember(directory: Path, final: Final) -> None:
-    """Keep it; where that cannot be written, the next start finds out by itself."""
+    """Store the result; if that fails, the next start finds out by itself."""
     with suppress(OSError):
         write_state(directory / _NAME, json.dumps(asdict(final)))
 
 
 def remembered(directory: Path, attempt: str) -> Final | None:
-    """How this very attempt has ended before; nothing where it has not."""
+    """Return the final result of this attempt; None if it has none."""
     try:
         final = decode(Final, read_json(directory / _NAME))
     except (OSError, DamagedError):

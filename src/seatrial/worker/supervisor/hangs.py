@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that do not get on: noticed, asked for their last words, and ended.
+"""Detect hung processes, collect a crash report, and kill them.
 
-A process that was stopped does not go on by itself, and is ended at once. Of any other nobody
-knows: a file system may be back in half a minute. It is noticed at the limit, and ended at twice
-the limit, and not before a minute: a restart costs more.
+A stopped process does not continue by itself, and is killed immediately. Any other process may
+recover: a file system may be back in half a minute. It is reported at the timeout, and killed at
+twice the timeout, and not before a minute, because a restart costs more.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,17 @@ from seatrial.worker.supervisor.reports import Reports
 from seatrial.worker.supervisor.timeouts import MARGIN, HeartbeatWatch, Silence
 
 CERTAIN = 2.0
-"""Times the limit after which processes are ended that only seem to hang."""
+"""Multiple of the timeout after which a process that seems hung is killed."""
 CERTAIN_FLOOR = 60.0
-"""And seconds."""
+"""Minimum of that time in seconds."""
 
 
 class Hangs:
-    """One silence after the other."""
+    """Detects hangs, one at a time."""
 
     def __init__(
         self, watch: HeartbeatWatch, reports: Reports, heartbeats: Path, python: str
     ) -> None:
-        """Take who judges, who is told, where processes leave what they tell, and what they run."""
         self._watch = watch
         self._reports = reports
         self._heartbeats = heartbeats
@@ -37,21 +36,21 @@ class Hangs:
         self._stopped: dict[int, float] = {}
 
     def forget(self) -> None:
-        """Processes have ended; whatever was noticed of them is over."""
+        """Forget the current hang, because the processes have exited."""
         self._noticed = None
 
     def look(self, beats: list[Beat], states: Mapping[int, str], now: float) -> None:
-        """Notice a silence, and end it when it is certain.
+        """Report a hang, and kill the processes when it is certain.
 
         Args:
-            beats: What the processes last told.
-            states: What those that are alive do, as letters of the kernel.
-            now: The time, by the clock of the beats.
+            beats: The last heartbeats.
+            states: The kernel's state letters of the processes that are alive.
+            now: The time on the clock of the heartbeats.
         """
         here = [beat for beat in beats if beat.process in states]
         silence = self._watch.look(beats, states, now) or self._long_stopped(here, states, now)
         if silence is None:
-            # Those that were ended do not go on.
+            # Processes that were killed did not recover.
             if self._noticed is not None and any(b.process in states for b in self._noticed.beats):
                 self._reports.moved(self._noticed, beats)
             self._noticed = None
@@ -60,7 +59,7 @@ class Hangs:
         if self._noticed is None:
             self._noticed = silence
             where = self._reports.directory("silent")
-            # Before the stacks, which take a while: whoever waits for the news has it now.
+            # Report first: collecting the stacks takes a while.
             self._reports.silent(silence, stopped, where)
             self._reports.collected(collect(where, here, self._heartbeats, now, self._python))
         if stopped or silence.seconds > max(CERTAIN_FLOOR, CERTAIN * silence.limit):
@@ -70,9 +69,9 @@ class Hangs:
     def _long_stopped(
         self, here: list[Beat], states: Mapping[int, str], now: float
     ) -> Silence | None:
-        """Processes that somebody has stopped, also in a save or a start, whose patience is long.
+        """Find stopped processes, also during a save or a start, whose timeouts are long.
 
-        Not at once: whoever looks into a process stops it for a moment.
+        Wait for the timeout of a step first: a debugger stops a process for a moment.
         """
         stopped = [beat for beat in here if states[beat.process] in STOPPED]
         self._stopped = {b.process: self._stopped.get(b.process, now) for b in stopped}

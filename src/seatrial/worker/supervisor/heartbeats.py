@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The heartbeat of a process: one short line in a file of its own, written over at every step.
+"""The heartbeat of a process: a short line in its own file, overwritten at every step.
 
-The event log would tell the same of one rank of a run; this tells of every rank on its own node,
-without a shared file system between, and costs some microseconds a step.
+The event log covers only one rank. Heartbeats cover every rank on its own node, need no shared file
+system, and cost some microseconds per step.
 """
 
 import os
@@ -17,53 +17,52 @@ from pathlib import Path
 from seatrial.storage.state_files import DamagedError, open_descriptor, read_state
 
 DIRECTORY = "SEATRIAL_HEARTBEATS"
-"""The variable that tells processes where their heartbeats go; none are kept without it."""
+"""The variable with the directory of heartbeats; without it, none are written."""
 _WIDTH = 160
-"""Bytes of a line: always the same, so that a shorter one leaves nothing of the one before."""
+"""Length of a line: constant, so that a shorter line overwrites all of a longer one."""
 
 
 class RankPhase(StrEnum):
-    """What a process is at; each has a patience of its own."""
+    """The phase of a process; each has its own timeout."""
 
     STARTING = "starting"
-    """Imports, process groups, the checkpoint, data: all before training."""
+    """Imports, process groups, the checkpoint, data: everything before training."""
     FIRST = "first"
-    """The first step after a start, which compiles and warms up."""
+    """The first step after a start, with compilation and warm-up."""
     STEPS = "steps"
-    """The steps after that."""
+    """All other steps."""
     SAVING = "saving"
-    """A checkpoint is written, handed over or finished."""
+    """A checkpoint is being written, staged or finalised."""
     EVALUATING = "evaluating"
-    """An evaluation."""
     ENDING = "ending"
-    """Training is over; what is left is to finish saves and to leave."""
+    """Training is over; the process finishes saves and exits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a process last told."""
+    """The last heartbeat of a process."""
 
     process: int
-    """Its number on the node."""
+    """Process ID."""
     rank: int
     restart: int
-    """How often torchrun had started it again by then."""
+    """How often torchrun had restarted it by then."""
     phase: RankPhase
     step: int
-    """The newest step that is done."""
+    """The newest completed step."""
     resumed: int
-    """The step that training began from; -1 before it did."""
+    """The step that training started from; -1 before it started."""
     since: float
-    """When it told, by the clock that all processes of a host share and nobody sets."""
+    """Time of the heartbeat on the monotonic clock, which all processes of a host share."""
     seconds: float
-    """How long the newest step took, without saves and evaluations; 0 before there is one."""
+    """Duration of the newest step, without saves and evaluations; 0 before the first."""
 
 
 class BeatWriter:
-    """Writes the heartbeat of this process; a file that cannot be written must not end a run."""
+    """Writes the heartbeat of this process. A write error must not stop the run."""
 
     def __init__(self, path: Path | None, rank: int, restart: int = 0) -> None:
-        """Begin before training; without a path nothing is written."""
+        """Start before training. Without a path, no heartbeat is written."""
         self._file = -1
         self._beat = Beat(
             os.getpid(), rank, restart, RankPhase.STARTING, 0, -1, time.monotonic(), 0.0
@@ -73,60 +72,60 @@ class BeatWriter:
         if path is not None:
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # Written over in place at every step: a file that is replaced would cost more.
+                # Overwritten in place at every step: replacing the file would cost more.
                 self._file = open_descriptor(path, os.O_WRONLY | os.O_CREAT)
         self._write()
 
     def begin(self, step: int) -> None:
-        """Training begins after a step."""
-        self._tell(RankPhase.FIRST, step=step, resumed=step)
+        """Record the start of training after a step."""
+        self._update(RankPhase.FIRST, step=step, resumed=step)
         self._stepped, self._paused = self._beat.since, 0.0
 
     def step(self, step: int) -> None:
-        """A step is done."""
+        """Record a completed step."""
         now = time.monotonic()
         seconds = 0.0
         if self._beat.phase is not RankPhase.FIRST:
             seconds = max(0.0, now - self._stepped - self._paused)
         self._stepped, self._paused = now, 0.0
-        self._tell(RankPhase.STEPS, step=step, seconds=seconds)
+        self._update(RankPhase.STEPS, step=step, seconds=seconds)
 
     def still(self) -> None:
-        """What it is at goes on, and has got further."""
-        self._tell(self._beat.phase)
+        """Record progress within the current phase."""
+        self._update(self._beat.phase)
 
     def end(self) -> None:
-        """Training is over."""
-        self._tell(RankPhase.ENDING)
+        """Record the end of training."""
+        self._update(RankPhase.ENDING)
 
     @contextmanager
     def pause(self, phase: RankPhase) -> Iterator[None]:
-        """Something that is no step goes on; what is inside of another pause is part of it."""
+        """Record a phase other than steps; a pause inside another one is part of it."""
         before = self._beat.phase
         if before in (RankPhase.SAVING, RankPhase.EVALUATING):
             yield
             return
-        self._tell(phase)
+        self._update(phase)
         began = self._beat.since
         try:
             yield
         finally:
-            # Ended inside, as with the last save, it does not go back.
+            # If training ended inside, as with the last save, do not go back to the phase before.
             if self._beat.phase is phase:
-                self._tell(before)
+                self._update(before)
             self._paused += time.monotonic() - began
 
-    def _tell(self, phase: RankPhase, **values: float) -> None:
+    def _update(self, phase: RankPhase, **values: float) -> None:
         self._beat = replace(self._beat, phase=phase, since=time.monotonic(), **values)  # type: ignore[arg-type]
         self._write()
 
     def _write(self) -> None:
         if self._file < 0:
             return
-        told = self._beat
+        beat = self._beat
         words = (
-            *(told.process, told.rank, told.restart, told.phase, told.step, told.resumed),
-            *(f"{told.since:.6f}", f"{told.seconds:.6f}"),
+            *(beat.process, beat.rank, beat.restart, beat.phase, beat.step, beat.resumed),
+            *(f"{beat.since:.6f}", f"{beat.seconds:.6f}"),
         )
         line = " ".join(map(str, words)).ljust(_WIDTH - 1) + "\n"
         with suppress(OSError):
@@ -134,12 +133,12 @@ class BeatWriter:
 
 
 def beat_file(directory: Path, local_rank: int) -> Path:
-    """Where the process of a local rank writes."""
+    """Return the heartbeat file of a local rank."""
     return directory / f"rank-{local_rank}"
 
 
 def decoded(line: str) -> Beat | None:
-    """The beat of a line; none where it is half of one."""
+    """Parse a line. Return None if it is incomplete."""
     words = line.split()
     try:
         process, rank, restart, phase, step, resumed, since, seconds = words
@@ -152,7 +151,7 @@ def decoded(line: str) -> Beat | None:
 
 
 def read_beats(directory: Path) -> list[Beat]:
-    """What the processes of this node last told, by rank."""
+    """Return the last heartbeats of this node's processes, by rank."""
     found = []
     for path in directory.glob("rank-*"):
         with suppress(OSError, DamagedError):
@@ -163,7 +162,7 @@ def read_beats(directory: Path) -> list[Beat]:
 
 
 def forget_beats(directory: Path) -> None:
-    """Remove what processes told that are no more."""
+    """Delete the heartbeats of earlier processes."""
     for path in directory.glob("rank-*"):
         with suppress(OSError):
             path.unlink()

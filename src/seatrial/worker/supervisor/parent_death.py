@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.supervisor.parent_death PARENT ARGV`: a program ends with its parent.
+"""`python -m seatrial.worker.supervisor.parent_death PARENT ARGV`: run a program that dies with it.
 
-What is asked of the system for this process stays when another program takes its place. Between
-fork and exec of a process with threads it could not be asked for safely.
+The parent-death signal of a process survives exec. Setting it between fork and exec is not safe in
+a process with threads.
 """
 
 import os
@@ -12,10 +12,10 @@ import sys
 from seatrial.worker.process import end_with_parent
 
 
-def main(parent: str, *words: str) -> None:
-    """Become the program."""
+def main(parent: str, *argv: str) -> None:
+    """Replace this process with the program."""
     end_with_parent(int(parent))
-    os.execvp(words[0], words)  # noqa: S606  (our own words, no shell)
+    os.execvp(argv[0], argv)  # noqa: S606  (our own argv, no shell)
 
 
 if __name__ == "__main__":

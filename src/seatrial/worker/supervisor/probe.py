@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.supervisor.probe KIND DIRECTORY`: what the kubelet asks a pod.
+"""`python -m seatrial.worker.supervisor.probe KIND DIRECTORY`: the kubelet's probes of a pod.
 
-The supervisor ends processes that hang by itself, and long starts are its own to wait for. So a
-probe fails only where the supervisor does not do its work: it has never come up (`startup`), it
-tells nothing any more, or it leaves silent processes alone (`liveness`).
+The supervisor itself kills hung processes and waits for long starts. So a probe fails only if the
+supervisor does not work: it never started (`startup`), its status is stale, or it does not kill
+hung processes (`liveness`).
 """
 
 import sys
@@ -15,33 +15,35 @@ from pathlib import Path
 from seatrial.worker.supervisor.status import SupervisorStatus, read_status
 
 FRESH_SECONDS = 60.0
-"""A supervisor writes every second; a node under memory pressure is slower."""
+"""The supervisor writes every second; a node under memory pressure is slower."""
 TOLERANCE = 4.0
-"""Times the limit after which silent processes should long have been ended."""
+"""Multiple of the timeout by which the supervisor should have killed hung processes."""
 
 
 class ProbeKind(StrEnum):
-    """What the kubelet wants to know."""
+    """The kind of probe."""
 
     STARTUP = "startup"
-    """Whether it has come up."""
+    """Fails until the supervisor has started."""
     LIVENESS = "liveness"
-    """Whether it is to be left running."""
+    """Fails if the container should be restarted."""
 
 
 def trouble(kind: ProbeKind, status: SupervisorStatus | None, now: float) -> str:
-    """Why the answer is no; empty when it is yes."""
+    """Return why the probe fails; empty if it succeeds."""
     if status is None:
-        return "the supervisor has told nothing yet"
+        return "the supervisor has not written its status yet"
     if now - status.time > FRESH_SECONDS:
-        return f"the supervisor has told nothing for {now - status.time:.0f} s"
+        return f"the supervisor has not updated its status for {now - status.time:.0f} s"
     if kind is ProbeKind.LIVENESS and status.silent > TOLERANCE * status.limit > 0:
-        return f"processes have been silent for {status.silent:.0f} s and were not ended"
+        return (
+            f"no heartbeat for {status.silent:.0f} s, and the supervisor did not kill the processes"
+        )
     return ""
 
 
 def main(kind: str, directory: str) -> int:
-    """Answer by the exit code, and say why."""
+    """Print the reason of a failure. Return the exit code."""
     found = trouble(ProbeKind(kind), read_status(Path(directory)), time.monotonic())
     if found:
         sys.stderr.write(f"seatrial: {found}\n")

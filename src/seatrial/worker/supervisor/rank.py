@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank does for its supervisor, before it loads torch: it beats, and does not outlive it."""
+"""A rank's duties to its supervisor, before it loads torch: heartbeats and parent-death signal."""
 
 import os
 from pathlib import Path
@@ -10,14 +10,14 @@ from seatrial.worker.supervisor.agent import MASTER
 from seatrial.worker.supervisor.heartbeats import DIRECTORY, BeatWriter, beat_file
 
 SUPERVISOR = "SEATRIAL_SUPERVISOR"
-"""The variable that tells processes who supervises them."""
+"""The variable that holds the supervisor's process ID."""
 
 
-def begin_beating() -> BeatWriter:
-    """The heartbeat of this process; without a supervisor it is kept nowhere, and nothing is done.
+def start_heartbeat() -> BeatWriter:
+    """Start the heartbeat of this process. Without a supervisor, it is not written.
 
-    Under another agent, such as HyperPod's, a process must not end with its parent: it may come
-    from a thread that ends before.
+    Under another agent, such as HyperPod's, a process must not exit with its parent: the parent
+    thread may exit earlier.
     """
     rank = int(os.environ.get("RANK", "0"))
     supervisor, directory = os.environ.get(SUPERVISOR), os.environ.get(DIRECTORY)
@@ -30,7 +30,7 @@ def begin_beating() -> BeatWriter:
 
 
 def master_address() -> dict[str, str]:
-    """The variable by which the ranks of a supervisor meet; empty without a supervisor.
+    """Return the variable with the address of rank 0; empty without a supervisor.
 
     torchrun has set it to the name by which it numbers nodes (see Rendezvous.words).
     """

@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How often a run may start again without having got any further."""
+"""Limit restarts without progress."""
 
 from typing import Protocol
 
 
 class RestartBudget(Protocol):
-    """Counts restarts; a run that gets on may go on restarting for months."""
+    """Counts restarts. A run that makes progress may restart any number of times."""
 
     def began(self, step: int) -> None:
-        """Training began from a step: further than ever before is progress."""
+        """Record the start of training; a later step than ever before is progress."""
 
     def spend(self) -> bool:
-        """One more restart; whether it may be."""
+        """Count a restart. Return True if it is allowed."""
 
     @property
     def spent(self) -> int:
@@ -20,25 +20,23 @@ class RestartBudget(Protocol):
 
 
 class RestartsInARow:
-    """Allows so many restarts in a row without progress, within the life of one supervisor."""
+    """Allows a number of consecutive restarts without progress, for one supervisor process."""
 
     def __init__(self, allowed: int) -> None:
-        """Begin with all of them."""
         self._allowed = allowed
         self._spent = 0
         self._furthest = -1
 
     def began(self, step: int) -> None:
-        """Training began from a step: a checkpoint beyond those before makes all as new."""
+        """Record the start of training; a later step than ever before resets the counter."""
         if step > self._furthest:
-            # The very first beginning is no progress: it may be at step 0 of a run that always ends
-            # there.
+            # The first start is not progress: a run that always fails may do so at step 0.
             if self._furthest >= 0:
                 self._spent = 0
             self._furthest = step
 
     def spend(self) -> bool:
-        """One more restart; whether it may be."""
+        """Count a restart. Return True if it is allowed."""
         self._spent += 1
         return self._spent <= self._allowed
 

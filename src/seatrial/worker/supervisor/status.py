@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisor tells of itself and its processes, in one file that probes read."""
+"""The status file of the supervisor, which probes read."""
 
 import json
 from contextlib import suppress
@@ -14,33 +14,33 @@ FILE = "status.json"
 
 @dataclass(frozen=True, slots=True)
 class SupervisorStatus:
-    """How a node's processes are."""
+    """The state of a node's processes."""
 
     time: float
-    """When it was written, by the clock that all processes of a host share."""
+    """When it was written, on the monotonic clock."""
     phase: str
-    """What the processes are at."""
+    """The phase of the processes."""
     step: int
-    """The newest step that is done on this node."""
+    """The newest completed step on this node."""
     silent: float
-    """Seconds since a process last told something."""
+    """Seconds since the newest heartbeat."""
     limit: float
-    """How many it may be."""
+    """The timeout in seconds."""
     restarts: int
-    """How often processes were started again."""
+    """Number of restarts."""
     ended: str = ""
-    """Why it is over; empty while it is not."""
+    """Why the attempt ended; empty while it runs."""
 
 
 def write_status(directory: Path, status: SupervisorStatus) -> None:
-    """Put the status in place of the one before; a reader never sees half."""
-    # A full disk may have room for the next one. After a restart of the host nobody needs it.
+    """Replace the status atomically."""
+    # If the disk is full, the next write may succeed. The file is not needed after a reboot.
     with suppress(OSError):
         write_state(directory / FILE, json.dumps(asdict(status)), durable=False)
 
 
 def read_status(directory: Path) -> SupervisorStatus | None:
-    """The status; none where there is none yet."""
+    """Return the status; None if there is none yet."""
     try:
         return decode(SupervisorStatus, read_json(directory / FILE))
     except (OSError, DamagedError):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Supervising the processes of one node to the end of a run's attempt."""
+"""Supervise the processes of one node until an attempt ends."""
 
 import os
 import signal
@@ -50,21 +50,22 @@ from seatrial.worker.supervisor.status import SupervisorStatus, write_status
 from seatrial.worker.supervisor.timeouts import HeartbeatWatch
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-"""What torchrun tells its ranks, and nobody else."""
+"""torchrun sets this variable for its ranks, and for no other process."""
 
 
 class Orphans:
-    """Finds them among this process's children."""
+    """Finds orphaned processes among this process's children."""
 
     def __init__(self, agent: int) -> None:
-        """Know the one child that was started here."""
+        """Take the one child that this process started itself."""
         self._agent = agent
 
     def end_those_without(self, beats: list[Beat], alive: Collection[int]) -> None:
-        """End every process whose rank is gone, and take note of those that have ended.
+        """Kill every process whose rank is gone, and reap those that have exited.
 
-        The number of restarts tells starts apart only on the node where a rank died: on the others
-        torchrun does not count. So what began before the present process of its rank goes.
+        The restart count identifies a start only on the node where a rank failed: on the others
+        torchrun does not count. So a process that is older than the current process of its rank is
+        an orphan.
         """
         ranks = {b.rank: begun(b.process) for b in beats if b.process in alive}
         for process in children(os.getpid()):
@@ -74,69 +75,68 @@ class Orphans:
                 with suppress(ChildProcessError):
                     os.waitpid(process, os.WNOHANG)
                 continue
-            told = variables(process)
-            if RESTART_COUNT not in told:
-                # Started by the supervisor itself; an operator may call a node's number RANK.
+            environment = variables(process)
+            if RESTART_COUNT not in environment:
+                # The supervisor started it itself; some operators set RANK to the number of a node.
                 continue
             with suppress(KeyError, ValueError):
-                rank = int(told["RANK"])
+                rank = int(environment["RANK"])
                 if rank not in ranks or begun(process) < ranks[rank]:
                     end(process)
 
     def reap(self) -> None:
-        """Take note of all that have ended."""
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
 
 LOOK_SECONDS = 0.25
-"""How often processes are looked at."""
+"""Interval between checks of the processes."""
 LINGER_SECONDS = 2.0
-"""How long a process may take to end that the agent has asked to, when another has died.
+"""How long surviving ranks may take to exit after another rank died.
 
-It cannot save without the dead one, and the engine takes the agent's SIGTERM for a wish to save:
-left alone it would wait in a collective until the agent kills it after 30 s. One whose training is
-over has those 30 s: it may be finishing what it tells others."""
+They cannot save without it. torchrun sends SIGTERM, which the engine treats as a request to save,
+so they would block in a collective until torchrun kills them after 30 s. A rank that has finished
+training keeps the 30 s: it may still be flushing its reports."""
 PAUSE_SECONDS = 1.0
-"""Between the end of an agent and the start of the next."""
+"""Pause between the exit of an agent and the start of the next."""
 CONNECT_SECONDS = 30.0
-"""An agent that ends sooner than this does not wait for others; torch gives up after 60 s."""
+"""An agent that exits sooner has not waited for other nodes; torch gives up after 60 s."""
 WAIT_SECONDS = 1800.0
-"""How long nodes may go on looking for the first one without that counting as restarts."""
+"""How long nodes may wait for the first one before that counts as restarts."""
 FINAL_CODES = frozenset(StopCode)
-"""Exit codes of a process that says that another start would not help."""
+"""Exit codes of a process which state that a restart would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """What is to be supervised."""
+    """The work of a supervisor."""
 
     meeting: Rendezvous
-    """How the nodes meet."""
+    """The rendezvous of the nodes."""
     words: tuple[str, ...]
-    """The rest of torchrun's command: logs, module, the engine's arguments."""
+    """The rest of torchrun's command line: logs, module, the engine's arguments."""
     python: str
-    """The Python that has torch."""
+    """The Python interpreter that has torch."""
     directory: Path
-    """Where heartbeats and the status go; on this node."""
+    """Directory for heartbeats and the status, on this node."""
     events: Path | None
-    """The event log; nothing is reported without one."""
+    """The event log; without one, no events are written."""
     restarts: int
-    """Restarts in a row without progress before the attempt has failed."""
+    """Consecutive restarts without progress before the attempt fails."""
     grace_seconds: float
-    """How long the processes may take to save when they are asked to end."""
+    """How long the processes may take to save after a stop request."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables for the processes, beside those of this one."""
+    """Additional environment variables for the processes."""
 
     def command(self) -> list[str]:
-        """The words that start torchrun."""
+        """Return the argv that starts torchrun."""
         begin = [self.python, "-m", "torch.distributed.run"]
         return [*begin, *self.meeting.words(self.restarts), *self.words]
 
 
 class Supervisor:
-    """Keeps the processes of one node running, and ends them when they do not get on."""
+    """Keeps the processes of one node running, and kills them if they make no progress."""
 
     def __init__(
         self,
@@ -145,7 +145,6 @@ class Supervisor:
         out: BinaryIO,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep what is to be supervised."""
         self._task = task
         self._budget = budget
         self._out = out
@@ -161,20 +160,20 @@ class Supervisor:
         self._agent: Agent | None = None
 
     def stop(self, _: int = 0, __: FrameType | None = None) -> None:
-        """Ask the processes to save and end."""
+        """Ask the processes to save and exit."""
         if not self._asked:
             self._asked = self._clock()
             if self._agent is not None and self._agent.code() is None:
                 self._agent.ask()
 
     def work(self) -> int:
-        """Run to the end; the exit code of the last processes, 128 and more for a signal."""
+        """Run until the end. Return the exit code of the last processes; 128 + N for signal N."""
         adopt_orphans()
         self._task.directory.mkdir(parents=True, exist_ok=True)
         before = remembered(self._task.directory, self._task.meeting.name)
         if before is not None:
-            return self._over(before.code, f"ended with {before.code} before, which is final,")
-        self._tell([], self._clock())
+            return self._over(before.code, f"already failed (code {before.code}, final),")
+        self._write_status([], self._clock())
         while True:
             life = self._once()
             if life.code == 0:
@@ -185,21 +184,21 @@ class Supervisor:
             if self._given_up or not (waited or life.is_counted or self._may_restart()):
                 last = life.failures[-1].code if life.failures else life.code
                 if last == UNFINISHED:
-                    # It would say that the run was asked to end, and can go on.
+                    # This code would state that the run was asked to stop and can continue.
                     last = StopCode.NO_PROGRESS
                 if last in FINAL_CODES - {StopCode.STALE}:
                     final = Final(self._task.meeting.name, last)
                     remember(self._task.directory, final)
-                return self._over(last if last > 0 else 128 - last, f"ended with {last}")
+                return self._over(last if last > 0 else 128 - last, f"failed (code {last})")
             time.sleep(PAUSE_SECONDS)
 
     def _end_as_asked(self, life: "_Life") -> tuple[int, str]:
-        """The exit code after a wish to end, and why: only who saved may say that it did."""
+        """Return the exit code after a stop request, and why: `UNFINISHED` only if all saved."""
         ends = read_ends(self._task.directory)
-        told = [*ends.values(), *(failure.code for failure in life.failures)]
-        final = next((code for code in told if code in FINAL_CODES), None)
+        codes = [*ends.values(), *(failure.code for failure in life.failures)]
+        final = next((code for code in codes if code in FINAL_CODES), None)
         if final is not None:
-            return final, f"asked to end, and ended with {final}"
+            return final, f"stop requested, but failed (code {final})"
         beats = read_beats(self._task.directory)
         unsaved = {
             beat.rank: ends.get(beat.process, -signal.SIGKILL)
@@ -207,21 +206,21 @@ class Supervisor:
             if beat.resumed >= 0 and ends.get(beat.process) not in (0, UNFINISHED)
         }
         if not unsaved:
-            return UNFINISHED, "asked to end"
+            return UNFINISHED, "stopped as requested"
         self._reports.unsaved(unsaved, self._task.grace_seconds, life.step)
         code = max(unsaved.values())
-        return (code if code > 0 else 128 - code), "asked to end, and did not save"
+        return (code if code > 0 else 128 - code), "stopped as requested, but not all ranks saved"
 
     def _waited_in_vain(self, life: "_Life") -> bool:
-        """Whether the agent only ended because it did not find the first node.
+        """True if the agent exited only because it did not find the first node.
 
-        That node may be held back for minutes; the others must not use up their restarts on it.
+        That node may be delayed for minutes; the others must not use up their restarts meanwhile.
         """
         is_early = self._clock() - life.began < CONNECT_SECONDS
         return not (life.met or life.failures or is_early)
 
     def _once(self) -> "_Life":
-        """One life of an agent."""
+        """Run an agent until it exits."""
         forget_beats(self._task.directory)
         forget_ends(self._task.directory)
         task = self._task
@@ -233,9 +232,9 @@ class Supervisor:
             DIRECTORY: str(task.directory),
             SUPERVISOR: str(os.getpid()),
             MASTER: task.meeting.address,
-            # Else ranks look up the name that torchrun has for this node, which nobody knows.
+            # Otherwise ranks try to resolve torchrun's name of this node, which has no DNS entry.
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-            # Starts that come to nothing are counted beside the checkpoints as well, over all pods.
+            # Fruitless starts are also counted next to the checkpoints, over all pods.
             ATTEMPT: task.meeting.name,
             FRUITLESS: str(task.restarts + 1),
         }
@@ -251,7 +250,7 @@ class Supervisor:
         life.code = code
         if life.met:
             self._last_met = self._clock()
-        # Whatever it leaves ends now: a rank that goes on would write where the next one does.
+        # Kill what is left: a surviving rank would write to the same files as its successor.
         end_marked(self._mark, spared={os.getpid()})
         orphans.reap()
         agent.drain()
@@ -263,7 +262,7 @@ class Supervisor:
         return life
 
     def _look(self, life: "_Life", orphans: Orphans) -> None:
-        """See to all that can be wrong with the processes."""
+        """Check the processes for all problems."""
         now = self._clock()
         beats = read_beats(self._task.directory)
         alive = {b.process: letter for b in beats if (letter := state(b.process))}
@@ -278,12 +277,12 @@ class Supervisor:
         orphans.end_those_without(beats, alive)
         if self._asked:
             self._see_off(life, now)
-        if now - life.told >= 1.0:
-            life.told = now
-            self._tell(beats, now)
+        if now - life.reported >= 1.0:
+            life.reported = now
+            self._write_status(beats, now)
 
     def _see_off(self, life: "_Life", now: float) -> None:
-        """The processes were asked to save and end; the grace of the pod is all that they have."""
+        """Handle a stop request: the processes have the pod's grace period to save and exit."""
         self._report_asked(life)
         if now - self._asked > self._task.grace_seconds:
             life.agent.kill()
@@ -294,7 +293,7 @@ class Supervisor:
             self._reports.asked(life.step, trained=bool(life.begun))
 
     def _begin(self, life: "_Life", beats: list[Beat], alive: Mapping[int, str]) -> None:
-        """Note processes that have begun to train."""
+        """Record processes that have started to train."""
         life.met |= bool(alive)
         for beat in beats:
             if beat.process in alive:
@@ -304,7 +303,7 @@ class Supervisor:
                     self._budget.began(beat.resumed)
 
     def _take_signs(self, life: "_Life") -> None:
-        """What the agent has told of its processes."""
+        """Process the agent's messages about its processes."""
         for sign in life.agent.signs():
             match sign:
                 case Closing(process):
@@ -314,7 +313,7 @@ class Supervisor:
                     self._failed(life, sign)
 
     def _failed(self, life: "_Life", failure: Failure) -> None:
-        """A process has ended; the agent starts all again, unless that leads nowhere."""
+        """Handle the failure of a process. The agent restarts all, unless that does not help."""
         life.failures.append(failure)
         if self._asked or self._given_up:
             return
@@ -334,7 +333,7 @@ class Supervisor:
         self._reports.no_progress(self._budget.spent - 1)
         return False
 
-    def _tell(self, beats: list[Beat], now: float) -> None:
+    def _write_status(self, beats: list[Beat], now: float) -> None:
         newest = max(beats, key=lambda beat: beat.since, default=None)
         phase = newest.phase if newest else RankPhase.STARTING
         silent = now - newest.since if newest else 0.0
@@ -353,33 +352,33 @@ class Supervisor:
 
 @dataclass
 class _Life:
-    """What is known of one agent's processes."""
+    """The state of one agent's processes."""
 
     agent: Agent
     began: float
-    """When it was started."""
-    told: float
+    """When the agent was started."""
+    reported: float
     """When the status was last written."""
     step: int = 0
     code: int = 0
-    """The agent's exit code, once it has ended."""
+    """The agent's exit code, once it has exited."""
     failures: list[Failure] = field(default_factory=list)
-    """Processes that ended."""
+    """Processes that failed."""
     counted_at: int = -1
-    """How many processes had begun to train when the last failure was counted."""
+    """Number of processes in training when the last failure was counted."""
     begun: set[int] = field(default_factory=set)
-    """Processes that have begun to train."""
+    """Processes that have started to train."""
     met: bool = False
-    """Whether the nodes met: only then does the agent start processes."""
+    """True if the rendezvous completed: only then does the agent start processes."""
     closing: dict[int, float] = field(default_factory=dict)
-    """Processes that the agent has asked to end, and until when they may take."""
+    """Processes that the agent asked to exit, with their deadlines."""
 
     @property
     def is_counted(self) -> bool:
-        """Whether the agent's end belongs to a failure that was counted."""
+        """True if the agent's exit belongs to a failure that was counted."""
         return self.counted_at == len(self.begun)
 
     def overdue(self, now: float) -> list[int]:
-        """Those that took too long; whoever has ended is forgotten."""
+        """Return the processes past their deadline; forget those that have exited."""
         self.closing = {p: until for p, until in self.closing.items() if state(p)}
         return [process for process, until in self.closing.items() if now > until]

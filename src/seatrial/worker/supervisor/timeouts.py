@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a process may be silent, learned from the run itself.
+"""How long a process may go without a heartbeat, learned from the run itself.
 
-Steps of one run are alike, so that one that takes five times the usual is no step. Saves and
-evaluations are not alike: a full disk or a busy file system makes one save ten times as long as
-the one before, and nothing is wrong. They have a patience of their own, far above that. The factors
-that the monitor has too are in `monitoring/hang_timeouts.py`.
+Steps of one run are alike, so a step that takes five times the usual time is hung. Saves and
+evaluations vary: a busy file system makes one save ten times as long as the last, and that is
+normal. They have their own, much longer timeout. `monitoring/hang_timeouts.py` has the factors that
+the monitor uses too.
 """
 
 import math
@@ -23,7 +23,7 @@ from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
 
 EARLY_STEPS = 20
 EARLY_FLOOR = 60.0
-"""Before so many steps were seen nobody knows what is usual."""
+"""Longer minimum while fewer steps than this were observed."""
 START_FLOOR = 1800.0
 START_FACTOR = 5.0
 """The start and the first step: max(30 min, 5 × the longest so far)."""
@@ -32,22 +32,21 @@ _PERCENTILE = 0.99
 
 
 class HeartbeatTimeouts:
-    """What is usual in this run, and how long to wait for what is not."""
+    """Learns the usual durations of this run and derives timeouts."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self._steps: deque[float] = deque(maxlen=_RECENT)
         self._usual = 0.0
         self._longest = dict.fromkeys(RankPhase, 0.0)
 
     def learn_step(self, seconds: float) -> None:
-        """A step took so long."""
+        """Learn from the duration of a step."""
         self._steps.append(seconds)
         ordered = sorted(self._steps)
         self._usual = ordered[min(len(ordered), math.ceil(_PERCENTILE * len(ordered))) - 1]
 
     def learn_phase(self, phase: RankPhase, seconds: float) -> None:
-        """A phase other than steps took so long."""
+        """Learn from the duration of a phase other than steps."""
         self._longest[phase] = max(self._longest[phase], seconds)
 
     @property
@@ -57,11 +56,11 @@ class HeartbeatTimeouts:
 
     @property
     def stopped_limit(self) -> float:
-        """Seconds that a process may be stopped, whatever it is at."""
+        """Seconds that a process may be stopped, in any phase."""
         return max(STEP_FLOOR, STEP_FACTOR * self._usual)
 
     def limit(self, phase: RankPhase) -> float:
-        """Seconds of silence after which something is wrong."""
+        """Return the timeout of a phase in seconds."""
         if phase is RankPhase.STEPS:
             if len(self._steps) < EARLY_STEPS:
                 return max(EARLY_FLOOR, STEP_FACTOR * self._usual)
@@ -72,34 +71,33 @@ class HeartbeatTimeouts:
 
 
 MARGIN = 0.9
-"""Seconds by which a limit is taken shorter: a look every quarter of a second comes late, and later
-on a busy host."""
+"""Seconds subtracted from a timeout: checks every quarter of a second are late, and later on a
+busy host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Processes that have not told anything for too long."""
+    """Processes whose heartbeats are overdue."""
 
     beats: tuple[Beat, ...]
     seconds: float
-    """How long the first of them has been silent."""
+    """Seconds since the oldest of their heartbeats."""
     limit: float
-    """How long it may be."""
+    """The timeout."""
 
 
 class HeartbeatWatch:
-    """Follows the heartbeats of a node, and learns from them what is usual."""
+    """Follows the heartbeats of a node, and learns the usual durations from them."""
 
     def __init__(self, patience: HeartbeatTimeouts | None = None) -> None:
-        """Take what is known of the run, or begin to learn."""
         self.patience = patience or HeartbeatTimeouts()
         self._last: dict[int, Beat] = {}
 
     def look(self, beats: Iterable[Beat], alive: Collection[int], now: float) -> Silence | None:
-        """Learn from new beats; what is too silent among processes that are alive, if any.
+        """Learn from new heartbeats. Return the processes that are overdue, or None.
 
-        A rank that finishes a save makes the others wait for it inside a step, so nobody is late
-        while somebody is within the patience of something slow.
+        While one rank finishes a save, the others wait for it inside a step. So no process is
+        overdue while another is in a slow phase and within its timeout.
         """
         here = [beat for beat in beats if beat.process in alive]
         for beat in here:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate of an export: `python -m seatrial.worker.weights.compare_logits WEIGHTS LOGITS`.
 
-Loads weights with transformers, in fp32, and compares their logits with those that the engine gave
-for the same tokens (`engine_logits.py`). In a process of its own: the engine's has a torch that
-believes in a GPU.
+Loads weights with transformers, in fp32, and compares their logits with those of the engine for the
+same tokens (`engine_logits.py`). Runs in a separate process, because the engine's process has a
+torch that reports a GPU.
 """
 
 import sys
@@ -21,14 +21,14 @@ from seatrial.worker.weights.progress import answer
 def main() -> None:
     """Compare, and print the largest difference."""
     weights, logits = sys.argv[1:3]
-    answer(lambda tell: compare(weights, Path(logits)))
+    answer(lambda _: compare(weights, Path(logits)))
 
 
 def compare(weights: str, logits: Path) -> dict[str, Any]:
-    """How far the logits of the two are apart."""
+    """Return the differences between the logits."""
     held = load_archive(logits)
     tokens, engine = held["tokens"], held["logits"]
-    # LLM Foundry brings the fourth transformers, which has another name for it.
+    # LLM Foundry uses transformers 4, which has another name for it.
     named = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"
     model = transformers.AutoModelForCausalLM.from_pretrained(
         weights,

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint as Hugging Face weights: `python -m seatrial.worker.weights.export`.
+"""Export a checkpoint as Hugging Face weights: `python -m seatrial.worker.weights.export`.
 
-Takes the address of a run's checkpoints, the checkpoint's directory and where the export goes.
-Everything is verified before anything is read. One layer is in memory at a time.
+Takes the address of a run's checkpoints, the checkpoint's directory and the target directory.
+Verifies everything before it reads anything. Only one layer is in memory at a time.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -45,26 +45,26 @@ from seatrial.storage.location import Location, place_at
 from seatrial.version import VERSION
 from seatrial.worker.checkpointing.safe_load import load_archive
 from seatrial.worker.weights.parts import cut
-from seatrial.worker.weights.progress import Tell, answer
+from seatrial.worker.weights.progress import Progress, answer
 
 
 class TensorReader:
-    """Reads pieces of stacked tensors; the last one is kept, as its parts are asked for in turn."""
+    """Reads slices of stacked tensors; caches the last, because its parts are read in turn."""
 
     def __init__(
         self, place: Location, directory: str, tensors: Mapping[str, StoredTensor]
     ) -> None:
-        """Read from a checkpoint that was verified."""
+        """Take a verified checkpoint."""
         self._place = place
         self._directory = directory
         self._tensors = tensors
         self._last: tuple[tuple[str, tuple[int, ...]], torch.Tensor] | None = None
 
     def slab(self, name: str, at: tuple[int, ...]) -> torch.Tensor:
-        """The part of a tensor at the given places of its first axes."""
+        """Return the part of a tensor at the given indices of its first axes."""
         if self._last is not None and self._last[0] == (name, at):
             return self._last[1]
-        # Let go of the last before the next is there.
+        # Free the last one before reading the next.
         self._last = None
         found = self._assembled(self._tensors[name], at)
         self._last = ((name, at), found)
@@ -84,16 +84,18 @@ class TensorReader:
             whole[window] = self._chunk(chunk, at, dtype)
             filled += whole[window].numel()
         if filled != whole.numel():
-            raise ValueError(f"{tensor.name}: {filled:,} of {whole.numel():,} numbers are there")
+            raise ValueError(
+                f"{tensor.name}: only {filled:,} of {whole.numel():,} elements are present"
+            )
         return whole
 
     def _chunk(self, chunk: Chunk, at: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """One piece, loaded as weights and nothing else."""
+        """Load one chunk, as weights only."""
         with self._place.open(f"{self._directory}/{chunk.item.file}") as stream:
             stream.seek(chunk.item.offset)
             data = stream.read(chunk.item.length)
         if chunk.plain:
-            # Of a copy, because torch wants memory that it may write to.
+            # A copy, because torch needs writable memory.
             loaded = torch.frombuffer(bytearray(data), dtype=dtype)
         else:
             loaded = load_archive(io.BytesIO(data)).detach()
@@ -103,30 +105,30 @@ class TensorReader:
 
 
 def _holds(chunk: Chunk, at: tuple[int, ...]) -> bool:
-    """Whether a piece has something of the wanted layer and expert."""
+    """True if a chunk overlaps the wanted layer and expert."""
     axes = zip(at, chunk.offsets, chunk.sizes, strict=False)
     return all(begin <= i < begin + size for i, begin, size in axes)
 
 
 class WeightsFile:
-    """One file: its header first, then its tensors in the order that the header says."""
+    """One file: its header first, then its tensors in the order of the header."""
 
     def __init__(self, path: Path, tensors: list[Tensor]) -> None:
-        """Begin a file that is not there yet."""
+        """Create a file that does not exist yet."""
         self._hasher = hashlib.sha256()
         self._waiting = list(reversed(tensors))
         self._stream = path.open("xb")
         self._put(header(tensors))
 
     def write(self, tensor: torch.Tensor) -> int:
-        """Write the next tensor; returns its bytes."""
-        told = self._waiting.pop()
-        if tuple(tensor.shape) != told.shape or str(tensor.dtype) != f"torch.{told.dtype}":
-            raise ValueError(f"{told.name}: {tuple(tensor.shape)} {tensor.dtype}, not {told}")
-        # As plain bytes: numpy has no bfloat16. Reshaped, because a single number has no last axis.
+        """Write the next tensor. Return its size in bytes."""
+        listed = self._waiting.pop()
+        if tuple(tensor.shape) != listed.shape or str(tensor.dtype) != f"torch.{listed.dtype}":
+            raise ValueError(f"{listed.name}: {tuple(tensor.shape)} {tensor.dtype}, not {listed}")
+        # As raw bytes: numpy has no bfloat16. Reshaped, because a scalar has no last axis.
         flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
         self._put(memoryview(flat))
-        return told.size
+        return listed.size
 
     def _put(self, data: bytes | memoryview) -> None:
         self._hasher.update(data)
@@ -134,7 +136,7 @@ class WeightsFile:
 
     @property
     def sha256(self) -> str:
-        """The digest of what was written."""
+        """The digest of the written data."""
         return self._hasher.hexdigest()
 
     def __enter__(self) -> "WeightsFile":
@@ -146,7 +148,7 @@ class WeightsFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Have it on the disk; a file that was not written to its end is an error."""
+        """Sync the file to disk; raise an error if it is incomplete."""
         if kind is None:
             self._stream.flush()
             os.fsync(self._stream.fileno())
@@ -155,18 +157,14 @@ class WeightsFile:
             raise ValueError(f"{len(self._waiting)} tensors were not written")
 
 
-TellBytes = Callable[[int], None]
-"""Told how many bytes are done."""
-
-
 KIND = "HuggingFaceTokenizer"
 """The kind of tokenizers that transformers loads."""
 
 
 def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
-    """Save a run's tokenizer into a directory, and its special tokens; nothing where it is not had.
+    """Save a run's tokenizer to a directory. Return its special tokens; empty if not available.
 
-    `tokenizer` is the engine's kind, and a name of the Hub or a path.
+    `tokenizer` is the engine's kind, and a name on the Hub or a path.
     """
     kind, _, name = tokenizer.partition(" ")
     if kind != KIND or not name:
@@ -175,43 +173,43 @@ def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
         loaded = AutoTokenizer.from_pretrained(name, local_files_only=True)
         loaded.save_pretrained(target)
     except Exception:
-        # Not on this host, or of a kind that cannot be saved: the reference alone stays.
+        # Not on this host, or of a kind that cannot be saved: only the reference is recorded.
         return {}
     return {"bos_token_id": loaded.bos_token_id, "eos_token_id": loaded.eos_token_id}
 
 
 LARGEST = "SEATRIAL_LARGEST_WEIGHTS_FILE"
-"""Bytes of a file of weights; only tests set it."""
+"""Maximum size of a weights file in bytes; only tests set it."""
 
 
 def main() -> None:
-    """Export, and print what was written."""
+    """Export, and print the result."""
     source, directory, target = sys.argv[1:4]
-    answer(lambda tell: export(place_at(source), directory, Path(target), tell))
+    answer(lambda report: export(place_at(source), directory, Path(target), report))
 
 
-def export(place: Location, directory: str, target: Path, tell: Tell) -> dict[str, Any]:
-    """Verify a checkpoint, write its weights, and say what is there now."""
+def export(place: Location, directory: str, target: Path, report: Progress) -> dict[str, Any]:
+    """Verify a checkpoint and write its weights. Return the export record."""
     where = f"{place.address}/{directory}"
-    record = _verified(place, directory, tell)
+    record = _verified(place, directory, report)
     refuse_occupied(target)
     try:
         contents = contents_at(place, directory, record.setup)
     except UnsafeFileError as error:
-        fix = "Export a checkpoint that the worker of this version has saved."
+        fix = "Export a checkpoint that this version of the worker saved."
         raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
     largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
     plan = plan_export(contents, exchange_of(record.setup), where, largest)
     target.mkdir(parents=True, exist_ok=True)
     reader = TensorReader(place, directory, contents.tensors)
-    files = _write_weights(plan, reader, target, tell)
+    files = _write_weights(plan, reader, target, report)
     tokenizer = tokenizer_of(record.setup)
     tokens = save_tokenizer(tokenizer, target)
     config = config_of_model(plan.model, plan.dtype, tokens)
     _write_json(target / "config.json", config)
     if len(plan.files) > 1:
         _write_json(target / INDEX, index_of(plan.files))
-    told = {
+    exported = {
         "format": 1,
         "class": str(plan.model.kind),
         "dtype": plan.dtype,
@@ -227,28 +225,28 @@ def export(place: Location, directory: str, target: Path, tell: Tell) -> dict[st
         "seatrial": VERSION,
         "files": files | _digests(target, files),
     }
-    _write_json(target / EXPORT_RECORD, told)
-    return told
+    _write_json(target / EXPORT_RECORD, exported)
+    return exported
 
 
-def _verified(place: Location, directory: str, tell: Tell) -> Record:
-    """The record of a checkpoint that was read whole and found good."""
+def _verified(place: Location, directory: str, report: Progress) -> Record:
+    """Verify a checkpoint completely. Return its record."""
     record, findings = read_record(place, directory)
     if record is None:
         raise FindingsError(findings)
     exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{directory}")
     total = record.shards.size
     verifier = Verifier(place, directory, record)
-    findings = verifier.verify(tell=lambda _, done: tell("verifying", done, total))
+    findings = verifier.verify(tell=lambda _, done: report("verifying", done, total))
     if has_errors(findings):
         raise FindingsError(findings)
     return record
 
 
 def _write_weights(
-    plan: ExportPlan, reader: TensorReader, target: Path, tell: Tell
+    plan: ExportPlan, reader: TensorReader, target: Path, report: Progress
 ) -> dict[str, str]:
-    """Write every file of weights; the digest of each."""
+    """Write all weights files. Return the digest of each."""
     digests, done = {}, 0
     for name, tensors in plan.files.items():
         with WeightsFile(target / name, tensors) as file:
@@ -256,13 +254,13 @@ def _write_weights(
                 source = plan.sources[tensor.name]
                 slab = reader.slab(plan.engine_names[tensor.name], source.at)
                 done += file.write(cut(slab, source.entry, plan.model))
-                tell("writing", done, plan.size)
+                report("writing", done, plan.size)
         digests[name] = file.sha256
     return digests
 
 
 def _digests(target: Path, known: dict[str, str]) -> dict[str, str]:
-    """The digests of the small files."""
+    """Return the digests of the small files."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(target.iterdir())

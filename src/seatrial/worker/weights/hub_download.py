@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of a repository on the Hugging Face Hub, fetched to a directory; never a pickle.
+"""Download the weights of a Hugging Face Hub repository to a directory; never a pickle.
 
-The token comes from HF_TOKEN, or from the file that `hf auth login` writes, and goes nowhere else.
+The token comes from HF_TOKEN, or from the file that `hf auth login` writes, and is only sent to the
+Hub.
 """
 
 from collections.abc import Callable
@@ -28,15 +29,15 @@ from seatrial.storage.retries import described, passes
 
 HUB = "hf://"
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json", CONFIG)
-"""What an import reads; a repository often holds the same weights in other formats as well."""
+"""Files that an import reads; a repository often has the same weights in other formats too."""
 
 
 class UnreachedHubError(SeatrialError):
-    """The Hub does not answer now; a later start may have more luck."""
+    """The Hub does not respond; a later start may succeed."""
 
 
 def fetch_config(address: str, directory: Path) -> None:
-    """Fetch the description of the model alone."""
+    """Download only the model's configuration."""
     name, revision = tokenizer_name(address)
     _fetch(
         address,
@@ -45,7 +46,7 @@ def fetch_config(address: str, directory: Path) -> None:
 
 
 def fetch_weights(address: str, directory: Path) -> None:
-    """Fetch everything that an import reads; files that are there already are not fetched again."""
+    """Download all files that an import reads; skip files that exist."""
     name, revision = tokenizer_name(address)
     wanted = list(WEIGHTS)
     _fetch(
@@ -57,7 +58,7 @@ def fetch_weights(address: str, directory: Path) -> None:
 
 
 def _fetch(address: str, fetch: Callable[[], str]) -> None:
-    """Fetch; FindingsError where trying again would not help, UnreachedHubError where it may."""
+    """Download. Raise FindingsError for permanent errors, UnreachedHubError for others."""
     try:
         fetch()
     except Exception as error:
@@ -70,42 +71,42 @@ def _fetch(address: str, fetch: Callable[[], str]) -> None:
 _FINAL: tuple[tuple[type[Exception], str, str], ...] = (
     (
         GatedRepoError,
-        "the repository is open only to those who accepted its conditions.",
-        "Accept them on its page, and give pods HF_TOKEN by a secret (cluster.secrets).",
+        "the repository is gated: access requires accepting its conditions.",
+        "Accept them on its page, and set HF_TOKEN in pods with a secret (cluster.secrets).",
     ),
     (
         RevisionNotFoundError,
         "the repository has no such revision.",
-        "Write a branch, tag or commit that its page shows, such as @main.",
+        "Use a branch, tag or commit from its page, such as @main.",
     ),
     (
         RepositoryNotFoundError,
-        "there is no such repository, or this account may not see it.",
-        "Check the name; for a private one give pods HF_TOKEN by a secret (cluster.secrets).",
+        "there is no such repository, or this account cannot access it.",
+        "Check the name. If it is private, set HF_TOKEN in pods with a secret (cluster.secrets).",
     ),
     (
         EntryNotFoundError,
         f"the repository has no {CONFIG}.",
-        "Name a repository with weights for transformers.",
+        "Use a repository with weights for transformers.",
     ),
 )
-"""The Hub's errors that stay, each with its rule and its fix; the first that fits counts."""
+"""Permanent errors of the Hub, each with its rule and fix; the first match counts."""
 
 
 def _explain(address: str, error: Exception) -> SeatrialError | None:
-    """An error of the Hub's library in our words; None for one that is not about the Hub."""
+    """Explain an error of the Hub's library; None if it is not about the Hub."""
     if isinstance(error, LocalEntryNotFoundError):
         return _unreached(address, error)
     for kind, rule, fix in _FINAL:
         if isinstance(error, kind):
             return _refused(address, rule, fix)
     if isinstance(error, HFValidationError | OfflineModeIsEnabled):
-        fix = "Check the address and the variables of cluster.env; or give a directory."
-        return _refused(address, f"it cannot be fetched: {described(error)}.", fix)
+        fix = "Check the address and the variables in cluster.env, or use a local directory."
+        return _refused(address, f"the download failed: {described(error)}.", fix)
     if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
-        fix = "Give pods HF_TOKEN of an account that may read it, by a secret."
-        return _refused(address, f"the Hub answers {error.response.status_code}.", fix)
-    # What passes is of the HTTP library, which is the Hub's own choice.
+        fix = "Set HF_TOKEN in the pods, with a secret, to a token that has access."
+        return _refused(address, f"the Hub responds with {error.response.status_code}.", fix)
+    # Transient errors come from the HTTP library, which the Hub's library chooses.
     if isinstance(error, HfHubHTTPError) or passes(error):
         return _unreached(address, error)
     return None
@@ -117,6 +118,6 @@ def _refused(address: str, rule: str, fix: str) -> FindingsError:
 
 def _unreached(address: str, error: Exception) -> UnreachedHubError:
     return UnreachedHubError(
-        f"{address}: the Hub did not give the weights: {described(error)}. Check that pods reach "
-        "it; the next start goes on with what was fetched."
+        f"{address}: the Hub did not deliver the weights: {described(error)}. Check that pods can "
+        "reach it; the next start resumes the download."
     )

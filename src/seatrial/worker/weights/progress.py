@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a program of this folder speaks with who started it: lines of JSON on standard output.
+"""The protocol between a program of this folder and its parent: JSON lines on standard output.
 
-While it works, `{"doing": "verifying", "done": 5, "total": 9}`; at its end `{"result": …}`, or
-`{"findings": […]}` where a user can mend it, or `{"failed": "…"}`.
+During work, `{"doing": "verifying", "done": 5, "total": 9}`; at the end `{"result": …}`, or
+`{"findings": […]}` for problems that the user can fix, or `{"failed": "…"}`.
 """
 
 import json
@@ -15,30 +15,30 @@ from typing import Any
 from seatrial.errors import FindingsError, SeatrialError
 
 SECONDS = 0.5
-"""How often progress is told."""
+"""Minimum interval between progress lines."""
 
-Tell = Callable[[str, int, int], None]
-"""Told what is being done, and how many bytes of how many are done."""
+Progress = Callable[[str, int, int], None]
+"""Called with the current activity, and the bytes done and in total."""
 
 
-def teller() -> Tell:
-    """Tells at most twice a second."""
-    said = 0.0
+def printed_progress() -> Progress:
+    """Return a callback that prints progress at most twice a second."""
+    last = 0.0
 
-    def tell(doing: str, done: int, total: int) -> None:
-        nonlocal said
+    def report(doing: str, done: int, total: int) -> None:
+        nonlocal last
         now = time.monotonic()
-        if now - said >= SECONDS:
-            said = now
+        if now - last >= SECONDS:
+            last = now
             _line({"doing": doing, "done": done, "total": total})
 
-    return tell
+    return report
 
 
-def answer(work: Callable[[Tell], dict[str, Any]]) -> None:
-    """Do the work and print what came of it; exit code 1 where nothing did."""
+def answer(work: Callable[[Progress], dict[str, Any]]) -> None:
+    """Do the work and print the result; exit with code 1 on failure."""
     try:
-        _line({"result": work(teller())})
+        _line({"result": work(printed_progress())})
     except FindingsError as error:
         _line({"findings": [finding.to_dict() for finding in error.findings]})
         sys.exit(1)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoint shards in the engine's format, written one tensor after the other.
+"""Write checkpoint shards in the engine's format, one tensor at a time.
 
-The engine's own writer wants the whole state at once. Its format is torch's: items that
-`torch.save` wrote, one after the other in a file, and a list that says where each lies (2.13.0,
+The engine's own writer needs the whole state in memory. Its format is torch's: items written by
+`torch.save`, concatenated in a file, and a list with the position of each (2.13.0,
 `torch/distributed/checkpoint/filesystem.py`).
 """
 
@@ -32,14 +32,14 @@ from seatrial.checkpoints.record import ShardFile
 from seatrial.storage.state_files import write_whole
 
 LARGEST_SHARD = 2_000_000_000
-"""Bytes after which the next item goes into a file of its own."""
+"""Size in bytes above which the next item goes into a new file."""
 
 
 class ShardWriter:
-    """Writes the files of one checkpoint, but for its record."""
+    """Writes the files of one checkpoint, except its record."""
 
     def __init__(self, directory: Path) -> None:
-        """Begin in a directory that is there and empty."""
+        """Take an existing, empty directory."""
         self._directory = directory
         self._metadata = Metadata({}, None, {}, StorageMeta(), CURRENT_DCP_VERSION)
         self._files: list[ShardFile] = []
@@ -50,10 +50,10 @@ class ShardWriter:
     def tensor(
         self, name: str, shape: tuple[int, ...], at: tuple[int, ...], slab: torch.Tensor
     ) -> None:
-        """Write the part of a tensor at the given places of its first axes."""
+        """Write the part of a tensor at the given indices of its first axes."""
         part = slab.detach().contiguous()
         if part.untyped_storage().nbytes() != part.nbytes:
-            # torch saves the whole of what a view looks at.
+            # For a view, torch would save the whole underlying storage.
             part = part.clone()
         part = part.reshape((1,) * len(at) + tuple(slab.shape))
         offsets = torch.Size((*at, *(0 for _ in slab.shape)))
@@ -64,19 +64,19 @@ class ShardWriter:
         self._item(MetadataIndex(name, offsets), part)
 
     def object(self, name: str, value: Any) -> None:
-        """Write what is no tensor; the engine keeps it in a list of one."""
+        """Write an object that is not a tensor; the engine stores it in a list of one."""
         self._metadata.state_dict_metadata[name] = BytesStorageMetadata()
         self._item(MetadataIndex(name), [value])
 
     def finish(self) -> list[ShardFile]:
-        """Write the list of tensors and the note of the format; the shards with their digests."""
+        """Write the list of tensors and the format file. Return the shards with their digests."""
         self._close()
         with (self._directory / METADATA).open("xb") as stream:
             pickle.dump(self._metadata, stream)
             stream.flush()
             os.fsync(stream.fileno())
         note = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
-        # This has the names of the files before it on the disk, too.
+        # This also syncs the directory entries of the files written before.
         write_whole(self._directory / FORMAT_FILE, json.dumps(note))
         return self._files
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.monitoring.anomalies.detector import AnomalyPhase, Expectations, Notice
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import lags, sum_up
 
@@ -48,8 +48,8 @@ def run(
 
 
 def notices(events: Iterable[Event], expected: Expectations | None = None) -> list[Notice]:
-    """What a watchkeeper says of them."""
-    keeper = Watchkeeper(expected)
+    """What a monitor reports about them."""
+    keeper = AnomalyMonitor(expected)
     return [notice for event in events for notice in keeper.observe(event)]
 
 

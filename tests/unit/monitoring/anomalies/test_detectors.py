@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.monitoring.anomalies.detector import Expectations, NetworkTransport
-from seatrial.monitoring.anomalies.monitor import Watchkeeper
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind
 from tests.unit.monitoring.anomalies.made_up import Change, began, ended, notices, run
 
@@ -72,7 +72,7 @@ def test_an_engine_that_refuses_a_result_is_understood(code: int) -> None:
 
 
 def test_the_engines_words_name_the_rank() -> None:
-    keeper = Watchkeeper()
+    keeper = AnomalyMonitor()
     line = (
         "ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #61 "
         "invocation #0 (message='the loss of a micro batch is not a number')"
@@ -270,7 +270,7 @@ SOCKET = "node-1:77:142 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via 
 
 @pytest.mark.parametrize("line", [SOCKET, "h:1:2 [0] NCCL INFO Using network Socket"])
 def test_sockets_where_efa_was_planned_are_told_once(line: str) -> None:
-    keeper = Watchkeeper(Expectations(transport=NetworkTransport.OFI))
+    keeper = AnomalyMonitor(Expectations(transport=NetworkTransport.OFI))
     (notice,) = keeper.observe_line(line)
     assert notice.finding.code == AnomalyCode.NETWORK_FALLBACK
     assert keeper.observe_line(line) == ()
@@ -289,4 +289,4 @@ def test_sockets_where_efa_was_planned_are_told_once(line: str) -> None:
     ],
 )
 def test_what_was_planned_is_no_fallback(line: str, planned: NetworkTransport | None) -> None:
-    assert Watchkeeper(Expectations(transport=planned)).observe_line(line) == ()
+    assert AnomalyMonitor(Expectations(transport=planned)).observe_line(line) == ()

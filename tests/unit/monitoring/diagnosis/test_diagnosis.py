@@ -34,7 +34,7 @@ def test_time_limits_of_other_ranks_are_consequences() -> None:
     assert (cause.key, cause.certainty) == ("gpu-out-of-memory", Certainty.CERTAIN)
     assert cause.ranks == (11,)
     assert cause.step == 811
-    assert cause.says == "Rank 11 asked for 2.00 GiB of GPU memory where 0.51 GiB was free"
+    assert cause.says == "Rank 11 requested 2.00 GiB of GPU memory; only 0.51 GiB was free"
     assert [one.ranks for one in found.consequences] == [(3,)]
 
 
@@ -42,7 +42,7 @@ def test_the_plan_stands_beside_the_memory() -> None:
     """Planned, allocated, and what lies unused between."""
     planned = PlannedValues(memory_bytes=28.2 * 2**30, memory_error=0.05)
     (cause,) = of(OUT_OF_MEMORY, planned=planned).causes
-    assert "The plan said 28.2 GiB ± 1.4; 32.4 GiB was allocated" in cause.planned
+    assert "The plan estimated 28.2 GiB ± 1.4; 32.4 GiB was allocated" in cause.planned
     assert "6.4 GiB reserved but unused: fragmentation" in cause.planned
 
 
@@ -75,9 +75,7 @@ def test_another_schedule_is_told_with_both_values() -> None:
         "checkpointvalue 16 for warmup iterations do not match"
     ).causes
     assert (cause.key, cause.certainty) == ("checkpoint-schedule-mismatch", Certainty.CERTAIN)
-    assert cause.says == (
-        "The checkpoint was saved with warmup iterations 16, and the run asks for 32"
-    )
+    assert cause.says == ("The checkpoint was saved with warmup iterations 16, but the run has 32")
 
 
 def test_what_a_run_got_over_is_no_cause() -> None:

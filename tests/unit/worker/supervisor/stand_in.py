@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from seatrial.worker.supervisor.exit_records import telling_end
+from seatrial.worker.supervisor.exit_records import recording_exit
 from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
-from seatrial.worker.supervisor.rank import begin_beating
+from seatrial.worker.supervisor.rank import start_heartbeat
 
 PLACE = "PLACE_OF_TEST"
 RANKS = 2
@@ -81,7 +81,7 @@ def leave(place: Path, heart: BeatWriter) -> None:
 
 def rank() -> None:
     place = Path(os.environ[PLACE])
-    heart = begin_beating()
+    heart = start_heartbeat()
     # A process that writes for it, and does not end with it.
     subprocess.Popen(["sleep", "1000"])
     if (place / "deaf").exists():
@@ -103,7 +103,7 @@ def rank() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["rank"]:
-        with telling_end():
+        with recording_exit():
             rank()
     else:
         sys.exit(agent())

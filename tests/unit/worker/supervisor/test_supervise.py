@@ -221,7 +221,7 @@ def test_asked_to_end_it_saves_and_does_not_succeed(start: Start) -> None:
     node.until(lambda: not node.all(), 5.0)
     status = read_status(node.place / "beats")
     assert status is not None
-    assert status.ended == "asked to end"
+    assert status.ended == "stopped as requested"
 
 
 @pytest.mark.parametrize("code", [1, StopCode.STALE])
@@ -247,7 +247,7 @@ def test_asked_to_end_it_says_when_ranks_were_killed_before_they_saved(
     node.process.terminate()
     assert node.process.wait(timeout=REACHED) == 128 + signal.SIGKILL
     (finding,) = node.findings(SupervisorCode.UNSAVED)
-    assert "rank 0 by SIGKILL" in finding.values["rule"]
+    assert "rank 0 was killed by SIGKILL" in finding.values["rule"]
 
 
 def test_a_survivor_that_does_not_listen_is_not_waited_for(tmp_path: Path, start: Start) -> None:
@@ -301,7 +301,7 @@ def test_a_process_that_says_that_a_restart_would_not_help_is_believed(start: St
     (node.place / "fail").unlink(missing_ok=True)
     again = start(restarts=5)
     assert again.process.wait(timeout=REACHED) == 82
-    assert "ended with 82 before, which is final" in (node.place / "log").read_text()
+    assert "already failed (code 82, final)" in (node.place / "log").read_text()
     assert remembered(node.place / "beats", "another attempt") is None
 
 

@@ -152,6 +152,6 @@ def test_a_silence_is_told_of_as_longer_than_what_is_usual(
     found = silence(learned(1.0), 9.3, replace(BEAT, step=100))
     assert found is not None
     Reports(None, 0).silent(found, [], tmp_path)
-    told = re.search(r"nothing for ([\d.]+) s .* more than ([\d.]+) s", capsys.readouterr().err)
+    told = re.search(r"heartbeat .* for ([\d.]+) s .*timeout ([\d.]+) s", capsys.readouterr().err)
     assert told is not None
     assert float(told[1]) > float(told[2])

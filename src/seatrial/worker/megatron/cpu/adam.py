@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Adam as Transformer Engine and Apex have it: the step counter in the parameter group.
+"""Adam as in Transformer Engine and Apex: the step counter is in the parameter group.
 
-The engine takes one of theirs on a GPU and falls back to torch's on a host that has neither. With
-torch's the counter is per parameter, and the optimizer state cannot be resharded (the engine
-asserts that all counters are one). This one keeps to their form, so the same branch is taken.
+On a GPU the engine uses one of theirs, and on a host with neither it falls back to torch's. There,
+the counter is per parameter, and the optimizer state cannot be resharded (the engine asserts that
+all counters are equal). This one has their format, so the engine takes the same branch.
 """
 
 import math
@@ -31,7 +31,7 @@ class FusedAdam(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         capturable: bool = False,
     ) -> None:
-        """Take what the engine gives Apex's FusedAdam, and nothing that is not known here."""
+        """Take the arguments that the engine passes to Apex's FusedAdam; reject unknown ones."""
         if capturable:
             raise NotImplementedError("An optimizer inside a CUDA graph cannot be rehearsed.")
         self.adam_w_mode = adam_w_mode
@@ -46,7 +46,7 @@ class FusedAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
-        """One update of every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         for group in self.param_groups:
             if group["params"]:
                 group["step"] = group.get("step", 0) + 1
@@ -55,7 +55,6 @@ class FusedAdam(torch.optim.Optimizer):
                     self._update(parameter, group)
 
     def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
-        """One update of one parameter."""
         state = self.state[parameter]
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter)
@@ -79,10 +78,10 @@ class FusedAdam(torch.optim.Optimizer):
 
 
 def offer_as_apex() -> None:
-    """Let the engine's `from apex.optimizers import FusedAdam` find this one.
+    """Make the engine's `from apex.optimizers import FusedAdam` find this class.
 
-    Only that module is offered: `import apex` itself still fails, which is how the engine
-    decides about fused layer norms.
+    Only that module is provided: `import apex` itself still fails, which makes the engine choose
+    layer norms that are not fused.
     """
     module = types.ModuleType("apex.optimizers")
     module.FusedAdam = FusedAdam  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate bugs, so that a bar that cannot fail is found out.
+"""Deliberate bugs, which reveal a threshold that cannot fail.
 
-Each breaks one thing that a layout's correctness stands on, from the first step on; what goes wrong
-in a given step is in `fault_injection.py`. Only tests ask for one, through the environment; on a
-GPU none is ever installed, because they live in the CPU runtime's layers.
+Each breaks one condition of a layout's correctness, from the first step on; faults that start at a
+given step are in `fault_injection.py`. Only tests request one, through the environment. On a GPU
+none is ever installed, because they are in the layers of the CPU runtime.
 """
 
 import time
@@ -19,34 +19,33 @@ from seatrial.worker.megatron import gpt
 from seatrial.worker.megatron.cpu import layers
 
 WAIT_SECONDS = 0.2
-"""Of a step that waits."""
+"""Seconds of a waiting step."""
 
 
 class Bug(StrEnum):
     UNMARKED_NORM = "unmarked-norm"
-    """Norms are not marked as sequence parallel, so their gradients are not added up."""
+    """Norms are not marked as sequence parallel, so their gradients are not reduced."""
     NO_CAUSAL_MASK = "no-causal-mask"
     """Context-parallel attention sees the future."""
     CONTIGUOUS_CHUNKS = "contiguous-chunks"
-    """Masks are made as if a rank held neighbouring tokens."""
+    """Masks assume that a rank has adjacent tokens."""
     UNORDERED_KEYS = "unordered-keys"
-    """Gathered keys are left in the order of the ranks."""
+    """Gathered keys stay in the order of the ranks."""
     LOCAL_POSITIONS = "local-positions"
     """Every context-parallel rank counts positions from 0."""
     SLOW_SAVES = "slow-saves"
-    """Every second save takes ten times as long as it would; nothing else is wrong."""
+    """Every second save takes ten times as long; no other fault."""
     WAITING_STEPS = "waiting-steps"
-    """Every step waits as a host does for its GPUs, and leaves the cores to others; nothing is
-    wrong."""
+    """Every step waits like a host that waits for its GPUs, and leaves the cores to others; no
+    fault."""
 
 
 def install(bug: Bug) -> None:
-    """Put one bug in."""
     _BUGS[bug]()
 
 
 def _replace(owner: Any, name: str, broken: Any) -> None:
-    """Put something broken in the place of something that works."""
+    """Replace a working attribute with a broken one."""
     setattr(owner, name, broken)
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Layers for the CPU, given to the engine through its own `--spec`.
+"""Layers for the CPU, passed to the engine through its own `--spec`.
 
-The engine's local layers (without Transformer Engine) train on a CPU as they are, except where
-three of them lack what a GPU's counterpart brings: the norm knows no sequence parallelism, the core
-attention no context parallelism, the expert dispatcher wants split sizes off the GPU.
+The engine's local layers (without Transformer Engine) train on a CPU, except that three of them
+lack a feature of their GPU counterpart: the norm has no sequence parallelism, the core attention no
+context parallelism, and the expert dispatcher needs split sizes on the host.
 """
 
 import copy
@@ -22,7 +22,7 @@ from megatron.core.transformer.torch_norm import WrappedTorchNorm
 
 
 def norm(config: Any, hidden_size: int, eps: float = 1e-5, **kwargs: Any) -> torch.nn.Module:
-    """Torch's norm, with the mark by which the engine adds its gradients up over the tp ranks."""
+    """Torch's norm, marked so that the engine reduces its gradients over the tp ranks."""
     plain = copy.copy(config)
     plain.sequence_parallel = False
     module: torch.nn.Module = WrappedTorchNorm(plain, hidden_size, eps=eps, **kwargs)
@@ -32,25 +32,25 @@ def norm(config: Any, hidden_size: int, eps: float = 1e-5, **kwargs: Any) -> tor
 
 
 def mark_sequence_parallel(parameter: torch.nn.Parameter, split: bool) -> None:
-    """Tell the engine whether a replicated parameter saw only its part of the sequence."""
+    """Mark if a replicated parameter sees only its part of the sequence."""
     parameter.sequence_parallel = split  # type: ignore[attr-defined]
 
 
 def rank_positions(length: int, cp_size: int, rank: int) -> torch.Tensor:
-    """Where the tokens of a context-parallel rank stand: chunks rank and 2cp-1-rank of 2cp."""
+    """Return the token positions of a context-parallel rank: chunks rank and 2cp-1-rank of 2cp."""
     chunk = length // (2 * cp_size)
     starts = (rank * chunk, (2 * cp_size - 1 - rank) * chunk)
     return torch.cat([torch.arange(start, start + chunk) for start in starts])
 
 
 def sequence_order(length: int, cp_size: int) -> torch.Tensor:
-    """The index that puts keys gathered from all ranks back into the order of the sequence."""
+    """Return the index that restores the sequence order of keys gathered from all ranks."""
     gathered = torch.cat([rank_positions(length, cp_size, rank) for rank in range(cp_size)])
     return torch.argsort(gathered)
 
 
 def causal_rows(length: int, cp_size: int, rank: int) -> torch.Tensor:
-    """This rank's rows of the causal mask, over keys in the order of the sequence."""
+    """Return this rank's rows of the causal mask, over keys in sequence order."""
     mine = rank_positions(length, cp_size, rank)
     return (torch.arange(length)[None, :] > mine[:, None])[None, None]
 
@@ -59,7 +59,7 @@ class ContextParallelAttention(DotProductAttention):
     """The engine's attention, over keys and values gathered from the context-parallel ranks."""
 
     def __init__(self, config: Any, *args: Any, pg_collection: Any = None, **kwargs: Any) -> None:
-        """Build the parent as if alone: it refuses context parallelism."""
+        """Build the parent without context parallelism, which it rejects."""
         alone = copy.copy(config)
         alone.context_parallel_size = 1
         kwargs["cp_comm_type"] = None
@@ -89,7 +89,7 @@ class ContextParallelAttention(DotProductAttention):
         return output
 
     def _whole(self, part: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-        """A tensor of this rank's tokens -> of all tokens, in the order of the sequence."""
+        """Gather a tensor of this rank's tokens to all tokens, in sequence order."""
         gathered: torch.Tensor = gather_from_sequence_parallel_region(
             part.contiguous(), group=self.cp_group
         )
@@ -97,10 +97,10 @@ class ContextParallelAttention(DotProductAttention):
 
 
 class HostSplitDispatcher(MoEAlltoAllTokenDispatcher):
-    """The engine's dispatcher with split sizes as numbers.
+    """The engine's dispatcher with split sizes as arrays.
 
-    On a GPU it copies them to the host as arrays; a CPU tensor counts as being there already,
-    stays a tensor, and gloo's all-to-all refuses it.
+    On a GPU it copies them to the host as arrays. A CPU tensor counts as already there and stays a
+    tensor, which gloo's all-to-all rejects.
     """
 
     def _maybe_dtoh_and_synchronize(self, point: str, tokens_per_expert: Any = None) -> Any:
@@ -117,14 +117,14 @@ class HostSplitMoELayer(MoELayer):
     """The engine's expert layer with the dispatcher above."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Build the engine's layer, then let its dispatcher be ours."""
+        """Build the engine's layer, then replace its dispatcher."""
         super().__init__(*args, **kwargs)
         if type(self.token_dispatcher) is MoEAlltoAllTokenDispatcher:
             self.token_dispatcher.__class__ = HostSplitDispatcher
 
 
 def gpt_spec(config: Any, vp_stage: int | None = None) -> Any:
-    """The engine's own block of local layers, with our parts in place of the three."""
+    """Return the engine's block of local layers, with three parts replaced."""
     model = config.transformer
     block = get_gpt_decoder_block_spec(
         model,

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""torch.cuda on a CPU: the calls that the engine's loop makes, answered; anything else refused.
+"""torch.cuda on a CPU: redirects the calls of the engine's loop, and rejects all others.
 
-Megatron asks torch.cuda for devices, streams, random states and memory figures throughout. On a
-host without a GPU these go to the CPU, to a stream that does nothing, or to zero. A call that is
-not in the table stops with its name: a rehearsal must not pass by skipping what it does not know.
+Megatron calls torch.cuda for devices, streams, random states and memory statistics everywhere. On a
+host without a GPU these return the CPU, a no-op stream, or zero. A call that is not in the table
+raises an error with its name: a rehearsal must not pass by skipping an unknown call.
 """
 
 import contextlib
@@ -23,54 +23,52 @@ CPU = torch.device("cpu")
 
 
 class Stream:
-    """A stream on which everything has happened already."""
+    """A no-op stream: everything on it is already complete."""
 
     device = CPU
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take what a CUDA stream takes."""
+        """Take the arguments of a CUDA stream."""
 
     def __enter__(self) -> "Stream":
-        """Be the current stream."""
         return self
 
     def __exit__(self, *args: object) -> None:
-        """Be it no more."""
+        """Do nothing."""
 
     def wait_stream(self, *args: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
     def wait_event(self, *args: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
     def record_event(self, *args: Any) -> "CpuEvent":
-        """An event that has happened."""
         return CpuEvent()
 
 
 class CpuEvent:
-    """An event that has happened already."""
+    """An event that has already happened."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take what a CUDA event takes."""
+        """Take the arguments of a CUDA event."""
 
     def record(self, *args: Any) -> None:
-        """It is recorded."""
+        """Do nothing."""
 
     def wait(self, *args: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
     def query(self) -> bool:
         return True
 
     def elapsed_time(self, other: "CpuEvent") -> float:
-        """There is no clock behind it."""
+        """Return 0: there is no clock."""
         return 0.0
 
 
@@ -85,7 +83,7 @@ class Generator:
 
 
 class Generators:
-    """One generator for every device that is asked for."""
+    """The same generator for every device."""
 
     def __getitem__(self, index: int) -> Generator:
         return Generator()
@@ -93,7 +91,7 @@ class Generators:
 
 _STREAM = Stream()
 _PROPERTIES = types.SimpleNamespace(
-    # The engine chooses code paths by these; Hopper's numbers choose the common ones.
+    # The engine selects code paths by these; Hopper's values select the common ones.
     major=9,
     minor=0,
     name="cpu",
@@ -102,14 +100,14 @@ _PROPERTIES = types.SimpleNamespace(
 )
 
 
-# Each name gets a function of its own: torch's compiler refuses one object under two names.
+# Each name needs its own function: torch's compiler rejects one object under two names.
 def _nothing() -> Callable[..., None]:
-    """A function that does nothing."""
+    """Return a no-op."""
     return lambda *args, **kwargs: None
 
 
 def _zero() -> Callable[..., int]:
-    """A function that counts no memory."""
+    """Return a function that reports no memory."""
     return lambda *args, **kwargs: 0
 
 
@@ -137,28 +135,27 @@ ANSWERED: dict[str, Any] = {
     "get_device_capability": lambda *args, **kwargs: (_PROPERTIES.major, _PROPERTIES.minor),
     "get_device_properties": lambda *args, **kwargs: _PROPERTIES,
 }
-"""What torch.cuda answers to the engine."""
+"""Replacements in torch.cuda for the engine."""
 
 PASSED_THROUGH = frozenset(
     {"FloatTensor", "HalfTensor", "BFloat16Tensor", "ExternalStream", "device", "random"}
 )
-"""Names that the engine only compares with or mentions in annotations; torch's own serve."""
+"""Names that the engine only compares with or uses in annotations; not replaced."""
 
 
 class UnknownCudaCallError(NotImplementedError):
-    """The engine asked torch.cuda for something that the CPU runtime does not know."""
+    """The engine called a function of torch.cuda that the CPU runtime does not support."""
 
 
 @cache
 def _engine_directories() -> tuple[str, ...]:
-    """Where the engine's own files are."""
     engine = find_spec("megatron")
     places = engine.submodule_search_locations if engine else None
     return tuple(f"{place}{os.sep}" for place in places or ())
 
 
 class _Guarded(types.ModuleType):
-    """torch.cuda, refusing names that the engine asks for and nobody answers."""
+    """torch.cuda, which rejects unsupported names if the engine uses them."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -168,14 +165,14 @@ class _Guarded(types.ModuleType):
         if unknown and not name.startswith("__") and file.startswith(_engine_directories()):
             raise UnknownCudaCallError(
                 f"The engine calls torch.cuda.{name} ({file.rpartition('/megatron/')[2]}, line "
-                f"{caller.f_lineno}), which the CPU runtime does not know. This part of the plan "
-                "cannot be rehearsed on a CPU."
+                f"{caller.f_lineno}), which the CPU runtime does not support. This part of the "
+                "plan cannot be rehearsed on a CPU."
             )
         return value
 
 
 class OnCpu(TorchFunctionMode):
-    """Every tensor that is asked for on a GPU is made on the CPU; none is pinned."""
+    """Creates every GPU tensor on the CPU, and does not pin memory."""
 
     def __torch_function__(
         self,
@@ -196,14 +193,14 @@ class OnCpu(TorchFunctionMode):
 
 
 def _is_gpu(device: Any) -> bool:
-    """Whether a value names a GPU."""
+    """True if a value names a GPU."""
     if isinstance(device, str):
         return device.startswith("cuda")
     return isinstance(device, torch.device) and device.type == "cuda"
 
 
 def redirect() -> None:
-    """Answer torch.cuda from the table, and keep tensors on the CPU, from now on."""
+    """Replace torch.cuda's functions, and keep tensors on the CPU, from now on."""
     for name, answer in ANSWERED.items():
         setattr(torch.cuda, name, answer)
     torch.cuda.__class__ = _Guarded

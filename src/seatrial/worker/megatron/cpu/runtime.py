@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU runtime: everything that lets the engine's own loop train on a CPU, put in place."""
+"""The CPU runtime: installs everything that lets the engine's loop train on a CPU."""
 
 import sys
 
@@ -10,14 +10,14 @@ from seatrial.worker.megatron.engine_patches import ON_CPU, apply_patches
 
 
 def install(*, with_wandb: bool = False) -> None:
-    """Make this process ready for the engine on a CPU; before the engine is imported.
+    """Prepare this process for the engine on a CPU; call it before the import of the engine.
 
     Args:
-        with_wandb: Whether the engine is going to use wandb, which it loads in any case.
+        with_wandb: True if the engine will use wandb, which it imports in any case.
     """
     if not with_wandb:
-        # A quarter of the time that a rank takes to start; None makes the import fail, which the
-        # engine allows for.
+        # Importing wandb takes a quarter of a rank's startup time. None makes the import fail,
+        # which the engine handles.
         sys.modules.setdefault("wandb", None)  # type: ignore[arg-type]
     redirect()
     offer_as_apex()

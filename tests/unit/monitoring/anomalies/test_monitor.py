@@ -13,7 +13,7 @@ from seatrial.catalog.entry import Kind
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.detector import FABRIC_TRANSPORTS, Expectations
-from seatrial.monitoring.anomalies.monitor import RULES, Watchkeeper, detectors
+from seatrial.monitoring.anomalies.monitor import RULES, AnomalyMonitor, detectors
 from seatrial.monitoring.event_log import Event, EventKind, decoded, encoded
 from seatrial.monitoring.rank_times import lags
 from tests.unit.monitoring.anomalies.made_up import began, notices, run
@@ -21,9 +21,9 @@ from tests.unit.monitoring.anomalies.made_up import began, notices, run
 NO_PAUSES = Expectations(save_every_steps=0, evaluate_every_steps=0)
 
 
-def followed(steps: int, expected: Expectations | None = None) -> tuple[Watchkeeper, float]:
-    """A watchkeeper after so many steps, and the time of the last."""
-    keeper, last = Watchkeeper(expected or NO_PAUSES), 0.0
+def followed(steps: int, expected: Expectations | None = None) -> tuple[AnomalyMonitor, float]:
+    """A monitor after so many steps, and the time of the last."""
+    keeper, last = AnomalyMonitor(expected or NO_PAUSES), 0.0
     for event in run(steps):
         assert keeper.observe(event) == ()
         last = event.time
@@ -35,7 +35,7 @@ def test_silence_is_told_once_and_ends_with_the_next_step() -> None:
     assert keeper.pass_time(last + 9.9) == ()
     (notice,) = keeper.pass_time(last + 10.1, (3,))
     assert notice.finding.code == AnomalyCode.STALLED
-    assert notice.finding.rule.endswith("since step 100, and rank 3 does not answer.")
+    assert notice.finding.rule.endswith("since step 100; rank 3 does not respond.")
     assert keeper.pass_time(last + 100) == ()
     (over,) = keeper.observe(Event(EventKind.STEP, 101, last + 101, {"seconds": 101.0}))
     assert over.finding.severity is Severity.NOTE
@@ -69,7 +69,7 @@ def test_when_saves_are_due_is_learnt_from_the_log() -> None:
 
 
 def test_what_comes_after_the_last_step_may_take_its_time() -> None:
-    keeper = Watchkeeper(NO_PAUSES)
+    keeper = AnomalyMonitor(NO_PAUSES)
     keeper.observe(Event(EventKind.START, 0, 0.0, {"total_steps": 2}))
     for step in (1, 2):
         keeper.observe(Event(EventKind.STEP, step, float(step), {"seconds": 1.0}))
@@ -87,7 +87,7 @@ def test_a_start_ends_what_was_open_and_forgets_what_was_usual() -> None:
     keeper, last = followed(100)
     keeper.pass_time(last + 50)
     (over,) = keeper.observe(Event(EventKind.START, 90, last + 60, {}))
-    assert over.finding.rule.endswith("the processes started again.")
+    assert over.finding.rule.endswith("the processes restarted.")
     slower = (Event(e.kind, e.step, e.time, e.values | {"seconds": 3.0}) for e in run(60))
     assert [n for event in slower for n in keeper.observe(event)] == []
 
@@ -103,19 +103,19 @@ def test_a_notice_survives_the_event_log() -> None:
     assert read.values["code"] == "ST-WATCH-001"
     assert read.values["phase"] == "began"
     assert read.values["fix"] == first.finding.fix
-    assert Watchkeeper().observe(read) == ()
+    assert AnomalyMonitor().observe(read) == ()
 
 
 @pytest.mark.parametrize("values", [{}, {"seconds": "x", "loss": None, "lag": 3, "data": []}])
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_events_that_tell_nothing_do_no_harm(kind: EventKind, values: dict[str, Any]) -> None:
-    keeper = Watchkeeper()
+    keeper = AnomalyMonitor()
     for step in range(100):
         assert keeper.observe(Event(kind, step, float(step), values)) == ()
 
 
 def test_memory_does_not_grow_with_the_steps() -> None:
-    def size(keeper: Watchkeeper) -> int:
+    def size(keeper: AnomalyMonitor) -> int:
         seen: set[int] = set()
 
         def of(thing: object) -> int:
@@ -134,7 +134,7 @@ def test_memory_does_not_grow_with_the_steps() -> None:
 
         return of(keeper)
 
-    short, long = Watchkeeper(), Watchkeeper()
+    short, long = AnomalyMonitor(), AnomalyMonitor()
     for keeper, steps in ((short, 1000), (long, 5000)):
         for event in run(steps):
             keeper.observe(event)
