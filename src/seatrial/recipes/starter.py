@@ -102,7 +102,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         f"  tokens: {_count(tokens)}    # or steps, or samples",
         f"  global_batch_size: {_batch(node.gpus, wishes.nodes * per_node)}",
         "",
-        "# auto: seatrial plan chooses, and says why. What you write in its place is kept.",
+        "# auto: seatrial plan chooses a value and shows why. Values that you set are kept.",
         "parallelism: {tp_size: auto, pp_size: auto, recompute: auto}",
         "",
         *_cluster(wishes, node_name, node.gpus, per_node),
@@ -130,7 +130,7 @@ def _refuse_unprintable(wishes: Wishes) -> None:
             SpecCode.TYPE,
             Severity.ERROR,
             Where(field=field),
-            "it has a character that cannot be printed, such as a line break.",
+            "it contains a character that cannot be printed, such as a line break.",
             "",
             "Remove it.",
         )
@@ -158,7 +158,7 @@ def _head(wishes: Wishes, preset: ModelPreset) -> list[str]:
     dimensions = preset.architecture
     shape = f"{dimensions.layers} layers × {dimensions.hidden_size}"
     return [
-        "# What this run should do. Every key: seatrial schema, or the reference of the spec.",
+        "# The spec of this run. All keys: seatrial schema, or the spec reference.",
         f"apiVersion: {API_VERSION}",
         f"name: {_scalar(wishes.name)}",
         "",
@@ -174,7 +174,7 @@ def _data(address: str | None, tokenizer: str | None) -> list[str]:
         lines += ["  sources:", f"    - from: {_scalar(address)}"]
     else:
         lines += [
-            "  mock: true    # made-up tokens; for your own text, in its place:",
+            "  mock: true    # random tokens; for your own text, use instead:",
             "  # sources:",
             "  #   - from: s3://BUCKET/PATH    # or hf://datasets/OWNER/NAME@REVISION, abfs://, gs://",
         ]
@@ -198,8 +198,8 @@ def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[s
 def _batch(gpus: int, processes: int) -> str:
     """The batch: the planner's, or a small one where processors would work on it for minutes."""
     if gpus:
-        return "auto    # sequences a step"
-    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences a step; few, without GPUs"
+        return "auto    # sequences per step"
+    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences per step; few, without GPUs"
 
 
 def _volume(directory: str | None, profile: Profile) -> list[str]:
@@ -216,14 +216,14 @@ def _access(wishes: Wishes, preset: ModelPreset, profile: Profile) -> list[str]:
     lines, address = [], wishes.data or ""
     if address.startswith(_BUCKETS):
         lines += [
-            "  # Access to the bucket comes from a service account, not from keys:",
+            "  # Pods access the bucket through a service account, not with keys:",
             "  # service_account: training",
         ]
     gated = wishes.tokenizer in (None, preset.tokenizer) and _GATED in preset.note
     if gated or address.startswith("hf://"):
         what = "The tokenizer is gated" if gated else "If the dataset is gated"
         lines += [
-            f"  # {what}: a Hugging Face token, from a Kubernetes secret that you made:",
+            f"  # {what}: a Hugging Face token, from a Kubernetes secret that you create:",
             "  # secrets:",
             "  #   - {secret: huggingface, key: token, env: HF_TOKEN}",
         ]

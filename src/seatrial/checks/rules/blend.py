@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about how far prepared data reach: samples of every split, and how often they are read."""
+"""Rules about the amount of prepared data: samples of each split, and epochs of each source."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,25 +15,25 @@ NAMES = ("training", "validation", "test")
 MANY_EPOCHS = 4
 """Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
 UNEVEN = 2.0
-"""Epochs of one source, and times those of another, from which on it is said."""
+"""Report a source that is read this often, and this many times as often as another one."""
 TRIED_SPLITS = ((98, 2, 0), (95, 5, 0), (90, 10, 0), (80, 20, 0), (50, 50, 0))
-"""Splits that are proposed, the first that works."""
+"""Splits to propose; the first one that works is used."""
 
 Shares = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A prepared source, with what a run takes of it."""
+    """A prepared source and its size."""
 
     number: int
-    """Its place in the spec."""
+    """Index in the spec."""
     prefix: str
     sequences: int
     tokens: int
 
     def sequences_of(self, shares: Shares) -> tuple[int, int, int]:
-        """Sequences of each split, as the engine rounds them (megatron.core.datasets 0.19.2)."""
+        """Return the sequences of each split, rounded as by megatron.core.datasets 0.19.2."""
         total = sum(shares)
         edges = [0.0]
         for share in shares:
@@ -46,12 +46,12 @@ class Source:
         return counts[0], counts[1], counts[2]
 
     def tokens_of(self, shares: Shares, split: int) -> float:
-        """Tokens of a split, as if all sequences were equally long."""
+        """Estimate the tokens of a split, as if all sequences had the same length."""
         return self.tokens * self.sequences_of(shares)[split] / self.sequences
 
 
 def _sources(situation: Situation) -> list[Source]:
-    """The prepared sources that could be looked at."""
+    """Return the prepared sources that could be read."""
     return [
         Source(int(field.split("[")[1].split("]")[0]), prefix, facts.sequences, facts.tokens)
         for field, prefix, facts in usable_pairs(situation)
@@ -59,7 +59,7 @@ def _sources(situation: Situation) -> list[Source]:
 
 
 def empty_split(situation: Situation) -> Iterator[Checked]:
-    """A split with a share and without a document, or without enough tokens for a sample."""
+    """Report a split without documents, or with too few tokens for one sample."""
     shares, length = situation.spec.data.split, situation.plan.model.sequence_length
     found = _sources(situation)
     for split, name in enumerate(NAMES):
@@ -70,12 +70,14 @@ def empty_split(situation: Situation) -> Iterator[Checked]:
                 continue
             share = f"{shares[split]:g} of {sum(shares):g} for {name}"
             code: str = DatasetCode.SPLIT_EMPTY
-            rule = f"{share} leaves none of the {source.sequences:,} documents of {source.prefix}."
+            rule = (
+                f"{share} contains none of the {source.sequences:,} documents of {source.prefix}."
+            )
             if documents:
                 code = CheckCode.NO_SAMPLES
                 rule = (
-                    f"{share} leaves about {tokens:,.0f} tokens of {source.prefix}, less than one "
-                    f"sample of {length:,}: the engine ends with `assert num_samples > 0`."
+                    f"{share} contains about {tokens:,.0f} tokens of {source.prefix}, less than "
+                    f"one sample of {length:,}: the engine fails with `assert num_samples > 0`."
                 )
             by = _working_split(situation, found)
             fix = f"Use {' and '.join(by)}."
@@ -85,7 +87,7 @@ def empty_split(situation: Situation) -> Iterator[Checked]:
 
 
 def _working_split(situation: Situation, sources: list[Source]) -> tuple[str, ...]:
-    """The mildest split in which every source has a sample of each part."""
+    """Return the smallest change to a split in which every source has samples."""
     length = situation.plan.model.sequence_length
     for shares in TRIED_SPLITS:
         if all(
@@ -96,7 +98,7 @@ def _working_split(situation: Situation, sources: list[Source]) -> tuple[str, ..
 
 
 def repeated(situation: Situation) -> Iterator[Checked]:
-    """Sources that are read many times over, by the length of the run or by the weights."""
+    """Report sources that the run reads many times, because of its length or the weights."""
     found = _sources(situation)
     if not found or len(found) < len(situation.spec.data.sources or ()):
         return
@@ -110,9 +112,9 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.UNEVEN_BLEND,
                 f"{field_name}.weight",
-                f"{source.prefix} is read {often:.1f} times, and {others[0].prefix} "
-                f"{least:.2g} times: weights are shares of the samples, whatever the sizes.",
-                "Give weights by size, or none, unless that is meant.",
+                f"the run reads {source.prefix} {often:.1f} times and {others[0].prefix} "
+                f"{least:.2g} times: weights are shares of the samples, not of the sizes.",
+                "Set weights in proportion to size, or none, unless this is intended.",
                 f"{often:.1f}",
                 proposed(*(f"data.sources[{other.number}].weight=null" for other in found)),
             )
@@ -121,8 +123,8 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 DatasetCode.EPOCHS,
                 f"{field_name}.prepared",
-                f"the run reads {source.prefix} {often:,.0f} times ({source.tokens:,} tokens); "
-                f"above {MANY_EPOCHS} times, repeated data train much worse than new.",
+                f"the run reads {source.prefix} {often:,.0f} times ({source.tokens:,} tokens). "
+                f"Beyond {MANY_EPOCHS} epochs, repeated data is much less useful than new data.",
                 f"Add data, or shorten the run to {steps:,} steps.",
                 f"{often:.1f}",
                 proposed(*_shortened(situation, steps)),
@@ -130,7 +132,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
 
 
 def _times(situation: Situation, sources: list[Source]) -> list[float]:
-    """How often each source's training split is read."""
+    """Return how often the run reads the training split of each source."""
     shares, plan = situation.spec.data.split, situation.plan
     wanted = plan.length.samples * plan.model.sequence_length
     held = [source.tokens_of(shares, 0) for source in sources]
@@ -144,7 +146,7 @@ def _times(situation: Situation, sources: list[Source]) -> list[float]:
 
 
 def _shortened(situation: Situation, steps: int) -> tuple[str, ...]:
-    """The overrides that make the run so short, and what hangs on its length with it."""
+    """Return the overrides that shorten the run, and the settings that depend on its length."""
     plan, training = situation.plan, situation.spec.training
     size, length = plan.batch.global_batch_size, plan.model.sequence_length
     amounts = {"steps": steps, "samples": steps * size, "tokens": steps * size * length}
