@@ -38,6 +38,7 @@ from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.plausibility import excessive
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
@@ -186,7 +187,8 @@ def check(
         return _verdict([*found, *error.findings], applied, {NO_PLAN: len(rest)})
     found += [*run.plan.findings, *plan_findings(loaded, run.plan)]
     found += [*verdicts(loaded, run), *far_batch(loaded, run)]
-    found += lost_time(loaded, run, budget_of(run, catalog).saves)
+    budget = budget_of(run, catalog)
+    found += [*lost_time(loaded, run, budget.saves), *excessive(loaded, run, budget)]
     situation = Situation(loaded, run, catalog, data, checkpoints, cluster)
     return _with_rules(situation, found)
 
@@ -203,7 +205,7 @@ def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
     left_out: dict[str, int] = {}
     rendered = False
     if has_manifests(situation):
-        reported = _manifest_findings(situation)
+        reported = manifest_findings(situation)
         rendered = not has_errors(reported)
         found += reported
         applied += codes_before("manifests")
@@ -243,7 +245,13 @@ def has_manifests(situation: Situation) -> bool:
     return situation.in_pods
 
 
-def _manifest_findings(situation: Situation) -> list[Finding]:
+def launch_refusals(situation: Situation) -> list[Finding]:
+    """Return the errors for which `render` and `launch` would reject a planned run."""
+    found = manifest_findings(situation) if has_manifests(situation) else []
+    return [each for each in found if each.severity is Severity.ERROR]
+
+
+def manifest_findings(situation: Situation) -> list[Finding]:
     """Return the findings of rendering about the run, its data preparation and its volume."""
     plan, where = situation.plan, situation.loaded.where
     try:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import RULES
+from seatrial.checks.check import RULES, launch_refusals
 from seatrial.checks.rule import Scope, Situation
 from seatrial.cli.options import Json, Overrides, SpecFile
 from seatrial.cli.plan_sweep import say_sweep
@@ -18,6 +18,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import Severity, has_errors
 from seatrial.planning.planner import plan_run
+from seatrial.planning.plausibility import excessive
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.sizing import limits_of
@@ -143,12 +144,15 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         kept = write(found.inputs, run, file) or kept
     engine = ENGINES[run.plan.spec.engine.name]
     budget = budget_of(run, catalog)
+    situation = Situation(loaded, run, catalog)
     findings = (
         *found.findings,
         *run.plan.findings,
         *far_batch(loaded, run),
         *verdicts(loaded, run),
         *lost_time(loaded, run, budget.saves),
+        *excessive(loaded, run, budget),
+        *launch_refusals(situation),
     )
     following = "" if hides_next() else seatrial_words("rehearse", file, *overrides)
     if has_errors(findings):
@@ -161,7 +165,7 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         following,
         findings,
         volume=new_volume_words(run.plan, catalog),
-        warned=_warned(Situation(loaded, run, catalog)),
+        warned=_warned(situation),
     )
 
 

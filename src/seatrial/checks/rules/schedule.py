@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
+from seatrial.planning.plan import Origin
 from seatrial.spec.training import DecayStyle
+from seatrial.units import decimal_quotient
+
+PEAK = "training.learning_rate.peak"
+CONTINUED = 10
+"""Share of the default peak to propose for continued pretraining: schedules usually end there, and
+warming up to the full peak again raises the loss at first (arXiv 2308.04014, 2403.08763)."""
 
 NOTHING = 1e-3
 """Share of the peak below which a learning rate has no useful effect."""
@@ -123,6 +130,25 @@ def high_rate(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def unset_rate(situation: Situation) -> Iterator[Checked]:
+    """Report continued pretraining with the default learning rate, which is that of pretraining."""
+    if situation.spec.initial_weights is None or situation.plan.origins.get(PEAK) is Origin.YOU:
+        return
+    peak = situation.plan.schedule.peak
+    lower = decimal_quotient(peak, CONTINUED)
+    yield situation.warning(
+        CheckCode.UNSET_RATE,
+        PEAK,
+        f"the run starts from trained weights and sets no learning rate: it would warm up to "
+        f"{peak:g}, a peak for pretraining from scratch. That raises the loss, and the model "
+        "forgets part of what it learned.",
+        f"Set {PEAK}={lower:g}, where pretraining usually ends, and tune it; or set {peak:g} to "
+        "keep this peak.",
+        peak,
+        proposed(f"{PEAK}={lower:g}"),
+    )
+
+
 RULES = (
     static(CheckCode.IDLE_GPUS, look=idle_gpus),
     static(CheckCode.RATE_OF_NOTHING, look=rate_of_nothing),
@@ -130,4 +156,5 @@ RULES = (
     static(CheckCode.WARMUP_BEYOND, look=warmup_beyond),
     static(CheckCode.NEVER_EVALUATED, look=never_evaluated),
     static(CheckCode.HIGH_RATE, look=high_rate),
+    static(CheckCode.UNSET_RATE, look=unset_rate),
 )
