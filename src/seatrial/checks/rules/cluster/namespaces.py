@@ -60,9 +60,9 @@ def pod_security(situation: Situation) -> Iterator[Checked]:
     scene = demand_of(situation).scene
     needs = []
     if level in ("baseline", "restricted") and scene.fabric.rdma:
-        needs.append("the capability IPC_LOCK, to lock memory for RDMA")
+        needs.append("the IPC_LOCK capability (RDMA locks memory)")
     if level == "restricted" and user_of(scene) == 0:
-        needs.append("to run as root, because only root gets the capability")
+        needs.append("to run as root (only root gets the capability)")
     if needs:
         yield situation.error(
             SiteCode.POD_SECURITY,
