@@ -13,7 +13,7 @@ from seatrial.codes.datasets import DatasetCode
 
 NAMES = ("training", "validation", "test")
 MANY_EPOCHS = 4
-"""Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
+"""Epochs up to which repeated data is about as useful as new data (Muennighoff et al., 2023)."""
 UNEVEN = 2.0
 """Report a source that is read this often, and this many times as often as another one."""
 TRIED_SPLITS = ((98, 2, 0), (95, 5, 0), (90, 10, 0), (80, 20, 0), (50, 50, 0))

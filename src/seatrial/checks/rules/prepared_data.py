@@ -174,9 +174,7 @@ def other_tokenizer(situation: Situation) -> Iterator[Checked]:
             if not beyond:
                 rule = f"{prefix} was prepared with {facts.tokenizer}, and the run uses {own}: the "
                 rule += "same ids stand for other tokens."
-                fix = (
-                    "Use data prepared with the tokenizer of the run, or the tokenizer of the data."
-                )
+            fix = "Use data prepared with the tokenizer of the run, or the tokenizer of the data."
             code: str = CheckCode.OTHER_TOKENIZER
             yield situation.error(code, field_name, rule, fix, facts.tokenizer)
         elif beyond:
