@@ -152,7 +152,8 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         *verdicts(loaded, run),
         *lost_time(loaded, run, budget.saves),
         *excessive(loaded, run, budget),
-        *launch_refusals(situation),
+        # The plan itself is valid, and often made before the cluster is ready.
+        *(replace(each, severity=Severity.WARNING) for each in launch_refusals(situation)),
     )
     following = "" if hides_next() else seatrial_words("rehearse", file, *overrides)
     if has_errors(findings):
