@@ -102,7 +102,7 @@ def read_kind(
 
 def missing_directories(directories: Iterable[Path]) -> list[Finding]:
     """Return a warning for each directory that does not exist."""
-    rule = "there is no such directory, so the catalog is the shipped one alone."
+    rule = "the directory does not exist, so only the shipped catalog is used."
     fix = "Create it, or correct SEATRIAL_CATALOG."
     return [
         Finding(CatalogCode.DIRECTORY, Severity.WARNING, Where(file=str(directory)), rule, "", fix)
@@ -124,11 +124,11 @@ def _stray(file: Path, kinds: list[str]) -> list[Finding]:
     if file.name not in names:
         near = nearest(file.stem, [name.removesuffix(".toml") for name in names])
         fix = f"Rename it to {near}.toml." if near else f"The files are: {', '.join(names)}."
-        rule = "no kind of facts has this name, so the file is not read."
+        rule = "the file name is not a kind of catalog entry, so the file is not read."
         return [problem(CatalogCode.DIRECTORY, Where(file=str(file), line=1), rule, fix)]
     other = file.with_name(file.name.replace("-", "_"))
     if other != file and other.exists():
-        rule = f"{other.name} is there too; both are of the same kind."
+        rule = f"{other.name} exists too, and is of the same kind."
         fix = "Put all entries into one of them."
         return [problem(CatalogCode.DIRECTORY, Where(file=str(file), line=1), rule, fix)]
     return []
@@ -158,7 +158,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Finding | None:
     """Return a finding if the entry is not a table, or if TOML split its name at the dots."""
     if not isinstance(facts, dict):
-        rule = "every entry is a table with a name of its own."
+        rule = "every entry must be a table with its own name."
         fix = "Write [NAME] and the facts below it."
         return problem(CatalogCode.INVALID, place(file, name, name), rule, fix)
     parts, inner = [name], facts
@@ -189,8 +189,8 @@ def _unlike(name: str, entries: dict[str, RawEntry]) -> list[Finding]:
             return [_like_finding(name, raw.file, rule, fix)]
         if model in trail:
             circle = " -> ".join([*trail, model])
-            fix = "Let one of them state its own facts, without like."
-            return [_like_finding(name, raw.file, f"like leads round in a circle: {circle}.", fix)]
+            fix = "Define one of them without like."
+            return [_like_finding(name, raw.file, f"like forms a cycle: {circle}.", fix)]
         trail.append(model)
     return []
 

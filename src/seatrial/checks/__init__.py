@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that look at a planned run before it is launched.
+"""Rules that check a planned run before it is launched.
 
-`rules/` holds them by subject, `probes/` reads what they need (data, checkpoints, the engine, a
-cluster), `repairs/` proposes changes. Entry point: `check.check`.
+`rules/` contains the rules by subject, `probes/` reads their inputs (data, checkpoints, the engine,
+a cluster), and `repairs/` proposes changes. Entry point: `check.check`.
 """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule, applied to one run: what was found, what was looked at and what was not."""
+"""Applies every rule to one run, and reports the findings and which rules ran."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +38,7 @@ from seatrial.engines.registry import option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.plausibility import excessive
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
@@ -70,82 +71,82 @@ RULES: tuple[Rule, ...] = (
     *namespaces.RULES,
     *rights.RULES,
 )
-"""In the order in which they are applied."""
+"""All rules, in the order in which they run."""
 
 BEFORE: dict[str, tuple[type[StrEnum], ...]] = {
     "spec": (SpecCode,),
     "plan": (PlanCode, EngineCode),
     "manifests": (RenderCode,),
 }
-"""What is applied before them, part by part: reading, planning, rendering."""
+"""The codes that are checked before the rules: reading, planning, rendering."""
 
 
 def codes_of(scope: Scope) -> tuple[str, ...]:
-    """The codes of one scope, each once."""
+    """Return the codes of one scope, without duplicates."""
     return tuple(
         dict.fromkeys(code for rule in RULES if rule.scope is scope for code in rule.codes)
     )
 
 
 def codes_before(part: str) -> tuple[str, ...]:
-    """The codes of a part that is applied before the rules."""
+    """Return the codes of a part that is checked before the rules."""
     return tuple(str(code) for enum in BEFORE[part] for code in enum)
 
 
 Planner = Callable[[LoadedSpec], PlannedRun]
-"""Plans a run; the default is the planner, a command uses the plan that is kept."""
-NO_DATA = "data not looked at: --data"
-UNSEEN = "not to be seen from here"
-NO_CHECKPOINT = "no checkpoint here"
-NO_CLUSTER = "cluster not asked: --cluster"
-NO_ANSWER = "the cluster could not be asked"
-NO_ENGINE = "engine not asked: --engine"
+"""Plans a run. The default is the planner; commands use the kept plan."""
+NO_DATA = "data not checked: --data"
+UNSEEN = "not readable from this host"
+NO_CHECKPOINT = "no checkpoint on this host"
+NO_CLUSTER = "cluster not checked: --cluster"
+NO_ANSWER = "cluster not reachable"
+NO_ENGINE = "engine not checked: --engine"
 NO_MANIFESTS = "no manifests for this run"
 UNREADABLE = "the spec has errors"
-NO_PLAN = "there is no plan"
+NO_PLAN = "no plan"
 _WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the check says of a run."""
+    """The result of a check."""
 
     checked: tuple[Checked, ...]
-    """What was found, errors first."""
+    """The findings, errors first."""
     applied: frozenset[str]
-    """The codes of the rules that were applied."""
+    """The codes of the rules that ran."""
     not_run: dict[str, int]
-    """Rules that were not, by the reason."""
+    """The number of rules that did not run, by reason."""
     situation: Situation | None = None
-    """What the rules looked at; nothing where there is no plan."""
+    """The input of the rules; `None` without a plan."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, without the repairs."""
+        """The findings, without repairs."""
         return tuple(found.finding for found in self.checked)
 
     def without(self, reason: str, rules: int) -> "Verdict":
-        """The same, with rules that were not applied for another reason."""
+        """Return a copy with rules that did not run for another reason."""
         return replace(self, not_run=self.not_run | {reason: rules})
 
     def unanswered(self, reason: str = NO_CLUSTER, instead: str = NO_ANSWER) -> "Verdict":
-        """The same, where something was to be asked, such as the cluster, and could not be."""
+        """Return a copy in which a reason is replaced, such as for an unreachable cluster."""
         reasons = {instead if why == reason else why: n for why, n in self.not_run.items()}
         return replace(self, not_run=reasons)
 
     def adding(self, more: Iterable[Checked]) -> "Verdict":
-        """The same, with what one more rule found."""
+        """Return a copy with the findings of one more rule."""
         applied = self.applied | {CheckCode.REFUSED}
         return replace(self, checked=(*self.checked, *more), applied=applied)
 
     @property
     def rules_run(self) -> int:
-        """How many rules were applied."""
+        """The number of rules that ran."""
         return len(self.applied)
 
     @property
     def clean(self) -> bool:
-        """Whether nothing speaks against the run: no error and no warning."""
+        """True if there are no errors and no warnings."""
         return all(finding.severity is Severity.NOTE for finding in self.findings)
 
 
@@ -164,13 +165,13 @@ def check(
 
     Args:
         text: The spec.
-        file: The name that findings give it.
-        catalog: The facts.
-        overrides: Fields to set differently.
-        data: Who can look at data; nothing to leave that out.
-        checkpoints: Who can look at checkpoints; nothing to leave that out.
-        cluster: What the cluster is like; nothing to leave that out.
-        planner: Who makes the plan.
+        file: The file name for findings.
+        catalog: The catalog.
+        overrides: Fields to override.
+        data: Reads data; `None` to skip rules about data.
+        checkpoints: Reads checkpoints; `None` to skip rules about checkpoints.
+        cluster: Facts about the cluster; `None` to skip rules about the cluster.
+        planner: Makes the plan.
     """
     try:
         loaded = loads(text, file, tuple(overrides))
@@ -186,30 +187,31 @@ def check(
         return _verdict([*found, *error.findings], applied, {NO_PLAN: len(rest)})
     found += [*run.plan.findings, *plan_findings(loaded, run.plan)]
     found += [*verdicts(loaded, run), *far_batch(loaded, run)]
-    found += lost_time(loaded, run, budget_of(run, catalog).saves)
+    budget = budget_of(run, catalog)
+    found += [*lost_time(loaded, run, budget.saves), *excessive(loaded, run, budget)]
     situation = Situation(loaded, run, catalog, data, checkpoints, cluster)
     return _with_rules(situation, found)
 
 
 def _of_rules() -> list[str]:
-    """The codes of all rules that need a plan."""
+    """Return the codes of all rules that need a plan."""
     scopes = (Scope.STATIC, Scope.DATA, Scope.RESUME, Scope.CLUSTER)
     return [code for scope in scopes for code in codes_of(scope)]
 
 
 def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
-    """The verdict on a run that has a plan."""
+    """Return the verdict on a run that has a plan."""
     applied = [*codes_before("spec"), *codes_before("plan")]
     left_out: dict[str, int] = {}
     rendered = False
     if has_manifests(situation):
-        said = _manifest_findings(situation)
-        rendered = not has_errors(said)
-        found += said
+        reported = manifest_findings(situation)
+        rendered = not has_errors(reported)
+        found += reported
         applied += codes_before("manifests")
     else:
         left_out[NO_MANIFESTS] = len(codes_before("manifests"))
-    # What a rule of the cluster looks for stands in the manifests.
+    # Cluster rules look up the objects in the manifests.
     looked_at = {
         Scope.STATIC: "",
         Scope.DATA: "" if situation.data is not None else NO_DATA,
@@ -230,7 +232,7 @@ def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
 
 
 def _why_no_cluster(situation: Situation, *, rendered: bool) -> str:
-    """Why the cluster is not looked at; empty where it is."""
+    """Return why the cluster is not checked; "" if it is."""
     if not has_manifests(situation):
         return NO_MANIFESTS
     if situation.cluster is None:
@@ -239,12 +241,18 @@ def _why_no_cluster(situation: Situation, *, rendered: bool) -> str:
 
 
 def has_manifests(situation: Situation) -> bool:
-    """Whether the run becomes Kubernetes objects."""
+    """True if the run has Kubernetes manifests."""
     return situation.in_pods
 
 
-def _manifest_findings(situation: Situation) -> list[Finding]:
-    """What rendering says of the run, of the pods that prepare its data, and of its volume."""
+def launch_refusals(situation: Situation) -> list[Finding]:
+    """Return the errors for which `render` and `launch` would reject a planned run."""
+    found = manifest_findings(situation) if has_manifests(situation) else []
+    return [each for each in found if each.severity is Severity.ERROR]
+
+
+def manifest_findings(situation: Situation) -> list[Finding]:
+    """Return the findings of rendering about the run, its data preparation and its volume."""
     plan, where = situation.plan, situation.loaded.where
     try:
         made = render(plan, situation.catalog, Part.RUN, Attempt(), where)
@@ -253,7 +261,7 @@ def _manifest_findings(situation: Situation) -> list[Finding]:
     scene = scene_of(plan, situation.catalog, Attempt())
     found = [*made.findings, *data_findings(scene, where)]
     if situation.cluster is not None:
-        # Whether an administrator has made these is then seen, by rules of the cluster.
+        # The cluster rules check whether an administrator has created these.
         return [each for each in found if each.code != RenderCode.WORKER_LOCK]
     return found + [replace(each, severity=Severity.NOTE) for each in class_findings(scene, where)]
 
@@ -265,7 +273,7 @@ def _verdict(
     checked: Iterable[Checked] = (),
     situation: Situation | None = None,
 ) -> Verdict:
-    """What was found, errors first and each in the order of the file."""
+    """Sort the findings: errors first, then in the order of the file."""
     every = [*(Checked(finding) for finding in findings), *checked]
     every.sort(key=lambda found: (_WEIGHT[found.finding.severity], found.finding.where.line))
     return Verdict(tuple(every), frozenset(map(str, applied)), left_out, situation)

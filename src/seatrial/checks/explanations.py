@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The explanation of codes: why a rule is there, what happens without it, and who says so."""
+"""Loads the explanations of codes: the reason for a rule, the consequences, and the sources."""
 
 import tomllib
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from functools import cache
 from importlib.resources import files
 
 FILES = ("explanations.toml", "cluster_explanations.toml", "spec_explanations.toml")
-"""Where they are written: of the check's own rules, about clusters and checkpoints, and of what is
-said while the spec is read, planned and rendered."""
+"""The files with explanations: rules of the check, rules about clusters and checkpoints, and
+findings of reading, planning and rendering a spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is behind a code."""
+    """The background of a code."""
 
     why: str
-    """What happens where nobody checks, and when."""
+    """What happens if the finding is ignored, and when."""
     do: str
-    """What to do about it, where the finding itself cannot say it all."""
+    """How to fix it, if the finding itself does not state everything."""
     sources: tuple[str, ...]
-    """Where this is stated: a thread, a document, a file at a commit."""
+    """The sources: a thread, a document, a file at a commit."""
 
 
 @cache
 def explanations() -> dict[str, Explanation]:
-    """The explanations that are written, by code."""
+    """Return the explanations by code."""
     folder = files("seatrial.checks").joinpath("data")
     return {
         code: Explanation(facts["why"], facts.get("do", ""), tuple(facts["sources"]))

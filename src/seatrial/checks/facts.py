@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Facts that only the check needs, from the files in `checks/data`, each with its source there."""
+"""Facts for the check, from the files in `checks/data`, which state their sources."""
 
 import re
 import tomllib
@@ -14,75 +14,74 @@ from typing import Any
 Version = tuple[int, ...]
 """A version as numbers: `2.7.0a0` is (2, 7, 0)."""
 _DIGITS_OF_CUDA = 2
-"""A tag such as cu128 has the major version in its first two digits."""
+"""In a tag such as cu128, the first two digits are the major version."""
 _PARTS_OF_RELEASE = 2
 """A tag such as 25.11.01 is a patch of 25.11."""
 _SOFTWARE = ("engine", "torch", "cuda", "nccl")
-"""What a release may state the version of."""
+"""Software whose version a release may state."""
 
 
 class Harm(StrEnum):
-    """What is wrong with setting a variable."""
+    """Why a variable should not be set."""
 
     DEBUGGING = "debugging"
-    """It is for finding faults."""
+    """It is meant for debugging."""
     SLOWING = "slowing"
-    """It switches off a fast path."""
+    """It disables a fast path."""
     DEVICES = "devices"
-    """It takes GPUs away."""
+    """It hides GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class HarmfulVariable:
-    """A variable that does harm on any fabric."""
+    """A variable that causes problems on any fabric."""
 
     name: str
     kind: Harm
-    """What is wrong with it."""
     values: tuple[str, ...]
-    """The values that do harm, in lower case; empty: any."""
+    """The harmful values, in lower case; empty for any value."""
     why: str
-    """What it does, as the end of a sentence."""
+    """Its effect, as the end of a sentence."""
     source: str
-    """Where this is stated."""
+    """The source of this fact."""
     needs_rdma: bool = False
-    """Whether it does harm only where the fabric has RDMA."""
+    """True if it is harmful only on fabrics with RDMA."""
     fabrics: tuple[str, ...] = ()
-    """The fabrics on which it does harm; empty: any."""
+    """The fabrics on which it is harmful; empty for any fabric."""
 
     def concerns(self, fabric: str, *, rdma: bool) -> bool:
-        """Whether it does harm on a fabric."""
+        """True if the variable is harmful on a fabric."""
         return (rdma or not self.needs_rdma) and (not self.fabrics or fabric in self.fabrics)
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Variables that nobody reads on some fabrics, though somebody does on others."""
+    """Variables that have no effect on some fabrics."""
 
     prefix: str
     fabrics: tuple[str, ...]
-    """Where nobody reads them."""
+    """The fabrics on which they have no effect."""
     why: str
     """Why not, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What is known of the software in an image; empty where nothing is."""
+    """The software versions in an image; empty if unknown."""
 
     engine: Version = ()
-    """Version of Megatron inside."""
+    """Version of Megatron."""
     torch: Version = ()
     """Version of PyTorch inside."""
     cuda: Version = ()
-    """Version of CUDA inside."""
+    """Version of CUDA."""
     nccl: Version = ()
-    """Version of NCCL inside."""
+    """Version of NCCL."""
     at_most: bool = False
-    """Whether these are of the next release that is known, so that it has none that is newer."""
+    """True if these are the versions of the next known release, and thus upper bounds."""
 
     def shown(self, number: Version) -> str:
-        """A version of these as people write it."""
+        """Format one of these versions."""
         return f"{shown(number)} or older" if self.at_most else shown(number)
 
 
@@ -93,12 +92,12 @@ class Hole:
     software: str
     """`engine` or `torch`."""
     engine: str
-    """The engine; empty where it concerns all."""
+    """The engine; empty for all engines."""
     below: Version
-    """The first version without them."""
+    """The first version without these vulnerabilities."""
     names: tuple[str, ...]
     what: str
-    """What an attacker can do, as a sentence begins."""
+    """What an attacker can do, as the start of a sentence."""
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -107,14 +106,14 @@ def _read(name: str) -> dict[str, Any]:
 
 @cache
 def nccl_variables() -> frozenset[str]:
-    """Every variable that NCCL reads, or read."""
+    """Return all variables that a version of NCCL reads."""
     text = files("seatrial.checks").joinpath("data", "nccl_variables.txt").read_text("utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 @cache
 def harmful_variables() -> tuple[HarmfulVariable, ...]:
-    """Variables that do harm on any fabric."""
+    """Return the variables that cause problems on any fabric."""
     return tuple(
         HarmfulVariable(
             found["name"],
@@ -138,7 +137,7 @@ def _elsewhere() -> tuple[Elsewhere, ...]:
 
 
 def unread_on(fabric: str, name: str) -> str:
-    """Why nobody reads a variable on a fabric; empty where somebody may."""
+    """Return why a variable has no effect on a fabric; "" if it may have one."""
     return next(
         (
             each.why
@@ -155,18 +154,18 @@ def _versions() -> dict[str, Any]:
 
 
 def version(text: str) -> Version:
-    """The numbers at the beginning of a version."""
+    """Parse the numbers at the start of a version."""
     match = re.match(r"\d+(\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def shown(number: Version) -> str:
-    """A version as people write it."""
+    """Format a version, such as 2.7.0."""
     return ".".join(map(str, number))
 
 
 def inside_reference(reference: str) -> Inside:
-    """What the reference of an image says of the software inside."""
+    """Return the software versions that an image reference implies."""
     repository, _, tag = reference.partition("@")[0].rpartition(":")
     for series in _versions()["series"]:
         if series["repository"] == repository:
@@ -182,10 +181,9 @@ def inside_reference(reference: str) -> Inside:
 
 
 def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
-    """What is known of the release of a tag, whose patch level does not count.
+    """Return the versions in the release of a tag, regardless of its patch level.
 
-    Releases come one after the other, so that of one that is not listed the next one's versions are
-    the newest that it can have.
+    Releases are ordered: for one that is not listed, the versions of the next one are upper bounds.
     """
     for release in releases if tag else ():
         listed, asked = version(release["tag"]), tag[:_PARTS_OF_RELEASE]
@@ -196,13 +194,13 @@ def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
 
 
 def torch_range(engine: str) -> tuple[Version, Version]:
-    """The first PyTorch that an engine works with, and the first that it does not; () for none."""
+    """Return the first PyTorch that an engine supports and the first it does not; () for none."""
     known = _versions()["engines"].get(engine, {})
     return version(known.get("torch_from", "")), version(known.get("torch_below", ""))
 
 
 def holes() -> tuple[Hole, ...]:
-    """Known vulnerabilities."""
+    """Return the known vulnerabilities."""
     return tuple(
         Hole(
             found["software"],
@@ -216,7 +214,7 @@ def holes() -> tuple[Hole, ...]:
 
 
 def cuda_for(architecture: str) -> Version:
-    """The first CUDA for a generation of GPUs; () when nothing is known."""
+    """Return the first CUDA version for a generation of GPUs; () if unknown."""
     for found in _versions()["generations"]:
         if found["architecture"].lower() == architecture.lower():
             return version(found["cuda_from"])
@@ -225,15 +223,15 @@ def cuda_for(architecture: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What is known of NCCL on a fabric of a generation of GPUs; empty where nothing is."""
+    """NCCL versions on a fabric with a generation of GPUs; empty if unknown."""
 
     fails: Version = ()
-    """The newest NCCL that was found not to work."""
+    """The newest NCCL that is known not to work."""
     works: Version = ()
 
 
 def nccl_for(fabric: str, architecture: str) -> Network:
-    """Which NCCL a fabric of a generation of GPUs does not work with, and which it does."""
+    """Return the NCCL versions that fail and work on a fabric with a generation of GPUs."""
     for found in _versions()["networks"]:
         if (found["fabric"], found["architecture"].lower()) == (fabric, architecture.lower()):
             return Network(version(found["nccl_fails"]), version(found["nccl_works"]))
@@ -246,5 +244,5 @@ def _gated() -> tuple[str, ...]:
 
 
 def is_gated(repository: str) -> bool:
-    """Whether Hugging Face gives a repository only to accounts that have agreed to something."""
+    """True if a Hugging Face repository requires an account that has accepted its terms."""
     return any(fnmatchcase(repository, name) for name in _gated())

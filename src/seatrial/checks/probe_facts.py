@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the check needs to know of tokenizers, prepared data and corpora, whoever looked at them."""
+"""Facts about tokenizers, prepared data, corpora and checkpoints, whichever probe reads them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,38 +14,38 @@ class Unknown(StrEnum):
     """Why there are no facts."""
 
     ABSENT = "absent"
-    """It was looked for and is not there."""
+    """It does not exist."""
     UNSEEN = "unseen"
-    """It cannot be looked at from here, or with what is installed."""
+    """It cannot be read from this host, or with the installed packages."""
     UNREADABLE = "unreadable"
-    """It is there, and is not what it should be."""
+    """It exists, and has another format."""
     NO_BIN = "no bin"
-    """Of a prepared pair, only the `.idx` is there."""
+    """Only the `.idx` of a prepared pair exists."""
     NO_IDX = "no idx"
-    """Of a prepared pair, only the `.bin` is there."""
+    """Only the `.bin` of a prepared pair exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
     entries: int
-    """Its entries, those that were added included."""
+    """Number of entries, including added tokens."""
     ends_documents: bool
-    """Whether it has a token that ends a document."""
+    """True if it has an end-of-document token."""
     fingerprint: str = ""
-    """The digest of its file; empty when that is not known."""
+    """Digest of its file; empty if unknown."""
     unstated_end: str = ""
-    """The token that only data preparation takes for the end; empty where training knows one."""
+    """The end token that only data preparation infers; empty if training knows one too."""
     names_class: bool = True
-    """Whether what lies beside its file names the class that loads it."""
+    """True if the files next to it name the tokenizer class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer of an index that leads elsewhere than to its sequence."""
+    """A wrong offset in an index."""
 
     sequence: int
     value: int
-    """What the index says, in bytes."""
+    """The offset in the index, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +53,44 @@ class PairFacts:
     """A prepared pair of `.bin` and `.idx`."""
 
     sequences: int
-    """Sequences, which are documents unless those were cut into sentences."""
+    """Sequences. Each is a document, unless documents were split into sentences."""
     documents: int
     tokens: int
-    """Tokens of all of it, as the index counts them."""
+    """All tokens, as counted by the index."""
     token_bytes: int
-    """Bytes of a token: 2 or 4 as a rule."""
+    """Bytes of a token, usually 2 or 4."""
     bin_bytes: int
     """Size of the `.bin`."""
     idx_bytes: int
     """Size of the `.idx`."""
     begins_with: str = ""
-    """What the index begins with where that is not Megatron's header; its counts are then void."""
+    """The start of the index if it is not Megatron's header; the counts are invalid then."""
     wrong_pointer: Pointer | None = None
-    """The first pointer that leads elsewhere."""
+    """The first wrong offset."""
     tokenizer: str = ""
-    """The tokenizer that made it; empty when nothing says so."""
+    """The tokenizer that it was prepared with; empty if unknown."""
     fingerprint: str = ""
-    """The digest of that tokenizer's file; empty when nothing says so."""
+    """Digest of that tokenizer's file; empty if unknown."""
     largest_id: int | None = None
-    """The largest id that was found; None when the tokens were not read."""
+    """The largest id found; `None` if the tokens were not read."""
     ends_documents: bool | None = None
-    """Whether documents end with the token for it; None when that was not looked at."""
+    """True if documents end with the end-of-document token; `None` if not read."""
     index_version: int = 1
-    """The version of its format that the index names."""
+    """The format version in the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts:
-    """A split in MDS."""
+    """An MDS split."""
 
     samples: int
-    """Samples of all shards, as the index counts them."""
+    """Samples of all shards, as counted by the index."""
     length: int | None = None
-    """Tokens of a sample; None when that was not read."""
+    """Tokens of a sample; `None` if not read."""
     absent: str = ""
-    """The first shard that the index names and that is not there."""
+    """The first shard in the index that does not exist."""
     other_size: str = ""
-    """The first shard that is longer or shorter than the index says."""
+    """The first shard whose size differs from the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,36 +98,36 @@ class CorpusFacts:
     """Raw text."""
 
     files: tuple[str, ...]
-    """Paths below the address, all or the first ones."""
+    """All paths below the address, or the first ones."""
     taken: int
-    """How many of all files the source takes by its pattern, or by their names without one."""
+    """Number of files that the source uses, by its pattern or, without one, by their names."""
     fields: tuple[str, ...] = ()
-    """Fields of a document; empty when none was read."""
+    """Fields of a document; empty if none was read."""
     other_fields: tuple[str, ...] = ()
-    """Those of them that hold something else than text."""
+    """The fields that are not text."""
     unreadable: str = ""
-    """Why its documents cannot be read, as a sentence begins; empty when they can."""
+    """Why its documents cannot be read, as the start of a sentence; empty if they can."""
     rough_tokens: int = 0
-    """Tokens of the files that the source takes, guessed from their stored sizes; 0 if unknown."""
+    """Tokens of the files that the source uses, estimated from their stored sizes; 0 if unknown."""
 
 
 class DataProbe(Protocol):
-    """Whoever can look at data: a reader of files, or a description in a test."""
+    """Reads data: from files, or from a description in a test."""
 
     def tokenizer(self, address: str) -> TokenizerFacts | Unknown:
-        """The tokenizer at an address."""
+        """Return the tokenizer at an address."""
         ...
 
     def pair(self, prefix: str) -> PairFacts | Unknown:
-        """The prepared pair of a prefix."""
+        """Return the prepared pair of a prefix."""
         ...
 
     def split(self, directory: str) -> SplitFacts | Unknown:
-        """The split in MDS in a directory."""
+        """Return the MDS split in a directory."""
         ...
 
     def corpus(self, address: str, pattern: str | None) -> CorpusFacts | Unknown:
-        """The raw text at an address, of which a source takes the files of a pattern."""
+        """Return the raw text at an address, in the files that match a pattern."""
         ...
 
     def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
@@ -135,7 +135,7 @@ class DataProbe(Protocol):
         ...
 
     def pairs_near(self, prefix: str) -> Sequence[str]:
-        """Prefixes of prepared pairs that lie near another one, the likeliest first."""
+        """Return the prefixes of prepared pairs near another one, the likeliest first."""
         ...
 
 
@@ -144,37 +144,37 @@ class SavedFacts:
     step: int
     """The step after which it was saved."""
     setup: Setup | None
-    """What its state belongs to; nothing where it has no record that can be read."""
+    """The setup in its record; `None` without a readable record."""
     consumed_samples: int = 0
-    """Sequences that were trained on up to then."""
+    """Sequences that were trained on up to this step."""
     recorded: bool = True
-    """Whether it has a record; a save that was cut short has none, nor has another's."""
+    """True if it has a record. Interrupted saves and saves of other tools have none."""
     has_optimizer: bool = True
-    """Whether it holds the optimizer's state; taken to be so where nobody looked."""
+    """True if it has optimizer state, or if that was not read."""
 
     @property
     def whole(self) -> bool:
-        """Whether a run can be told to go on from it."""
+        """True if a run can resume from it."""
         return self.recorded and self.setup is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceFacts:
-    """The checkpoints of one place."""
+    """The checkpoints in one location."""
 
     saved: tuple[SavedFacts, ...]
-    """All of them, the newest first."""
+    """All checkpoints, the newest first."""
     tracked: int | None = None
-    """The step that the engine's tracker names; nothing without a tracker."""
+    """The step in the engine's tracker file; `None` without one."""
 
     @property
     def newest(self) -> SavedFacts | None:
-        """The newest whole one."""
+        """The newest complete checkpoint."""
         return next((one for one in self.saved if one.whole), None)
 
 
 class CheckpointProbe(Protocol):
-    """Who looks at places of checkpoints."""
+    """Reads checkpoint locations."""
 
     def at(self, address: str) -> PlaceFacts | Unknown:
-        """What lies at a place."""
+        """Return the checkpoints at a location."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run would go on from: its own checkpoints, or its parent's where it has none yet."""
+"""Finds the checkpoints that a run would resume from: its own, or those of its parent."""
 
 from dataclasses import dataclass
 
@@ -14,33 +14,33 @@ from seatrial.planning.plan import parent_location
 
 @dataclass(frozen=True, slots=True)
 class ResumeOrigin:
-    """The place that a run would go on from."""
+    """The location that a run would resume from."""
 
     address: str
     place: PlaceFacts
     is_parent: bool
-    """Whether it is another run's, which the spec names."""
+    """True if it belongs to another run that the spec names."""
 
     @property
     def field(self) -> str:
-        """The field of the spec that leads there."""
+        """The spec field that sets the location."""
         return "continue_from" if self.is_parent else "checkpoints.location"
 
 
 def places_of(situation: Situation) -> tuple[str, ...]:
-    """The places that the run looks for checkpoints in, its own first."""
+    """Return the locations in which the run looks for checkpoints, its own first."""
     weights = situation.spec.initial_weights
     named = (parent_location(situation.spec), weights.checkpoint if weights else None)
     return (situation.plan.checkpoint_location, *(place for place in named if place))
 
 
 def has_resume_checks(situation: Situation) -> bool:
-    """Whether it can be told from checkpoints what a run of this engine would go on from."""
+    """True if the resume rules support the engine of the run."""
     return ENGINES[situation.spec.engine.name].has_resume_checks
 
 
 def sees_checkpoints(situation: Situation) -> bool:
-    """Whether there is a checkpoint that can be looked at, or the lack of one that is named."""
+    """True if a checkpoint location can be read, so that the resume rules can run."""
     probe = situation.checkpoints
     if probe is None or not has_resume_checks(situation):
         return False
@@ -51,7 +51,7 @@ def sees_checkpoints(situation: Situation) -> bool:
 
 
 def origin_of(situation: Situation) -> ResumeOrigin | None:
-    """What the run would go on from; nothing where nothing can be seen."""
+    """Return the location that the run would resume from; `None` if none can be read."""
     if situation.checkpoints is None or not has_resume_checks(situation):
         return None
     own = situation.checkpoints.at(situation.plan.checkpoint_location)
@@ -68,7 +68,7 @@ def origin_of(situation: Situation) -> ResumeOrigin | None:
 
 
 def chosen_of(situation: Situation, origin: ResumeOrigin) -> SavedFacts | None:
-    """The checkpoint that would be loaded."""
+    """Return the checkpoint that the run would load."""
     parent = situation.spec.continue_from
     if origin.is_parent and parent is not None and parent.step != "latest":
         return next((one for one in origin.place.saved if one.step == parent.step), None)
@@ -76,5 +76,5 @@ def chosen_of(situation: Situation, origin: ResumeOrigin) -> SavedFacts | None:
 
 
 def wanted_setup(situation: Situation) -> Setup:
-    """What the run's own checkpoints would depend on."""
+    """Return the setup that the run would record in its checkpoints."""
     return setup_of(situation.plan)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a rule looks at, and what it answers."""
+"""The input of a rule and its result."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from seatrial.spec.run import RunSpec
 
 
 class RepairKind(StrEnum):
-    """What a repair does to the run that its owner described."""
+    """What a repair does to the run that the spec describes."""
 
     SAME_RUN = "same-run"
     """It spells the same run differently: a key, a unit, quotes. `--fix` writes it."""
     OTHER_RUN = "other-run"
-    """It changes what is trained, on what, from what, how fast or where. It is only proposed."""
+    """It changes the model, the data, the start, the speed or the machines. It is only proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Repair:
     """A change of the spec that removes a finding."""
 
     kind: RepairKind
-    """What it claims to be; the guard before the file is written does not rely on it."""
+    """The kind that the rule states. The guard before `--fix` writes does not rely on it."""
     overrides: tuple[str, ...]
-    """The change as `key=value`, applied together."""
+    """The change as `key=value` pairs, applied together."""
 
     @property
     def is_written(self) -> bool:
@@ -42,54 +42,54 @@ class Repair:
 
 
 def proposed(*overrides: str) -> Repair | None:
-    """A change of the run, for its owner to decide; `None` without overrides."""
+    """Return a change of the run that the user decides on; `None` without overrides."""
     return Repair(RepairKind.OTHER_RUN, overrides) if overrides else None
 
 
 def respelt(*overrides: str) -> Repair:
-    """The same run in another spelling."""
+    """Return a repair that spells the same run differently."""
     return Repair(RepairKind.SAME_RUN, overrides)
 
 
 class Scope(StrEnum):
-    """What a rule needs to look at."""
+    """The input that a rule needs."""
 
     STATIC = "static"
-    """The spec and the plan alone."""
+    """Only the spec and the plan."""
     DATA = "data"
     """Prepared data, corpora and tokenizers."""
     ENGINE = "engine"
-    """The engine itself, on this host."""
+    """The engine, on this host."""
     RESUME = "resume"
-    """Checkpoints that the run would go on from."""
+    """Checkpoints that the run would resume from."""
     CLUSTER = "cluster"
     """The cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A finding of the check, with the change that mends it where that is a change of the spec."""
+    """A finding of the check, with the change of the spec that fixes it, if there is one."""
 
     finding: Finding
     repair: Repair | None = None
-    """The change that the rule itself names; `None` if it names none."""
+    """The change that the rule proposes; `None` if it proposes none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A run as the rules see it: the spec resolved, and what lies around it."""
+    """The input of the rules: the spec, the plan, and what the probes read."""
 
     loaded: LoadedSpec
-    """The spec with its places."""
+    """The spec, with line numbers."""
     run: PlannedRun
-    """The plan, with what the planner thinks of it."""
+    """The plan and the planner's estimates."""
     catalog: Catalog
     data: DataProbe | None = None
-    """Data, corpora and tokenizers; nothing where they are not looked at."""
+    """Reads data, corpora and tokenizers; `None` if they are not checked."""
     checkpoints: CheckpointProbe | None = None
-    """Checkpoints; nothing where they are not looked at."""
+    """Reads checkpoints; `None` if they are not checked."""
     cluster: ClusterFacts | None = None
-    """The cluster; nothing where it is not looked at."""
+    """Facts about the cluster; `None` if it is not checked."""
 
     @property
     def spec(self) -> RunSpec:
@@ -97,12 +97,12 @@ class Situation:
 
     @property
     def plan(self) -> Plan:
-        """What it resolves to."""
+        """The resolved plan."""
         return self.run.plan
 
     @property
     def in_pods(self) -> bool:
-        """Whether the run is on Kubernetes, and not on this host."""
+        """True if the run is on Kubernetes, not on this host."""
         return self.plan.machines.operator is not Operator.TORCHRUN
 
     def error(
@@ -114,7 +114,7 @@ class Situation:
         value: object = "",
         repair: Repair | None = None,
     ) -> Checked:
-        """An error about a field, with the change that removes it."""
+        """Return an error about a field, with the change that removes it."""
         return self._made(Severity.ERROR, code, field_name, rule, fix, value, repair)
 
     def warning(
@@ -126,11 +126,11 @@ class Situation:
         value: object = "",
         repair: Repair | None = None,
     ) -> Checked:
-        """A warning about a field, with the change that removes it."""
+        """Return a warning about a field, with the change that removes it."""
         return self._made(Severity.WARNING, code, field_name, rule, fix, value, repair)
 
     def note(self, code: str, field_name: str, rule: str, fix: str, value: object = "") -> Checked:
-        """A note about a field."""
+        """Return a note about a field."""
         return self._made(Severity.NOTE, code, field_name, rule, fix, value, None)
 
     def _made(
@@ -152,28 +152,28 @@ class Rule:
     """One rule of the check."""
 
     codes: tuple[str, ...]
-    """The codes that it reports under."""
+    """The codes that it reports."""
     scope: Scope
-    """What it looks at."""
+    """The input that it needs."""
     look: Callable[[Situation], Iterable[Checked]] = field(repr=False)
-    """The rule itself."""
+    """Yields the findings."""
 
 
 def static(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
-    """A rule about the spec and the plan."""
+    """Return a rule about the spec and the plan."""
     return Rule(codes, Scope.STATIC, look)
 
 
 def of_data(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
-    """A rule about data, corpora and tokenizers."""
+    """Return a rule about data, corpora and tokenizers."""
     return Rule(codes, Scope.DATA, look)
 
 
 def of_checkpoints(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
-    """A rule about checkpoints that the run would go on from."""
+    """Return a rule about checkpoints that the run would resume from."""
     return Rule(codes, Scope.RESUME, look)
 
 
 def of_cluster(*codes: str, look: Callable[[Situation], Iterable[Checked]]) -> Rule:
-    """A rule about the cluster."""
+    """Return a rule about the cluster."""
     return Rule(codes, Scope.CLUSTER, look)

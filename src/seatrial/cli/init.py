@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
+from seatrial.checks.check import check
 from seatrial.cli.options import Force, examples
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
-from seatrial.findings import Finding, Where
+from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import as_dns_label
 from seatrial.recipes.starter import PROCESSES_WITHOUT_GPUS, Starter, Wishes, starter, usual
-from seatrial.reports.terminal import say, say_text
+from seatrial.reports.terminal import say, say_findings, say_text
 from seatrial.sdk.output_files import refuse_existing, write_new
 
 FLAGS = {
@@ -267,7 +268,17 @@ def command(
     if wishes.profile == "local":
         for path in _not_there(wishes.data, wishes.tokenizer):
             say_text(f"{path} does not exist yet. The run will read it from there.", rest="  ")
+    refused = _errors(new, output, catalog)
+    if refused:
+        say_text(f"seatrial launch would reject this run. Change {output} first:", rest="  ")
+        say_findings(refused, sys.stdout)
     say(f"next  seatrial plan {output}")
+
+
+def _errors(new: Starter, output: Path, catalog: Catalog) -> list[Finding]:
+    """Return the errors for which plan, render and launch would reject the new spec."""
+    findings = check(new.text, str(output), catalog).findings
+    return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def _not_there(*places: str | None) -> list[str]:

@@ -20,6 +20,8 @@ class CheckCode(StrEnum):
     """The learning rate is far above any published value."""
     EARLY_DECAY = "ST-SCHEDULE-005"
     """The decay length excludes the warm-up, but the engine counts it from the first step."""
+    UNSET_RATE = "ST-SCHEDULE-006"
+    """The run starts from trained weights with the default learning rate of pretraining."""
     WIDTHS = "ST-PRECISION-001"
     """A model dimension is not supported by the matrix products of the precision."""
     LARGE_TOKENIZER = "ST-TOKENIZER-001"

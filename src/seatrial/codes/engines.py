@@ -15,7 +15,7 @@ class EngineCode(StrEnum):
     OPTION_VALUE = "ST-ENGINE-003"
     """The option does not accept this value."""
     UNCHECKED_OPTION = "ST-ENGINE-004"
-    """Only the engine can tell if this option exists; it is passed on unchecked."""
+    """Only the engine knows if this option exists; Seatrial passes it on unchecked."""
     DERIVED_OPTION = "ST-ENGINE-005"
     """The option would invalidate figures of the plan."""
     UNSUPPORTED = "ST-ENGINE-006"

@@ -76,6 +76,8 @@ class PlanCode(StrEnum):
     """A calibration corrects constants that have since changed."""
     LOST_TIME = "ST-TIME-003"
     """Saves, failures and restarts take a large share of the time."""
+    EXCESSIVE = "ST-TIME-004"
+    """The run takes more than half a year, or costs millions of dollars."""
     LENGTH = "ST-LENGTH-001"
     """The run is shorter than one step."""
     WARMUP = "ST-LENGTH-002"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes: specs that come with Seatrial, one for each scenario that people start from."""
+"""The recipes: specs that ship with Seatrial, one for each common scenario."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from seatrial.spec.loader import load
 from seatrial.spec.run import RunSpec
 
 DIRECTORY = Path(__file__).parent / "data"
-"""Where the shipped specs lie."""
+"""The directory of the shipped specs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Recipe:
 
     @property
     def text(self) -> str:
-        """The file as it is, comments included."""
+        """The text of the file, including comments."""
         return self.path.read_text(encoding="utf-8")
 
     @property
@@ -35,12 +35,12 @@ class Recipe:
 
 
 def recipe_names() -> list[str]:
-    """The names of all recipes, sorted."""
+    """Return the names of all recipes, sorted."""
     return sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of that name."""
+    """Return the recipe of that name; raise NotInCatalogError if there is none."""
     names = recipe_names()
     if name not in names:
         match = nearest(name, names)

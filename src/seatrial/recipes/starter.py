@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A new run.yaml: the values that were asked for; what it leaves out is the planner's."""
+"""Writes a new run.yaml with the given settings; the planner chooses the rest."""
 
 import json
 import re
@@ -22,70 +22,70 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./:@+%~-]*[\w/]|\w", re.ASCII)
 _READ_OTHERWISE = re.compile(r"(true|false|null|[-+.]?[0-9][0-9.xoe+-]*)", re.IGNORECASE)
 _BUCKETS = ("s3://", "abfs://", "abfss://", "gs://", "gcs://", "az://")
 PROCESSES_WITHOUT_GPUS = 2
-"""Processes on a machine without GPUs: the fewest that show what several do."""
+"""Processes on a machine without GPUs: the fewest that exercise distributed training."""
 SEQUENCES_WITHOUT_GPUS = 8
-"""Sequences of a step for each process without a GPU."""
+"""Sequences per step for each process without a GPU."""
 _GATED = "licence to be accepted"
-"""How the note of a preset says that its tokenizer cannot be had without an account."""
+"""Text in the note of a preset whose tokenizer is gated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a person says when making a new spec."""
+    """The settings for a new spec."""
 
     name: str
     """Name of the run."""
     model: str
-    """Preset of the catalog."""
+    """Model preset from the catalog."""
     profile: str
-    """Kind of cluster."""
+    """Cluster profile."""
     node_type: str | None = None
-    """Machine type; the profile's default when absent."""
+    """Node type; defaults to the profile's."""
     nodes: int = 1
-    """Machines."""
+    """Number of nodes."""
     processes_per_node: int | None = None
-    """Processes on each machine; all its GPUs when absent."""
+    """Processes per node; defaults to one for each GPU."""
     data: str | None = None
-    """Address of the raw text; mock data when absent."""
+    """Address of the raw text; defaults to mock data."""
     tokenizer: str | None = None
-    """The tokenizer; the preset's own when absent."""
+    """The tokenizer; defaults to the preset's."""
     tokens: str | None = None
-    """Length of the run; what is usual for the profile when absent."""
+    """Length of the run; defaults to the usual one for the profile."""
     volume: str | None = None
-    """Where a run on this host keeps its files; the spec's default when absent."""
+    """Where a run on this host stores its files; defaults to the spec's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """A new spec, and what its maker should be told."""
+    """A new spec."""
 
     text: str
-    """The file."""
+    """The text of the file."""
     node_type: str
-    """Machine type that was chosen."""
+    """The node type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What a new run is like unless its maker says otherwise."""
+    """The defaults of a new run."""
 
     model: str
-    """Preset of the catalog."""
+    """Model preset from the catalog."""
     tokens: str
     """Length of the run."""
 
 
 def usual(profile: Profile) -> Usual:
-    """What is usual: on one host, what a laptop can train in a minute or two."""
+    """Return the defaults; on one host, a run that a laptop trains in a minute or two."""
     if Operator.TORCHRUN in profile.operators:
         return Usual("stories-260k", "300k")
     return Usual("gpt3-125m", "10B")
 
 
 def starter(wishes: Wishes, catalog: Catalog) -> Starter:
-    """A spec that validates; raises FindingsError when wishes forbid it.
+    """Return a valid spec; raise FindingsError if the settings do not allow one.
 
-    Layout, batch and saves are `auto`: whether the model fits, and how, is the planner's to say.
+    Layout, batch and saves are `auto`: the planner determines if and how the model fits.
     """
     _refuse_unprintable(wishes)
     preset = catalog.model(wishes.model)
@@ -102,7 +102,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         f"  tokens: {_count(tokens)}    # or steps, or samples",
         f"  global_batch_size: {_batch(node.gpus, wishes.nodes * per_node)}",
         "",
-        "# auto: seatrial plan chooses, and says why. What you write in its place is kept.",
+        "# auto: seatrial plan chooses a value and shows why. Values that you set are kept.",
         "parallelism: {tp_size: auto, pp_size: auto, recompute: auto}",
         "",
         *_cluster(wishes, node_name, node.gpus, per_node),
@@ -112,13 +112,13 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     if preset.engine != DEFAULT_ENGINE:
         lines += ["", f"engine: {{name: {preset.engine}}}"]
     text = "\n".join(lines) + "\n"
-    # Raises where names or machines are wrong; the rest is left to the planner.
+    # This raises if names or machines are wrong; the planner checks the rest.
     resolve_basis(loads(text, "run.yaml"), catalog)
     return Starter(text, node_name)
 
 
 def _refuse_unprintable(wishes: Wishes) -> None:
-    """Refuse line breaks and control characters: no file could hold them readably."""
+    """Reject line breaks and control characters, which would make the file unreadable."""
     given = {
         "name": wishes.name,
         "data.sources[0].from": wishes.data,
@@ -130,7 +130,7 @@ def _refuse_unprintable(wishes: Wishes) -> None:
             SpecCode.TYPE,
             Severity.ERROR,
             Where(field=field),
-            "it has a character that cannot be printed, such as a line break.",
+            "it contains a character that cannot be printed, such as a line break.",
             "",
             "Remove it.",
         )
@@ -142,23 +142,23 @@ def _refuse_unprintable(wishes: Wishes) -> None:
 
 
 def _scalar(value: str) -> str:
-    """The text as YAML that reads as the same text; in quotes where it must be."""
+    """Format text as a YAML scalar, with quotes if it needs them."""
     if _PLAIN.fullmatch(value) and not _READ_OTHERWISE.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
 def _count(value: str) -> str:
-    """A count as YAML: a number stays one."""
+    """Format a count as YAML, without quotes."""
     return value if re.fullmatch(r"\w[\w.]*", value, re.ASCII) else _scalar(value)
 
 
 def _head(wishes: Wishes, preset: ModelPreset) -> list[str]:
-    """Version, name and model."""
+    """Return the lines with version, name and model."""
     dimensions = preset.architecture
     shape = f"{dimensions.layers} layers × {dimensions.hidden_size}"
     return [
-        "# What this run should do. Every key: seatrial schema, or the reference of the spec.",
+        "# The spec of this run. All keys: seatrial schema, or the spec reference.",
         f"apiVersion: {API_VERSION}",
         f"name: {_scalar(wishes.name)}",
         "",
@@ -168,13 +168,13 @@ def _head(wishes: Wishes, preset: ModelPreset) -> list[str]:
 
 
 def _data(address: str | None, tokenizer: str | None) -> list[str]:
-    """Sources, or mock data."""
+    """Return the lines with sources or mock data."""
     lines = ["data:"]
     if address is not None:
         lines += ["  sources:", f"    - from: {_scalar(address)}"]
     else:
         lines += [
-            "  mock: true    # made-up tokens; for your own text, in its place:",
+            "  mock: true    # random tokens; for your own text, use instead:",
             "  # sources:",
             "  #   - from: s3://BUCKET/PATH    # or hf://datasets/OWNER/NAME@REVISION, abfs://, gs://",
         ]
@@ -196,34 +196,34 @@ def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[s
 
 
 def _batch(gpus: int, processes: int) -> str:
-    """The batch: the planner's, or a small one where processors would work on it for minutes."""
+    """Return the batch: the planner's, or a small one if CPUs have to train on it."""
     if gpus:
-        return "auto    # sequences a step"
-    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences a step; few, without GPUs"
+        return "auto    # sequences per step"
+    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences per step; few, without GPUs"
 
 
 def _volume(directory: str | None, profile: Profile) -> list[str]:
-    """Where data and checkpoints go on this host."""
+    """Return the line with the directory for data and checkpoints on this host."""
     if directory is None or Operator.TORCHRUN not in profile.operators:
         return []
     return [f"  storage: {{mount: {_scalar(directory)}}}    # data, checkpoints"]
 
 
 def _access(wishes: Wishes, preset: ModelPreset, profile: Profile) -> list[str]:
-    """How pods get at what is not public, as comments to fill in."""
+    """Return comments to fill in for access to private data."""
     if Operator.TORCHRUN in profile.operators:
         return []
     lines, address = [], wishes.data or ""
     if address.startswith(_BUCKETS):
         lines += [
-            "  # Access to the bucket comes from a service account, not from keys:",
+            "  # Pods access the bucket through a service account, not with keys:",
             "  # service_account: training",
         ]
     gated = wishes.tokenizer in (None, preset.tokenizer) and _GATED in preset.note
     if gated or address.startswith("hf://"):
         what = "The tokenizer is gated" if gated else "If the dataset is gated"
         lines += [
-            f"  # {what}: a Hugging Face token, from a Kubernetes secret that you made:",
+            f"  # {what}: a Hugging Face token, from a Kubernetes secret that you create:",
             "  # secrets:",
             "  #   - {secret: huggingface, key: token, env: HF_TOKEN}",
         ]

@@ -250,7 +250,7 @@ def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
     if not extras.have(lambda: require_engine(situation), NO_ENGINE):
         return verdict.without(NO_ENGINE, 1)
     if situation is None or has_errors(verdict.findings):
-        return verdict.without("engine not asked: there are errors", 1)
+        return verdict.without("engine not checked: there are errors", 1)
     return verdict.adding(asked(situation))
 
 

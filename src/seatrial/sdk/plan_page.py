@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import RULES
+from seatrial.checks.check import RULES, launch_refusals
 from seatrial.checks.rule import Scope, Situation
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Severity
+from seatrial.planning.plausibility import excessive
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.sizing import limits_of
@@ -57,6 +58,7 @@ def plan_page(
     kept = "not kept: overrides are for this call" if texts else _keep(planned, file)
     engine = ENGINES[run.plan.spec.engine.name]
     budget = budget_of(run, facts)
+    situation = Situation(loaded, run, facts)
     page = Page(
         run,
         budget,
@@ -69,9 +71,12 @@ def plan_page(
             *far_batch(loaded, run),
             *verdicts(loaded, run),
             *lost_time(loaded, run, budget.saves),
+            *excessive(loaded, run, budget),
+            # The plan itself is valid, and often made before the cluster is ready.
+            *(replace(each, severity=Severity.WARNING) for each in launch_refusals(situation)),
         ),
         volume=new_volume_words(run.plan, facts),
-        warned=_warned(Situation(loaded, run, facts)),
+        warned=_warned(situation),
     )
     return _with_limits(page, say) if limits else page
 

@@ -25,8 +25,8 @@ def _address(text: str) -> str:
     """Check that the text is a path without `~`, or a URL of a supported store."""
     if text.startswith("~"):
         raise broken(
-            f"{shown(text)} begins with the home of whoever reads it, and a pod has another.",
-            "Write the path from the root, such as /home/me/corpus.",
+            f"{shown(text)} starts with a home directory, which is different in a pod.",
+            "Use an absolute path, such as /home/me/corpus.",
         )
     if parts := _NO_COLON.fullmatch(text):
         raise broken(f"{shown(text)} lacks the colon of an address.", _fix(parts[1], parts[2]))

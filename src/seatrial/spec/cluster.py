@@ -23,7 +23,7 @@ def _variable_name(name: str) -> str:
     """Check the name of an environment variable."""
     if not _VARIABLE.fullmatch(name):
         raise broken(
-            f"{shown(name)} is not a variable's name.",
+            f"{shown(name)} is not a valid variable name.",
             "Use letters, digits and _, with no digit first.",
             SpecCode.TYPE,
         )
@@ -34,7 +34,7 @@ def _public_variable(name: str) -> str:
     """Check that an environment variable is not a secret, whose value must not be in a spec."""
     if names_secret(name):
         raise broken(
-            f"{name} is a secret, and a spec never holds a secret's value.",
+            f"{name} is a secret, and a spec must not contain the value of a secret.",
             f"Remove it and add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}.",
             SpecCode.SECRET,
         )
@@ -45,7 +45,7 @@ def _object_name(name: str) -> str:
     """Check the name of an existing Kubernetes object."""
     if not names_object(name):
         raise broken(
-            f"{shown(name)} is not a name that Kubernetes accepts.",
+            f"{shown(name)} is not a valid Kubernetes name.",
             "Use lower-case letters, digits, hyphens and dots, a letter or digit first and last.",
         )
     return name
@@ -123,17 +123,17 @@ class StorageSpec(SpecModel):
     def _from_the_root(cls, mount: object) -> object:
         if isinstance(mount, str) and not mount.startswith("/"):
             raise broken(
-                f"{shown(mount)} is no path from the root, and every process opens it from a "
-                "directory of its own.",
-                f"Write the whole path; in a shell, $PWD/{mount.removeprefix('./')}.",
+                f"{shown(mount)} is not an absolute path, and each process has another working "
+                "directory.",
+                f"Use an absolute path; in a shell, $PWD/{mount.removeprefix('./')}.",
                 SpecCode.TYPE,
             )
         if isinstance(mount, str) and {".", ".."} & set(mount.split("/")):
-            rule = f"{shown(mount)} has . or .. in it, and what lies below it has no one name then."
+            rule = f"{shown(mount)} contains . or .., so paths below it would be ambiguous."
             raise broken(rule, "Write the path without them.", SpecCode.TYPE)
         if isinstance(mount, str) and not mount.strip("/"):
-            rule = "a volume at the root would hide everything that the image brings."
-            raise broken(rule, "Name a directory, such as /data.", SpecCode.TYPE)
+            rule = "a volume mounted at / would hide the files of the image."
+            raise broken(rule, "Use a directory, such as /data.", SpecCode.TYPE)
         return mount
 
     @field_validator("tier")
@@ -148,7 +148,7 @@ class StorageSpec(SpecModel):
     def _claim_or_capacity(cls, capacity: int | None, info: ValidationInfo) -> int | None:
         if capacity is not None and info.data.get("claim") is not None:
             raise broken(
-                "an existing claim has its capacity already.", "Keep claim or capacity, not both."
+                "an existing claim already has a capacity.", "Keep claim or capacity, not both."
             )
         return capacity
 
@@ -157,7 +157,7 @@ class StorageSpec(SpecModel):
     def _claim_or_volume(cls, volume: object, info: ValidationInfo) -> object:
         if volume is not None and info.data.get("claim") is not None:
             raise broken(
-                "an existing claim has its volume already.", "Keep claim or volume, not both."
+                "an existing claim already has a volume.", "Keep claim or volume, not both."
             )
         return volume
 
@@ -169,7 +169,7 @@ class StorageSpec(SpecModel):
         for name in ("claim", "volume"):
             if parameters and info.data.get(name) is not None:
                 raise broken(
-                    f"parameters are for a volume that is made, and {name} names one that exists.",
+                    f"parameters apply to a new volume, and {name} names an existing one.",
                     f"Keep {name} or parameters, not both.",
                 )
         return parameters
@@ -278,7 +278,7 @@ class ClusterSpec(SpecModel):
     def _one_account(cls, identity: str | None, info: ValidationInfo) -> str | None:
         if identity is not None and info.data.get("service_account") is not None:
             raise broken(
-                "an existing service account has its identity already.",
+                "an existing service account already has an identity.",
                 "Keep service_account or identity, not both.",
             )
         return identity
@@ -288,7 +288,7 @@ class ClusterSpec(SpecModel):
     def _topology_needs_queue(cls, topology: object, info: ValidationInfo) -> object:
         if topology is not None and info.data.get("queue", "") is None:
             raise broken(
-                "Kueue places pods by topology, and without a queue it does not see the run.",
+                "Kueue places pods by topology, and it ignores a run without a queue.",
                 "Add queue: NAME, or remove topology.",
             )
         return topology
@@ -308,7 +308,7 @@ class ClusterSpec(SpecModel):
     def _namespace_name(cls, name: str) -> str:
         if not names_namespace(name):
             raise broken(
-                f"{shown(name)} is not a name that Kubernetes accepts.",
+                f"{shown(name)} is not a valid Kubernetes name.",
                 "Use lower-case letters, digits and hyphens, at most 63, no hyphen first or last.",
             )
         return name
@@ -319,7 +319,7 @@ class ClusterSpec(SpecModel):
         # Kueue reads the queue from a label, and label values have at most 63 characters.
         if name is not None and not names_object(name, 63):
             raise broken(
-                f"{shown(name)} is not a name that Kueue accepts.",
+                f"{shown(name)} is not a valid Kueue queue name.",
                 "Use lower-case letters, digits, hyphens and dots, at most 63.",
             )
         return name

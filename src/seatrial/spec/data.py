@@ -89,8 +89,8 @@ class DataSource(SpecModel):
         name = str(info.field_name)
         if info.data.get("prepared") is not None and value != cls.model_fields[name].default:
             raise broken(
-                f"{name} is for raw text, and this source is prepared already.",
-                f"Remove {name}, or give the raw text with from instead of prepared.",
+                f"{name} applies to raw text, and this source is already prepared.",
+                f"Remove {name}, or use from instead of prepared for raw text.",
             )
         return value
 
@@ -157,7 +157,7 @@ class DataSpec(SpecModel):
         if None in weights and any(weights):
             raise broken(
                 f"some sources have a weight, and sources[{weights.index(None)}] has none.",
-                "Give every source a weight, or none to blend by size.",
+                "Set a weight for every source, or for none to blend by size.",
             )
         return sources
 
@@ -171,7 +171,7 @@ class DataSpec(SpecModel):
             if source.name is not None and first.setdefault(source.name, index) != index:
                 raise broken(
                     f"sources[{first[source.name]}] has the name {source.name} already.",
-                    "Give each source a name of its own.",
+                    "Give each source a different name.",
                     inside=(index, "name"),
                 )
         return sources
@@ -181,8 +181,8 @@ class DataSpec(SpecModel):
     def _exactly_one(cls, mock: bool | None, info: ValidationInfo) -> bool | None:
         if mock is False and info.data.get("sources", ()) is None:
             raise broken(
-                "mock is false and there are no sources, so there is nothing to read.",
-                "Add sources, or write mock: true for a test.",
+                "mock is false and there are no sources, so there is no data to read.",
+                "Add sources, or set mock: true for a test.",
             )
         require_one_of(info.data, mock or None, "sources", "mock")
         return mock

@@ -62,7 +62,7 @@ class RunPlace:
 
     @property
     def is_doubtful(self) -> bool:
-        """True if the run may be elsewhere than the file seems to say."""
+        """True if the run may be elsewhere than the file seems to state."""
         return not self.is_yaml or not self.profile
 
 
@@ -194,7 +194,7 @@ def _read(path: Path) -> str:
             ) from None
         before = raw[: error.start].decode("utf-8-sig")
         line, column = Lines(before).place(len(before))
-        rule = f"the byte 0x{raw[error.start]:02x} stands here, which is not UTF-8 text."
+        rule = f"the byte 0x{raw[error.start]:02x} is not valid UTF-8."
         raise _unreadable(path, rule, "Save the file as UTF-8.", line, column) from None
 
 
@@ -207,7 +207,7 @@ def _other_file(path: Path) -> str:
     near = twins[0] if len(twins) == 1 else nearest(path.name, there)
     if near:
         return f"Did you mean {path.with_name(near)}?"
-    return "Check the path, or make one: seatrial init."
+    return "Check the path, or create a spec: seatrial init."
 
 
 def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0) -> UnreadableError:
@@ -217,7 +217,7 @@ def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0)
 
 def _not_a_mapping(root: Node) -> Finding:
     """Return the finding for a file that is empty, a list or a single value."""
-    what = "holds one value and no keys"
+    what = "contains a single value and no keys"
     if root.value is None:
         what = "is empty, or has only comments"
     elif isinstance(root.value, list):
@@ -228,7 +228,7 @@ def _not_a_mapping(root: Node) -> Finding:
         Where(file=root.file, line=root.line, column=root.column),
         f"the file {what}; a spec is made of key: value lines.",
         "",
-        "Make one with seatrial init, or start from seatrial recipes copy.",
+        "Create one with seatrial init, or start from seatrial recipes copy.",
     )
 
 
@@ -240,20 +240,20 @@ def _secrets(root: Node) -> list[Finding]:
     for path, value in root.walk():
         if not _holds_secret(path, value):
             continue
-        fix = ", and put it in a Kubernetes secret and name that in cluster.secrets."
+        fix = ", store it in a Kubernetes secret, and name that in cluster.secrets."
         if path[:2] == ("cluster", "env") and not looks_secret(path[-1]):
             name = shown_key(str(path[-1]))
             fix = f", and add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}."
             if gives_variable(references, name):
                 fix = f": cluster.secrets gives {name} already."
         elif path[:2] == ("cluster", "secrets"):
-            fix = ", and put it in a Kubernetes secret, and here only its name and key."
+            fix = ", store it in a Kubernetes secret, and put only its name and key here."
         found.append(
             Finding(
                 SpecCode.SECRET,
                 Severity.ERROR,
                 where(root, path, of_key=looks_secret(path[-1])),
-                "this is a secret, by its form or its name; a spec never holds one.",
+                "this looks like a secret, by its format or its name; a spec must not contain one.",
                 REDACTED,
                 f"Remove it (revoke it if the file was shared){fix}",
             )

@@ -17,7 +17,7 @@ LabelValue = Annotated[str, Field(pattern=rf"^({_NAME})?$", max_length=63)]
 
 
 class WandbMode(StrEnum):
-    """Whether metrics are sent to Weights & Biases during the run."""
+    """When metrics are sent to Weights & Biases."""
 
     ONLINE = "online"
     """Metrics are sent immediately."""
@@ -33,7 +33,7 @@ class WandbSpec(SpecModel):
     entity: str | None = None
     """Team or user that owns the project; defaults to that of the API key."""
     mode: WandbMode = WandbMode.ONLINE
-    """Whether metrics are sent during the run."""
+    """When metrics are sent: during the run, or later."""
 
 
 class MlflowSpec(SpecModel):

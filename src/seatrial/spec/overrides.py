@@ -74,7 +74,7 @@ def _read(key: str, value: str) -> tuple[Node | None, list[Finding]]:
         return None, [_finding(key, found.rule, as_text or found.fix) for found in problems]
     if node.value is None and value.strip().lower() not in ("null", "~"):
         # Otherwise an empty shell variable would silently reset the field.
-        fix = f"Give one, or write {key}=null to remove what the file says."
+        fix = f"Give one, or write {key}=null to remove the value in the file."
         return None, [_finding(key, "there is no value after the = sign.", fix)]
     _strip_places(node)
     node.written = value

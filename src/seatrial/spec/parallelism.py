@@ -95,7 +95,7 @@ class ParallelismSpec(SpecModel):
         recompute = info.data.get("recompute")
         if value and recompute is not None and recompute is not Recompute.SELECTIVE:
             raise broken(
-                f"it says what selective recomputing covers, and recompute is {recompute}.",
+                f"it applies only to recompute: selective, and recompute is {recompute}.",
                 "Use recompute: selective, or remove it.",
             )
         return value
@@ -106,7 +106,8 @@ class ParallelismSpec(SpecModel):
         for name in ("first_stage_layers", "last_stage_layers"):
             if value and info.data.get(name) is not None:
                 raise broken(
-                    f"{name} gives a stage its own number of layers, so nothing can be counted in.",
+                    f"{name} gives a stage its own number of layers, so embedding and loss cannot "
+                    "count as layers.",
                     f"Use false, or remove {name}.",
                 )
         return value

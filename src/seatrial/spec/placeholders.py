@@ -32,9 +32,9 @@ def placeholders(loaded: LoadedSpec, severity: Severity = Severity.NOTE) -> tupl
                     SpecCode.PLACEHOLDER,
                     severity,
                     loaded.where(field),
-                    f"{match[0]} stands for a name of yours, and launch refuses it.",
+                    f"{match[0]} is a placeholder, and launch rejects it.",
                     value,
-                    "Put the name in its place.",
+                    "Replace it with your own name.",
                 )
             )
     return tuple(found)

@@ -41,9 +41,7 @@ def _step(value: object) -> object:
     """Check that the value is a step number or `latest`."""
     if value == "latest" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise broken(
-        "must be the number of a step or latest.", "Write a number such as 5000.", SpecCode.TYPE
-    )
+    raise broken("must be a step number or latest.", "Write a number such as 5000.", SpecCode.TYPE)
 
 
 class ContinueFrom(SpecModel):
@@ -106,14 +104,13 @@ class RunSpec(SpecModel):
     ) -> ContinueFrom | None:
         if continue_from is not None and info.data.get("initial_weights") is not None:
             raise broken(
-                "a run that continues another takes its weights from there.",
+                "a run that continues another one gets its weights from there.",
                 "Keep initial_weights or continue_from, not both.",
             )
         if continue_from is not None and continue_from.run == info.data.get("name"):
             raise broken(
-                "a run cannot continue itself; one that was stopped goes on by being launched "
-                "again.",
-                "Give this run a name of its own, or remove continue_from.",
+                "a run cannot continue itself; to resume a stopped run, launch it again.",
+                "Give this run another name, or remove continue_from.",
                 inside=("run",),
             )
         return continue_from

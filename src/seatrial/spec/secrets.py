@@ -25,7 +25,7 @@ def shown(value: object, path: tuple[str | int, ...] = ()) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -23,7 +23,7 @@ _UNCLOSED = {
     "while parsing a flow sequence": ("[", "]"),
     "while parsing a flow mapping": ("{", "}"),
 }
-_NO_ALIAS = "YAML takes a text that begins with * or & for an alias or an anchor."
+_NO_ALIAS = "YAML reads text that starts with * or & as an alias or an anchor."
 _WRONG_FROM_THE_START = (
     (
         "quoted scalar",
@@ -52,7 +52,7 @@ Problem = tuple[int, int, str, str]
 def odd_blank(character: str) -> tuple[str, str]:
     """Return rule and fix for a character that looks like a space but is not one for YAML."""
     name = unicodedata.name(character).lower()
-    rule = f"U+{ord(character):04X} ({name}) stands here, which YAML does not take for a blank."
+    rule = f"U+{ord(character):04X} ({name}) is not a space in YAML."
     return rule, "Replace it by an ordinary space; an editor can show or replace all of them."
 
 
@@ -95,13 +95,13 @@ def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) 
         begin, end = lines.place(quoted[0]), lines.place(quoted[1])
         if begin[0] < end[0] == line:
             line, column = begin
-            rule = f"the quote that opens here is closed only on line {end[0]}."
-            fix = "Close it at the end of its own value, or remove it."
+            rule = f"the quote that opens here is not closed until line {end[0]}."
+            fix = "Close it at the end of the value, or remove it."
         elif "\t" in indent:
             code = SpecCode.TAB
             column = indent.index("\t") + 1
             rule = "the line is indented with a tab, which YAML does not allow."
-            fix = "Replace the tab by spaces."
+            fix = "Replace the tab with spaces."
         elif odd := _odd_blank_near(lines, line, error):
             line, column, rule, fix = odd
         else:
@@ -129,7 +129,7 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
             return *opened, rule, fix
     if "unknown escape" in problem:
         letter = _visible(lines[line][column - 1 : column])
-        rule = f"in double quotes a backslash begins an escape, and \\{letter} is none."
+        rule = f"in double quotes a backslash starts an escape, and \\{letter} is not a valid one."
         return line, column, rule, "Use single quotes, or write the backslash twice."
     if context in _UNCLOSED:
         return _unclosed(*_UNCLOSED[context], opened, (line, column))
@@ -138,12 +138,12 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
     if "cannot start any token" in problem:
         first = lines[line][column - 1 : column]
         if first == "\t":
-            return line, column, "a tab stands between values.", "Replace the tab by spaces."
-        rule = f"a value cannot begin with {_visible(first)}."
+            return line, column, "a tab stands between values.", "Replace the tab with spaces."
+        rule = f"a value cannot start with {_visible(first)}."
         return line, column, rule, "Put the value in quotes."
     if "sequence entries are not allowed" in problem:
-        rule = "a list cannot begin on the line of its key."
-        return line, column, rule, "Put each item on a line of its own, indented, after a hyphen."
+        rule = "a list cannot start on the line of its key."
+        return line, column, rule, "Put each item on a separate line, indented, after a hyphen."
     if "expected <block end>" in problem:
         return _misaligned(problem, lines, line, column)
     detail = ", ".join(part for part in (context, problem) if part)
@@ -171,11 +171,11 @@ def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
     """Explain a colon where no key can be: inside a value, or in a line indented too deep."""
     content = lines[line]
     if _KEY_BEFORE.search(content[: column - 1]):
-        rule = "a second colon stands in the line, as if the value were a key."
+        rule = "the line has a second colon, as if the value were a key."
         return line, column, rule, "Put the value in quotes."
     if _HYPHEN_WITHOUT_SPACE.match(lines[line - 1]):
         start = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
-        rule = "a hyphen begins an item of a list only when a space follows."
+        rule = "a hyphen starts a list item only if a space follows."
         return line - 1, start, rule, "Put a space after the hyphen."
     start = len(content) - len(content.lstrip()) + 1
     rule = "the line is indented deeper than the one before it allows."
@@ -185,19 +185,19 @@ def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
 def _misaligned(problem: str, lines: Lines, line: int, column: int) -> Problem:
     """Explain a line that does not continue the enclosing section or list."""
     if lines[line][: column - 1].strip():
-        rule = "the value ends before this, and nothing can follow it on the line."
+        rule = "the value ends before this, and the rest of the line is not valid."
         return line, column, rule, "Put the whole value in quotes, or remove what follows it."
     if problem.endswith("'-'"):
-        rule = "an item of a list stands among key: value lines."
+        rule = "this is a list item among key: value lines."
         return line, column, rule, "Put it below the key of its list, or remove the hyphen."
-    rule = "the indentation fits none of the lines above."
-    return line, column, rule, "Indent it like the lines that it belongs with."
+    rule = "the indentation does not match any line above."
+    return line, column, rule, "Indent it like the lines it belongs to."
 
 
 def _character(error: YAMLError, text: str, lines: Lines) -> Problem:
     """Explain a character that YAML does not allow, such as NUL."""
     position = int(getattr(error, "position", 0) or 0)
     number = ord(text[position : position + 1] or "\0")
-    rule = f"the character U+{number:04X} stands here, which YAML does not allow."
+    rule = f"YAML does not allow the character U+{number:04X}."
     fix = "Remove it; if it is not the only one, save the file as UTF-8 text."
     return *lines.place(position), rule, fix

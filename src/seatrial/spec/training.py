@@ -105,14 +105,14 @@ class LearningRate(SpecModel):
         style = info.data.get("style")
         if style is DecayStyle.WSD and anneal is None:
             raise broken(
-                "style wsd holds the rate, and nothing says how long it falls at the end.",
+                "style wsd needs the length of the decay at the end of the run.",
                 "Add anneal: {fraction: 0.1}, or another length.",
                 absent=("anneal",),
             )
         if style is not None and style is not DecayStyle.WSD and anneal is not None:
             raise broken(
-                f"only style wsd falls at the end, and the style is {style}.",
-                "Remove anneal, or write style: wsd.",
+                f"anneal applies only to style wsd, and the style is {style}.",
+                "Remove anneal, or use style: wsd.",
             )
         return anneal
 

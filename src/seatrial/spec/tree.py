@@ -184,7 +184,7 @@ class _Builder:
         """Process one event."""
         self.values += isinstance(event, NodeEvent)
         if self.values > MAX_VALUES:
-            rule = f"the file holds more than {MAX_VALUES} keys and values; a spec is a page."
+            rule = f"the file contains more than {MAX_VALUES} keys and values; a spec is a page."
             self.give_up(SpecCode.SHAPE, event, rule, "Check the path.")
         if isinstance(event, AliasEvent):
             self.refuse_alias(event)
@@ -227,7 +227,7 @@ class _Builder:
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                "YAML takes a text that begins with * for an alias.",
+                "YAML reads text that starts with * as an alias.",
                 f'Put it in quotes: "*{shown_key(event.anchor)}".',
             )
         elif not merged and event.anchor not in self.aliases:
@@ -235,8 +235,8 @@ class _Builder:
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                f"the alias *{shown_key(event.anchor)} is used; a spec says every value where it "
-                "stands.",
+                f"the alias *{shown_key(event.anchor)} is used, and a spec must state every "
+                "value in place.",
                 "Write the value out, here and wherever else it is used.",
             )
         node = self.node(None, event)
@@ -251,7 +251,7 @@ class _Builder:
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                f"the anchor {anchor} is used; a spec says every value where it stands.",
+                f"the anchor {anchor} is used, and a spec must state every value in place.",
                 f"Remove {anchor} and write the value out wherever it is used.",
             )
         if event.tag is None:
@@ -261,7 +261,7 @@ class _Builder:
         self.problem(
             SpecCode.TAG,
             event,
-            f"the YAML tag {shown_key(tag)} is used; a spec holds plain values and runs no code.",
+            f"the YAML tag {shown_key(tag)} is used; a spec contains only plain values.",
             "Remove the tag.",
         )
         return True
@@ -302,7 +302,7 @@ class _Builder:
             self.problem(
                 SpecCode.DUPLICATE_KEY,
                 event,
-                f"{shown_key(name)} stands here and on line {first}; YAML would silently keep one.",
+                f"{shown_key(name)} occurs here and on line {first}; YAML would silently keep one.",
                 "Remove one of them.",
                 name,
             )
@@ -314,18 +314,18 @@ class _Builder:
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                "the merge key << is used; a spec says every value where it stands.",
+                "the merge key << is used, and a spec must state every value in place.",
                 "Write the values out.",
             )
         elif isinstance(event, MappingStartEvent):
             self.problem(
                 SpecCode.SHAPE,
                 event,
-                "a section stands where a key should.",
-                "Write key: value; a {{ template }} has to be filled in first.",
+                "there is a section in place of a key.",
+                "Write key: value; fill in a {{ template }} first.",
             )
         elif isinstance(event, SequenceStartEvent):
-            rule = "a list stands where a key should."
+            rule = "there is a list in place of a key."
             self.problem(SpecCode.SHAPE, event, rule, "Write a key: value line for each.")
 
     def scalar(self, event: Any) -> tuple[Any, bool]:
@@ -339,9 +339,9 @@ class _Builder:
         if unusable:
             number = ord(unusable[0])
             is_half = number >= 0xD800
-            what = "no character" if is_half else "a control character"
+            what = "not a character" if is_half else "a control character"
             fix = ", or write the whole character instead of its escape." if is_half else "."
-            rule = f"the text holds U+{number:04X}, which is {what}."
+            rule = f"the text contains U+{number:04X}, which is {what}."
             self.problem(SpecCode.SYNTAX, event, rule, f"Remove it{fix}")
             return None, True
         if not event.implicit[0]:
@@ -380,8 +380,8 @@ def parse(text: str, file: str) -> tuple[Node, list[Finding]]:
                 builder.problem(
                     SpecCode.SHAPE,
                     event,
-                    "a second document begins here; a spec is one document.",
-                    "Move it into a file of its own.",
+                    "a second document starts here; a spec is a single document.",
+                    "Move it to a separate file.",
                 )
                 break
             builder.feed(event)

@@ -93,7 +93,7 @@ def _finding(root: Node, version: Node | None) -> Finding:
         near = root.value[close] if close else root
         fix = f"Rename {shown_key(close)} to apiVersion." if close else _ADD
         place = Where("apiVersion", root.file, near.key_line or 1, near.key_column or 1)
-        rule = "apiVersion is required: it says which format the file has."
+        rule = "apiVersion is required: it states the format of the file."
         return Finding(SpecCode.API_VERSION, Severity.ERROR, place, rule, "", fix)
     place = Where("apiVersion", version.file, version.line, version.column)
     value = shown(version.plain())

@@ -55,7 +55,7 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
     for error in errors:
         path, of_key = _user_path(error)
         absent = _absent(error)
-        # A misspelt key is one mistake, although its field is then missing as well.
+        # A misspelt key is one mistake, although its field is missing too.
         if misspelt.intersection(absent) or any(root.spoken_for(p) for p in (path, *absent)):
             continue
         node, reached = root.at(path)

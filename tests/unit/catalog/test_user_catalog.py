@@ -83,10 +83,9 @@ BAD = {
     "like-no-text": ("[x]\nlike = 5\n", "x.like: there is no 5 to be like."),
     "like-itself": (
         '[x]\nlike = "y"\n[y]\nlike = "z"\n[z]\nlike = "y"\n',
-        ":4 y.like: like leads round in a circle: y -> z -> y. "
-        "Let one of them state its own facts, without like.",
+        ":4 y.like: like forms a cycle: y -> z -> y. Define one of them without like.",
     ),
-    "no-table": ("x = 1\n", ":1 x: every entry is a table with a name of its own."),
+    "no-table": ("x = 1\n", ":1 x: every entry must be a table with its own name."),
     "dots-without-quotes": (
         "[x.24xlarge]\ngpus = 8\n",
         ":1 x.24xlarge: TOML takes the dots in [x.24xlarge] for tables inside tables. "
@@ -182,7 +181,7 @@ def test_a_file_is_named_by_its_kind_with_hyphen_or_underscore(tmp_path: Path, n
 )
 def test_a_file_of_no_kind_is_a_finding(tmp_path: Path, name: str, fix: str) -> None:
     mine = write(tmp_path, name, "")
-    with pytest.raises(FindingsError, match="no kind of facts has this name") as caught:
+    with pytest.raises(FindingsError, match="not a kind of catalog entry") as caught:
         mine.names(Kind.MODELS)
     (finding,) = caught.value.findings
     assert finding.where.file == str(tmp_path / name)
@@ -192,7 +191,7 @@ def test_a_file_of_no_kind_is_a_finding(tmp_path: Path, name: str, fix: str) -> 
 
 def test_two_files_of_one_kind_are_a_finding(tmp_path: Path) -> None:
     (tmp_path / "node_types.toml").write_text("")
-    with pytest.raises(FindingsError, match=r"node-types\.toml:1: node_types\.toml is there too"):
+    with pytest.raises(FindingsError, match=r"node-types\.toml:1: node_types\.toml exists too"):
         write(tmp_path, "node-types.toml", "").names(Kind.NODE_TYPES)
 
 

@@ -157,6 +157,14 @@ EXAMPLES: dict[str, Example] = {
         ("training.learning_rate.peak=0.02",),
         field="training.learning_rate.peak",
     ),
+    CheckCode.UNSET_RATE: Example(
+        ("initial_weights={huggingface: hf://EleutherAI/gpt-j-6b}",),
+        (
+            "initial_weights={huggingface: hf://EleutherAI/gpt-j-6b}",
+            "training.learning_rate.peak=1.2e-4",
+        ),
+        field="training.learning_rate.peak",
+    ),
     CheckCode.TOKENIZER_PLACE: Example(
         ("data.tokenizer=tokenizers/gpt2/tokenizer.json",),
         ("data.tokenizer=/data/tokenizers/gpt2/tokenizer.json",),

@@ -183,12 +183,12 @@ def test_a_tokenizer_and_a_corpus(tmp_path: Path, tokenizer: str) -> None:
     ("name", "content", "said"),
     [
         ("a.jsonl", b"no json\nat all\n", "none of the first 2 lines of a.jsonl is a JSON object"),
-        ("a.jsonl", b"no json", "the first line of a.jsonl is no JSON object"),
+        ("a.jsonl", b"no json", "the first line of a.jsonl is not a JSON object"),
         ("a.jsonl", b"", "its only file is empty"),
-        ("a.jsonl", b"\n\n", "a.jsonl has no line with a text"),
-        ("a.parquet", b"PAR0 and more", "a.parquet is no Parquet"),
-        ("a.jsonl.gz", b"{}", "a.jsonl.gz is not compressed as its name says, or is cut short"),
-        ("a.jsonl.zst", b"{}", "a.jsonl.zst is not compressed as its name says, or is cut short"),
+        ("a.jsonl", b"\n\n", "a.jsonl has no text"),
+        ("a.parquet", b"PAR0 and more", "a.parquet is not a Parquet file"),
+        ("a.jsonl.gz", b"{}", "a.jsonl.gz is truncated, or not compressed as its name states"),
+        ("a.jsonl.zst", b"{}", "a.jsonl.zst is truncated, or not compressed as its name states"),
         # A bad line may be an accident, and a line of a megabyte may be a document.
         ("a.jsonl", b'no json\n{"text": "x"}\n', ""),
         ("a.jsonl", b'{"text": "' + b"x" * (1 << 20) + b'"}\n', ""),

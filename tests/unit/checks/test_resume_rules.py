@@ -54,6 +54,10 @@ def places(change: Change = lambda s: s, *, at: str = PARENT, **facts: Any) -> P
     return Places({at: PlaceFacts(saved, tracked)})
 
 
+RATE = "training.learning_rate.peak=1.2e-4"
+"""The default; a run from trained weights has to state it."""
+
+
 def verdict(probe: Places, *overrides: str) -> Verdict:
     return without_unknown_image(
         check(BASE, "run.yaml", Catalog(), (*INSTALLED, *overrides), checkpoints=probe)
@@ -209,25 +213,25 @@ def test_a_checkpoint_without_the_optimizers_state_is_only_weights(tmp_path: Pat
 
 
 def test_first_weights_have_to_be_there_and_of_this_model() -> None:
-    starts = f"initial_weights={{checkpoint: {PARENT}}}"
-    (finding,) = verdict(places(model(layers=2)), starts).findings
+    starts = (f"initial_weights={{checkpoint: {PARENT}}}", RATE)
+    (finding,) = verdict(places(model(layers=2)), *starts).findings
     assert (finding.code, finding.where.field) == (ResumeCode.MODEL, "initial_weights.checkpoint")
-    (finding,) = verdict(Places({PARENT: PlaceFacts(())}), starts).findings
+    (finding,) = verdict(Places({PARENT: PlaceFacts(())}), *starts).findings
     assert finding.code == ResumeCode.NOTHING_SAVED
     # Another schedule, other data and another layout are a new run's own.
-    assert not verdict(places(rate(peak=1e-3)), starts).findings
+    assert not verdict(places(rate(peak=1e-3)), *starts).findings
 
 
 @pytest.mark.parametrize(
     "field", ["continue_from={run: first, checkpoints: %s}", "initial_weights={checkpoint: %s}"]
 )
 def test_a_checkpoint_has_to_be_where_pods_see_it(field: str) -> None:
-    overrides = (*INSTALLED, field % "/home/me/saves")
+    overrides = (*INSTALLED, RATE, field % "/home/me/saves")
     verdict = without_unknown_image(check(BASE, "run.yaml", Catalog(), overrides))
     (finding,) = verdict.findings
     assert finding.code == ResumeCode.PLACE
     for seen in (PARENT, "s3://bucket/saves"):
-        seeing = (*INSTALLED, field % seen)
+        seeing = (*INSTALLED, RATE, field % seen)
         assert not without_unknown_image(check(BASE, "run.yaml", Catalog(), seeing)).findings
 
 

@@ -147,16 +147,16 @@ def test_llm_foundry_wants_a_tokenizers_class(named: bool, catalog: Catalog) -> 
 @pytest.mark.parametrize(
     ("facts", "code", "words"),
     [
-        (Unknown.ABSENT, DatasetCode.ABSENT, f"there is no {VAL}/index.json."),
-        (Unknown.UNREADABLE, DatasetCode.HEADER, f"{VAL}/index.json is no index of MDS."),
-        (SplitFacts(9, 2048, "shard.1"), DatasetCode.ABSENT, f"there is no {VAL}/shard.1, which"),
+        (Unknown.ABSENT, DatasetCode.ABSENT, f"{VAL}/index.json does not exist."),
+        (Unknown.UNREADABLE, DatasetCode.HEADER, f"{VAL}/index.json is not an MDS index."),
+        (SplitFacts(9, 2048, "shard.1"), DatasetCode.ABSENT, f"{VAL}/shard.1 is in the index and"),
         (SplitFacts(9, 2048, "", "shard.1"), DatasetCode.SIZE, f"{VAL}/shard.1 has another size"),
         (
             SplitFacts(9, 1024),
             CheckCode.NO_SAMPLES,
-            "have 1,024 tokens, and sequences of the run 2,0",
+            "have 1,024 tokens, and the sequence length is 2,0",
         ),
-        (SplitFacts(0), CheckCode.NO_SAMPLES, f"{VAL} has no sample."),
+        (SplitFacts(0), CheckCode.NO_SAMPLES, f"{VAL} has no samples."),
         (SplitFacts(9), None, ""),
     ],
 )
@@ -183,16 +183,16 @@ NO_BIN = Described({PREFIX: Unknown.NO_BIN})
 @pytest.mark.parametrize(
     ("data", "overrides", "code", "words"),
     [
-        (one(index_version=7), (), DatasetCode.HEADER, ".idx is of version 7"),
+        (one(index_version=7), (), DatasetCode.HEADER, ".idx has version 7"),
         (one(idx_bytes=0), (), DatasetCode.HEADER, ".idx has 0 bytes"),
-        (NO_BIN, (), DatasetCode.ABSENT, f"there is {PREFIX}.idx, and no {PREFIX}.bin."),
+        (NO_BIN, (), DatasetCode.ABSENT, f"{PREFIX}.bin does not exist; only {PREFIX}.idx does."),
         (
             Described({PREFIX: pair()}, {GPT2: Unknown.UNREADABLE}),
             (),
             CheckCode.NO_TOKENIZER,
-            "is there, and cannot be read as a tokenizer",
+            "exists, and cannot be read as a tokenizer",
         ),
-        (numbers_for_text(), (RAW,), CheckCode.TEXT_FIELD, "'text' of the documents holds no text"),
+        (numbers_for_text(), (RAW,), CheckCode.TEXT_FIELD, "'text' of the documents is not text"),
     ],
 )
 def test_what_is_wrong_with_data_is_named_as_it_is(
@@ -218,7 +218,7 @@ def test_what_was_not_seen_is_named_and_its_rules_do_not_count(catalog: Catalog)
     seen, blind = verdict(INSTALLED, None, catalog), verdict(INSTALLED, unseen, catalog)
     assert [f.where.field for f in blind.findings] == ["data.sources[0].prepared", "data.tokenizer"]
     assert {f.code for f in blind.findings} == {CheckCode.UNSEEN}
-    assert "there is no /data here" in blind.findings[0].rule
+    assert "not mounted at /data on this host" in blind.findings[0].rule
     assert blind.clean
     assert blind.not_run[UNSEEN] == seen.rules_run - blind.rules_run > 10
     assert CheckCode.UNREADABLE in blind.applied, "there is no corpus that was not seen"

@@ -187,3 +187,19 @@ def test_limits_of_a_host_without_gpus_are_said_to_be_unknown(open_file: Path) -
     done = seatrial("plan", "open.yaml", *local, "--limits", cwd=open_file.parent)
     assert "--limits: there is no GPU" in done.stderr
     assert "limits" not in done.stdout
+
+
+def test_the_plan_warns_of_what_render_would_refuse(open_file: Path) -> None:
+    h100_on_gke = ("cluster.profile=gke", "cluster.node_type=a3-highgpu-8g")
+    done = seatrial("plan", "open.yaml", *h100_on_gke, cwd=open_file.parent)
+    assert "warning ST-RENDER-003" in done.stderr
+    assert "gpudirect-tcpx needs a tcpx-daemon container" in " ".join(done.stderr.split())
+    slow = (*h100_on_gke, "cluster.fabric=none")
+    done = seatrial("plan", "open.yaml", *slow, cwd=open_file.parent)
+    assert "ST-RENDER" not in done.stderr
+    seatrial("render", "open.yaml", *h100_on_gke, cwd=open_file.parent, code=1)
+
+
+def test_a_plan_of_years_is_warned_of(open_file: Path) -> None:
+    done = seatrial("plan", "open.yaml", "training.tokens=90T", cwd=open_file.parent)
+    assert "warning ST-TIME-004" in done.stderr

@@ -140,7 +140,10 @@ def test_what_stands_before_a_secret_tells_it(text: str) -> None:
             "key: decoder.layers.0.mlp.weight",
             "monkey=a1B2c3D4e5F6g7",
         ),
-        *("no secret gives pods WANDB_API_KEY: wandb would ask for it", "password: is required"),
+        *(
+            "no secret sets WANDB_API_KEY in pods: wandb would prompt for it",
+            "password: is required",
+        ),
         *("api_key: None", "use_auth_token=False", "password: Optional[str] = None"),
         *("{secret: huggingface, key: token, env: HF_TOKEN}", "secretName: my-secret"),
         *("token=self.token", "credentials: /var/run/secrets/x", "PWD=/home/someone/run"),

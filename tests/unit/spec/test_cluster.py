@@ -15,22 +15,22 @@ from tests.conftest import loaded
         (
             ("cluster.storage={claim: c, volume: {handle: fs-1}}",),
             "cluster.storage.volume",
-            "has its volume already",
+            "already has a volume",
         ),
         (
             ("cluster.storage={claim: c, parameters: {subnetId: s}}",),
             "cluster.storage.parameters",
-            "claim names one that exists",
+            "claim names an existing one",
         ),
         (
             ("cluster.storage={volume: {handle: fs-1}, parameters: {subnetId: s}}",),
             "cluster.storage.parameters",
-            "volume names one that exists",
+            "volume names an existing one",
         ),
         (
             ("cluster.service_account=training", "cluster.identity=arn:aws:iam::1:role/r"),
             "cluster.identity",
-            "has its identity already",
+            "already has an identity",
         ),
         (
             ("cluster.topology={level: example.com/rack}",),

@@ -161,7 +161,7 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         ),
         (
             "data.sources[0].files=*.parquet",
-            "YAML takes a text that begins with * for an alias. Put the value in quotes inside "
+            "YAML reads text that starts with * as an alias. Put the value in quotes inside "
             "the argument: 'data.sources[0].files=\"*.parquet\"'.",
         ),
         (
@@ -171,23 +171,23 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         ),
         (
             "description=a: b: c",
-            "a second colon stands in the line, as if the value were a key. Put the value in "
+            "the line has a second colon, as if the value were a key. Put the value in "
             "quotes inside the argument: 'description=\"a: b: c\"'.",
         ),
         (
             "training.tokens=",
             "there is no value after the = sign. "
-            "Give one, or write training.tokens=null to remove what the file says.",
+            "Give one, or write training.tokens=null to remove the value in the file.",
         ),
         (
             "description=#1",
             "there is no value after the = sign. "
-            "Give one, or write description=null to remove what the file says.",
+            "Give one, or write description=null to remove the value in the file.",
         ),
         (
             "name=!!python/name:os.system",
-            "the YAML tag !!python/name:os.system is used; a spec holds plain values and runs no "
-            "code. Remove the tag.",
+            "the YAML tag !!python/name:os.system is used; a spec contains only plain "
+            "values. Remove the tag.",
         ),
     ],
 )

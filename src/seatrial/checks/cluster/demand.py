@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the pods of a run ask of a cluster, as they are rendered."""
+"""The resources that the rendered pods of a run request."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,54 +15,54 @@ from seatrial.rendering.resources import training_resources
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a run asks for."""
+    """The request of a run."""
 
     scene: Scene
-    """The plan with the facts around it."""
+    """The plan with its catalog entries."""
     pods: int
-    """Training pods: one a node."""
+    """Training pods, one for each node."""
     of_pod: Mapping[str, float]
-    """What each asks for."""
+    """The request of each pod."""
 
     @property
     def in_all(self) -> Mapping[str, float]:
-        """What all of them ask for."""
+        """The request of all pods."""
         return {name: self.pods * amount for name, amount in self.of_pod.items()}
 
     @property
     def gpu(self) -> str:
-        """The resource of a GPU; empty where the run has none."""
+        """The GPU resource; empty without GPUs."""
         name = self.scene.profile.gpu_resource
         return name if name in self.of_pod else ""
 
     @property
     def fabric(self) -> str:
-        """The resource of the network's devices; empty where pods ask for none."""
+        """The resource of the network devices; empty if pods request none."""
         name = self.scene.node.fabric_resource or ""
         return name if name in self.of_pod else ""
 
 
 def demand_of(situation: Situation) -> Demand:
-    """What the run asks for."""
+    """Return the request of the run."""
     scene = scene_of(situation.plan, situation.catalog, Attempt())
     wanted = numbers(training_resources(scene)["requests"])
     return Demand(scene, situation.plan.machines.nodes, wanted)
 
 
 def cluster_of(situation: Situation) -> ClusterFacts:
-    """The facts of the cluster; rules of it are applied only where there are some."""
+    """Return the facts about the cluster; cluster rules run only if there are some."""
     if situation.cluster is None:
-        raise ValueError("a rule of the cluster was applied without one")
+        raise ValueError("a cluster rule needs facts about a cluster")
     return situation.cluster
 
 
 def namespace_of(situation: Situation) -> str:
-    """The namespace of the run."""
+    """Return the namespace of the run."""
     return situation.spec.cluster.namespace
 
 
 def of_the_type(situation: Situation) -> list[NodeFacts]:
-    """The nodes of the run's type."""
+    """Return the nodes of the run's type."""
     demand = demand_of(situation)
     label, wanted = demand.scene.profile.node_type_label, situation.plan.machines.node_type
     nodes = cluster_of(situation).nodes
@@ -70,7 +70,7 @@ def of_the_type(situation: Situation) -> list[NodeFacts]:
 
 
 def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
-    """The taints of a node that keep the run's pods away."""
+    """Return the taints of a node that the run's pods do not tolerate."""
     tolerated = demand_of(situation).scene.profile.tolerations
     return [
         taint
@@ -86,17 +86,17 @@ def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
 
 
 def lacks(have: Mapping[str, float], wanted: Mapping[str, float] = NOTHING) -> list[str]:
-    """The resources of which there is less than is wanted."""
+    """Return the resources that are not sufficient."""
     return [name for name, amount in wanted.items() if have.get(name, 0.0) < amount]
 
 
 def nearest(name: str, others: Iterable[str]) -> str:
-    """The name that is most like another; empty where there is none."""
+    """Return the most similar name; "" if there are none."""
     return max(others, key=lambda other: SequenceMatcher(None, other, name).ratio(), default="")
 
 
 def shown(resource: str, amount: float) -> str:
-    """An amount of a resource for people."""
+    """Format an amount of a resource."""
     for kind in ("memory", "storage"):
         if resource.endswith(kind):
             return f"{amount / (1 << 30):,.0f} GiB of {kind}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster is like, as far as the check needs it: gathered once, then only looked at."""
+"""Facts about a cluster for the check. A probe reads them once."""
 
 import re
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 def number(quantity: object) -> float:
-    """A quantity of Kubernetes as a number: processors, bytes or devices."""
+    """Convert a Kubernetes quantity to a number of CPUs, bytes or devices."""
     match = _QUANTITY.fullmatch(str(quantity))
     return float(match[1]) * _SCALE.get(match[2], 1.0) if match else 0.0
 
 
 def numbers(quantities: Mapping[str, object] | None) -> Mapping[str, float]:
-    """Quantities by name, as numbers."""
+    """Convert quantities by name to numbers."""
     return {name: number(value) for name, value in (quantities or {}).items()}
 
 
 class Subject(StrEnum):
-    """What can be looked at; an account may be denied each."""
+    """The lists to read; an account may lack the permission for each."""
 
     NAMESPACES = "namespaces"
     CONTROLLERS = "deployments"
@@ -51,16 +51,16 @@ class Subject(StrEnum):
 class NamespaceFacts:
     name: str
     enforces: str = ""
-    """The level of pod security that it enforces; empty for none."""
+    """The Pod Security level that it enforces; empty for none."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Its labels, by which queues choose namespaces."""
+    """Its labels, by which queues select namespaces."""
     ending: bool = False
-    """Whether it is being deleted."""
+    """True if it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A deployment that may be an operator's."""
+    """A deployment that may belong to an operator."""
 
     name: str
     namespace: str
@@ -69,37 +69,37 @@ class Controller:
     ready: int
     """Pods that are ready."""
     version: str = ""
-    """Its version, such as `1.9.3`; empty where its image does not say."""
+    """Its version, such as `1.9.3`; empty if its image has no version tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods off a node."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
     effect: str = "NoSchedule"
-    """What it does to pods that do not tolerate it."""
+    """The effect on pods that do not tolerate it."""
 
     def __str__(self) -> str:
-        """As kubectl writes it."""
+        """Format the taint as kubectl does."""
         value = f"={self.value}" if self.value else ""
         return f"{self.key}{value}:{self.effect}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Nodes that are alike."""
+    """A group of identical nodes."""
 
     count: int
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, float] = NOTHING
-    """What they have for pods."""
+    """Allocatable resources."""
     ready: bool = True
-    """Whether their kubelet says that they are ready."""
+    """True if their kubelet reports them as ready."""
     schedulable: bool = True
-    """Whether they are open to new pods."""
+    """True if they are not cordoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +111,21 @@ class ClaimFacts:
     phase: str
     """`Bound`, `Pending` or `Lost`."""
     access_modes: tuple[str, ...]
-    """How it may be mounted."""
+    """Its access modes."""
     capacity: int
-    """Bytes of its volume; of what was asked for while it has none."""
+    """Bytes of its volume, or of the request if it has none yet."""
     free: int | None = None
-    """Bytes that are free; nobody tells through the API server."""
+    """Free bytes; the API server does not report them."""
     storage_class: str = ""
     ending: bool = False
-    """Whether it is being deleted."""
+    """True if it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClassFacts:
     name: str
     provisioner: str
-    """The driver that makes its volumes."""
+    """The driver that provisions its volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class SecretFacts:
     namespace: str
     keys: tuple[str, ...]
     kind: str = ""
-    """Its type; empty where it is not known."""
+    """Its type; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +146,16 @@ class QuotaFacts:
     name: str
     namespace: str
     hard: Mapping[str, float]
-    """How much there may be."""
+    """The limits."""
     used: Mapping[str, float] = NOTHING
-    """How much there is."""
+    """The usage."""
     scoped: bool = False
-    """Whether it counts only some pods, so that nothing can be said of these."""
+    """True if it applies only to some pods, possibly not to those of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """What a container of a namespace may ask for at most."""
+    """The largest request of a container in a namespace."""
 
     name: str
     """The name of the limit range."""
@@ -171,39 +171,39 @@ class LocalQueueFacts:
     name: str
     namespace: str
     cluster_queue: str
-    """The queue of the cluster that it leads to."""
+    """The cluster queue that it refers to."""
     stopped: bool = False
-    """Whether it admits nothing for now."""
+    """True if it is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueFacts:
-    """A queue of the cluster with its quota, all flavors together."""
+    """A cluster queue with its quota, summed over its flavors."""
 
     name: str
     quota: Mapping[str, float]
-    """How much it has of each resource that it covers."""
+    """The quota of each resource that it covers."""
     borrows: Mapping[str, float] = NOTHING
-    """How much more it may borrow from its cohort; infinite where nothing limits it."""
+    """How much more it may borrow from its cohort; infinite without a limit."""
     flavors: tuple[str, ...] = ()
     """The flavors of its resources."""
     cohort: str = ""
-    """The queues that it shares with; empty for none."""
+    """The cohort that it shares quota with; empty for none."""
     stopped: bool = False
-    """Whether it admits nothing for now."""
+    """True if it is stopped."""
     chooses: Mapping[str, str] | None = field(default_factory=dict)
-    """Labels of the namespaces that it admits from; nothing where it admits from none."""
+    """Labels of the namespaces that it admits; `None` if it admits none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlavorFacts:
-    """A flavor of nodes in Kueue."""
+    """A resource flavor in Kueue."""
 
     name: str
     labels: Mapping[str, str]
-    """Labels that its nodes have."""
+    """Labels of its nodes."""
     topology: str = ""
-    """The topology by which Kueue places pods on them; empty for none."""
+    """The topology for placing pods on its nodes; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,42 +217,42 @@ class TopologyFacts:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """Something that an account may do, or may not."""
+    """A permission."""
 
     verb: str
     resource: str
-    """The resource, with its group behind a dot where it has one."""
+    """The resource, with a dot and its group if it has one."""
     namespace: str = ""
     """The namespace; empty for the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRefusal:
-    """An object that the API server refused, asked without keeping it."""
+    """An object that the API server rejected in a dry run."""
 
     about: str
-    """The object, as `PyTorchJob research/slim-7b`."""
+    """The object, such as `PyTorchJob research/slim-7b`."""
     said: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster as the rules see it."""
+    """The facts about a cluster that the rules use."""
 
     namespace: str
-    """The namespace of the run, which can be seen even where no other can."""
+    """The namespace of the run, which may be the only visible one."""
     definitions: Mapping[str, tuple[str, ...]]
-    """Served versions of kinds of others, by name, such as `pytorchjobs.kubeflow.org`."""
+    """Served versions of custom resources, by name, such as `pytorchjobs.kubeflow.org`."""
     kubernetes: str = ""
-    """The version of the API server, such as `1.31`; empty where it is not known."""
+    """The version of the API server, such as `1.31`; empty if unknown."""
     unseen: frozenset[Subject] = frozenset()
-    """What could not be looked at."""
+    """The lists that could not be read."""
     only_here: frozenset[Subject] = frozenset()
-    """What was looked at in the namespace of the run only."""
+    """The lists that were read only in the namespace of the run."""
     grows: bool | None = False
-    """Whether nodes come when pods wait for them; nothing where nobody could tell."""
+    """True if the cluster has an autoscaler; `None` if unknown."""
     trainer_form: str = ""
-    """The form of Trainer's API that is served, as a version; empty where it is not known."""
+    """The served form of Trainer's API, as a version; empty if unknown."""
     namespaces: tuple[NamespaceFacts, ...] = ()
     controllers: tuple[Controller, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
@@ -266,29 +266,29 @@ class ClusterFacts:
     priorities: tuple[str, ...] = ()
     """Priority classes."""
     lock_keys: tuple[str, ...] | None = None
-    """Keys of the config map by which pods install the worker; empty where it is not there, and
-    nothing where it could not be looked at."""
+    """Keys of the config map from which pods install the worker; empty if it does not exist, `None`
+    if it could not be read."""
     quotas: tuple[QuotaFacts, ...] = ()
     limits: tuple[LimitFacts, ...] = ()
     local_queues: tuple[LocalQueueFacts, ...] = ()
     cluster_queues: tuple[ClusterQueueFacts, ...] = ()
     flavors: tuple[FlavorFacts, ...] = ()
-    """Flavors of nodes in Kueue."""
+    """Resource flavors in Kueue."""
     topologies: tuple[TopologyFacts, ...] = ()
     denied: tuple[Right, ...] = ()
-    """What launching takes and the account may not do."""
+    """Permissions that a launch needs and the account lacks."""
     refusals: tuple[AccessRefusal, ...] = ()
-    """Objects of the run that the API server refuses."""
+    """Objects of the run that the API server rejects."""
     taken: tuple[Finding, ...] = ()
-    """Names of the run that objects of other owners have; a launch reports the same."""
+    """Findings about objects of other owners with the same names; a launch reports them too."""
 
     def sees(self, subject: Subject, namespace: str = "") -> bool:
-        """Whether something was looked at, in that namespace where it has one."""
+        """True if a list was read, in this namespace if one is given."""
         if subject in self.unseen:
             return False
         return not namespace or subject not in self.only_here or namespace == self.namespace
 
     def serves(self, definition: str, version: str = "") -> bool:
-        """Whether a kind is known, in that version where one is given."""
+        """True if the cluster serves a custom resource, in this version if one is given."""
         versions = self.definitions.get(definition, ())
         return version in versions if version else bool(versions)

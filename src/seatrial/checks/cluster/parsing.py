@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of an API server as facts; pure."""
+"""Converts objects of an API server to facts, without I/O."""
 
 import re
 from collections import Counter
@@ -29,20 +29,20 @@ _VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?:$|[-@])")
 """The version in the tag of an image, such as `:v1.9.3`."""
 ENFORCES = "pod-security.kubernetes.io/enforce"
 OWN_LABELS = ("kubernetes.io/hostname",)
-"""Labels that every node has for itself, so that no two would be alike."""
+"""Labels that are unique to each node, which would prevent grouping."""
 OWN_TAINTS = tuple(
     f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable", "unschedulable")
 )
-"""Taints that say again what a node's state says."""
+"""Taints that repeat the state of a node."""
 
 
 def name(item: Json) -> str:
-    """The name of an object."""
+    """Return the name of an object."""
     return str(item["metadata"]["name"])
 
 
 def place(item: Json) -> str:
-    """The namespace of an object."""
+    """Return the namespace of an object."""
     return str(item["metadata"].get("namespace", ""))
 
 
@@ -62,7 +62,7 @@ def controller(item: Json) -> Controller:
 
 
 def nodes(items: list[Json]) -> tuple[NodeFacts, ...]:
-    """Nodes, those that are alike counted together."""
+    """Group identical nodes."""
     counts = Counter[str]()
     facts: dict[str, NodeFacts] = {}
     for item in items:
@@ -120,14 +120,14 @@ def storage_class(item: Json) -> StorageClassFacts:
 
 
 def secret(item: Json) -> SecretFacts:
-    """A secret; its values are left behind here."""
+    """Convert a secret without its values."""
     return SecretFacts(
         name(item), place(item), tuple(item.get("data") or ()), str(item.get("type", ""))
     )
 
 
 def quota(item: Json) -> QuotaFacts:
-    """A quota; what is used is counted by a controller, some seconds later."""
+    """Convert a quota. A controller updates its usage some seconds late."""
     spec, status = item["spec"], item.get("status") or {}
     scoped = bool(spec.get("scopes") or spec.get("scopeSelector"))
     hard = numbers(spec.get("hard"))
@@ -135,20 +135,20 @@ def quota(item: Json) -> QuotaFacts:
 
 
 def limits(item: Json) -> Iterator[LimitFacts]:
-    """What a limit range lets a container, or a pod, have at most."""
+    """Yield the maximum for a container or a pod in a limit range."""
     for each in item["spec"].get("limits") or ():
         if each.get("type") in ("Container", "Pod") and each.get("max"):
             yield LimitFacts(name(item), place(item), numbers(each["max"]))
 
 
 def local_queue(item: Json) -> LocalQueueFacts:
-    """A queue of a namespace."""
+    """Convert a local queue."""
     spec = item["spec"]
     return LocalQueueFacts(name(item), place(item), str(spec["clusterQueue"]), _stopped(spec))
 
 
 def cluster_queue(item: Json) -> ClusterQueueFacts:
-    """A queue of the cluster; its flavors' quotas are added up."""
+    """Convert a cluster queue, and sum the quotas of its flavors."""
     spec = item["spec"]
     quotas: dict[str, float] = {}
     borrows: dict[str, float] = {}
@@ -170,7 +170,7 @@ def cluster_queue(item: Json) -> ClusterQueueFacts:
 
 
 def flavor(item: Json) -> FlavorFacts:
-    """A flavor of nodes."""
+    """Convert a resource flavor."""
     spec = item.get("spec") or {}
     return FlavorFacts(
         name(item), spec.get("nodeLabels") or {}, str(spec.get("topologyName") or "")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The probe that reads checkpoints: records and lists of tensors, and no tensor."""
+"""The probe that reads checkpoints: records and tensor lists, but no tensors."""
 
 from dataclasses import replace
 from functools import cache
@@ -15,24 +15,24 @@ from seatrial.errors import SeatrialError
 from seatrial.storage.location import Location, place_at
 
 LARGEST = 1 << 25
-"""Bytes of a list of tensors that is looked into; that of a very large run takes long."""
+"""The largest tensor list to read, in bytes; those of very large runs take too long."""
 
 
 class CheckpointReader:
-    """Reads checkpoints where this host sees them."""
+    """Reads checkpoints that this host can see."""
 
     def __init__(self, *, stores: bool = False, here: bool = False) -> None:
-        """Read directories, and object stores too where that is wanted.
+        """Read directories and, optionally, object stores.
 
         Args:
-            stores: Whether object stores are read.
-            here: Whether the run is on this host, so that what is not here is nowhere.
+            stores: True to read object stores.
+            here: True if the run is on this host, so that a missing directory is absent.
         """
         self._stores, self._here = stores, here
         self.at = cache(self._at)
 
     def _at(self, address: str) -> PlaceFacts | Unknown:
-        """What lies at a place; a place that is not there may be on a volume elsewhere."""
+        """Return the checkpoints at a location; a missing one may be on a volume elsewhere."""
         seen = self._stores if "://" in address else Path(address).is_dir()
         if not seen:
             absent = self._here and "://" not in address
@@ -42,7 +42,7 @@ class CheckpointReader:
             saved = [_facts(one) for one in checkpoints(place)]
             for number, one in enumerate(saved):
                 if one.whole:
-                    # Only of the newest: a list of tensors may be large, and there may be hundreds.
+                    # Only the newest: tensor lists can be large, and there may be hundreds.
                     found = _has_optimizer(place, directory_name(one.step))
                     saved[number] = replace(one, has_optimizer=found)
                     break
@@ -52,14 +52,14 @@ class CheckpointReader:
 
 
 def _facts(one: Checkpoint) -> SavedFacts:
-    """One checkpoint, as its record tells it."""
+    """Return the facts in the record of a checkpoint."""
     if one.record is None:
         return SavedFacts(one.step, None, 0, one.state is not State.TORN)
     return SavedFacts(one.step, one.record.setup, one.record.consumed_samples)
 
 
 def _has_optimizer(place: Location, directory: str) -> bool:
-    """Whether the engine's list of tensors has the optimizer's; yes where it cannot be read."""
+    """True if the tensor list contains optimizer state, or if it cannot be read."""
     size = place.size(f"{directory}/{METADATA}")
     if size is None or size > LARGEST:
         return True

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers what a cluster is like: every list once, every right once, every object once.
+"""Reads a cluster: each list, permission and object once.
 
-Nothing is kept by it: objects are sent as dry runs. What an account may not list is noted, and
-says nothing. Of secrets only names, types and keys are taken out of the answer.
+It changes nothing: objects are sent as dry runs. Lists that the account cannot read are recorded as
+unseen. Only the names, types and keys of secrets are kept, never their values.
 """
 
 from collections.abc import Sequence
@@ -38,17 +38,17 @@ _KINDS: dict[Subject, ObjectKind] = {
     Subject.FLAVORS: kinds.RESOURCE_FLAVOR,
     Subject.TOPOLOGIES: kinds.TOPOLOGY,
 }
-"""The kind of object that each subject is a list of; namespaces are asked for differently."""
+"""The object kind of each subject. Namespaces are read differently."""
 
 GROWING = ("nodepools.karpenter.sh", "provisioningrequests.autoscaling.x-k8s.io")
-"""Definitions by which a cluster is known that adds nodes by itself."""
+"""Definitions that indicate an autoscaler."""
 AUTOSCALER = "cluster-autoscaler-status"
-"""The config map in which the Cluster Autoscaler says what it does."""
+"""The config map in which the Cluster Autoscaler reports its state."""
 
 
 @dataclass(slots=True)
 class _Lists:
-    """The lists of a cluster, as far as they may be seen."""
+    """The lists of a cluster that the account can read."""
 
     api: Api
     namespace: str
@@ -57,7 +57,7 @@ class _Lists:
     only_here: set[Subject] = field(default_factory=set)
 
     def look(self, subject: Subject, kind: ObjectKind) -> None:
-        """List everywhere, else in the namespace of the run, else not at all."""
+        """List all namespaces, otherwise the namespace of the run, otherwise nothing."""
         for namespace in ("", self.namespace) if kind.namespaced else ("",):
             try:
                 self.found[subject] = objects.list_all(self.api, kind, namespace)[0]
@@ -71,7 +71,7 @@ class _Lists:
         self.unseen.add(subject)
 
     def namespaces(self) -> None:
-        """All namespaces, else that of the run, which its members may often read."""
+        """List all namespaces, otherwise read that of the run, which its members often can."""
         subject = Subject.NAMESPACES
         try:
             self.found[subject] = objects.list_all(self.api, kinds.NAMESPACE)[0]
@@ -86,7 +86,7 @@ class _Lists:
 
 
 def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFacts:
-    """What the cluster is like for a run in a namespace that would bring these objects."""
+    """Return the facts about a cluster for a run that would create these objects."""
     definitions = served_definitions(api)
     lists = _Lists(api, namespace)
     lists.namespaces()
@@ -94,7 +94,7 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
         if kind.group != kinds.LOCAL_QUEUE.group:
             lists.look(subject, kind)
         elif versions := definitions.get(f"{kind.plural}.{kind.group}"):
-            # Kueue has served v1beta2 beside v1beta1 since 0.15, and will drop the older one.
+            # Since 0.15 Kueue serves v1beta2 in addition to v1beta1, which it will drop.
             version = kind.version if kind.version in versions else versions[0]
             lists.look(subject, replace(kind, version=version))
     form = trainer_form(api) if "trainjobs.trainer.kubeflow.org" in definitions else None
@@ -114,9 +114,9 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
 
 
 def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
-    """Whether the cluster adds nodes when pods wait for them.
+    """True if the cluster adds nodes for pending pods; `None` if unknown.
 
-    Managed autoscalers show no pods of their own; all of them write down what they do.
+    Managed autoscalers have no visible pods, but all of them write a status.
     """
     if any(name in definitions for name in GROWING):
         return True
@@ -127,7 +127,7 @@ def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
 
 
 def _lock_keys(api: Api, namespace: str) -> tuple[str, ...] | None:
-    """The lists of packages that pods can install the worker by."""
+    """Return the locks from which pods can install the worker; `None` if not readable."""
     try:
         found = objects.read(api, kinds.CONFIG_MAP, namespace, LOCK_CONFIG)
     except DeniedError:
@@ -136,7 +136,7 @@ def _lock_keys(api: Api, namespace: str) -> tuple[str, ...] | None:
 
 
 def _parsed(found: dict[Subject, list[Json]]) -> dict[str, Any]:
-    """The lists as facts."""
+    """Convert the lists to facts."""
 
     def of(subject: Subject) -> list[Json]:
         return found.get(subject, [])
@@ -161,7 +161,7 @@ def _parsed(found: dict[Subject, list[Json]]) -> dict[str, Any]:
 
 
 def _denied(api: Api, manifests: Sequence[Manifest], namespace: str) -> tuple[Right, ...]:
-    """What launching takes and the account may not do."""
+    """Return the permissions that a launch needs and the account lacks."""
     known = {f"{kind.plural}.{kind.group}".rstrip("."): kind for kind in kinds.KINDS}
 
     def may(right: Right) -> bool:
@@ -173,7 +173,7 @@ def _denied(api: Api, manifests: Sequence[Manifest], namespace: str) -> tuple[Ri
 
 
 def _refusals(api: Api, manifests: Sequence[Manifest]) -> tuple[AccessRefusal, ...]:
-    """What the API server says of each object, asked strictly and without keeping it."""
+    """Return the objects that the API server rejects in a strict dry run."""
     found = []
     job = manifests[-1] if manifests else None
     for manifest in manifests:
@@ -184,7 +184,7 @@ def _refusals(api: Api, manifests: Sequence[Manifest]) -> tuple[AccessRefusal, .
             else:
                 objects.preview(api, manifest)
         except (ConflictError, DeniedError, NotServedError):
-            # It is there already, or another rule says why it cannot be made.
+            # It exists already, or another rule reports why it cannot be created.
             continue
         except ClusterError as error:
             said = error.findings[0].value or error.findings[0].rule
@@ -196,9 +196,9 @@ def _refusals(api: Api, manifests: Sequence[Manifest]) -> tuple[AccessRefusal, .
 
 
 def _waits(manifest: Manifest, said: str) -> bool:
-    """Whether an object is refused only because another one of the run is not there yet.
+    """True if an object is rejected only because another object of the run does not exist yet.
 
-    Trainer refuses a TrainJob whose runtime is not there; in a dry run it never is.
+    Trainer rejects a TrainJob without its runtime, which never exists in a dry run.
     """
     return manifest["kind"] == "TrainJob" and "not found" in said
 

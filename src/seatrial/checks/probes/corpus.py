@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The beginning of a corpus: which fields its documents have, or why they cannot be read."""
+"""Reads the start of a corpus: the fields of its documents, or why they cannot be read."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,9 @@ from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.errors import SeatrialError
 
 BEGINNING = 1 << 20
-"""Bytes that are read of a file."""
+"""Bytes to read from a file."""
 MOST_LINES = 100
-"""Lines that are looked at: one that is bad may be an accident, all of them are not."""
+"""Lines to parse: a single bad line is not a problem, but all of them are."""
 
 _PLAIN = (".jsonl", ".ndjson", ".json", ".txt")
 _TEXT_PER_STORED_BYTE = 3.0
@@ -39,18 +39,18 @@ def rough_tokens(files: Iterable[tuple[str, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the first documents of a corpus show."""
+    """Facts from the first documents of a corpus."""
 
     fields: tuple[str, ...] = ()
-    """Fields of a document; empty when none was read."""
+    """Fields of a document; empty if none was read."""
     other_fields: tuple[str, ...] = ()
-    """Those of them that hold something else than text."""
+    """The fields that are not text."""
     unreadable: str = ""
-    """Why nothing can be read, as a sentence begins; empty when something can."""
+    """Why no document can be read, as the start of a sentence; empty if one can."""
 
 
 def sample_of(files: Sequence[Listed]) -> Sample:
-    """What the first file of a corpus that is not empty shows; only files of this host are read."""
+    """Sample the first file that is not empty. Only local files are read."""
     if not files or "://" in files[0].address:
         return Sample()
     first = next((file for file in files if file.size), None)
@@ -65,32 +65,32 @@ def sample_of(files: Sequence[Listed]) -> Sample:
             return _of_lines(_beginning(first.address), name)
         _beginning(first.address)
     except PermissionError:
-        return Sample(unreadable=f"this host may not read {name}")
+        return Sample(unreadable=f"this user has no permission to read {name}")
     except pa.ArrowInvalid:
-        return Sample(unreadable=f"{name} is no Parquet")
+        return Sample(unreadable=f"{name} is not a Parquet file")
     except SeatrialError:
-        return Sample(unreadable=f"{name} is not compressed as its name says, or is cut short")
+        return Sample(unreadable=f"{name} is truncated, or not compressed as its name states")
     except OSError:
         return Sample()
     return Sample()
 
 
 def _beginning(file: str) -> bytes:
-    """The first megabyte of a file, decompressed; its last line may be a part of one."""
+    """Return the first megabyte of a file, decompressed; the last line may be incomplete."""
     buffer, size = bytearray(BEGINNING), 0
     with Path(file).open("rb") as stream:
         content = content_of(stream, file)
         while size < BEGINNING - 64:
             count = content.readinto(memoryview(buffer)[size:])
             if not count:
-                # A last line without an end is whole too.
+                # A last line without a line break is complete too.
                 return bytes(buffer[:size]) + b"\n"
             size += count
     return bytes(buffer[:size])
 
 
 def _of_lines(data: bytes, name: str) -> Sample:
-    """The first document among the first lines."""
+    """Sample the first document in the first lines."""
     lines = [line for line in data.split(b"\n")[:-1] if line.strip()][:MOST_LINES]
     for line in lines:
         try:
@@ -98,19 +98,19 @@ def _of_lines(data: bytes, name: str) -> Sample:
         except ValueError:
             continue
         if isinstance(document, dict):
-            # A nested field is named by its path, and what is at its end is not looked at.
+            # Nested fields are not inspected.
             other = (key for key, value in document.items() if not isinstance(value, str | dict))
             return Sample(tuple(document), tuple(other))
     if not lines:
-        # One line that is longer than what was read may be a document.
-        return Sample() if data.strip() else Sample(unreadable=f"{name} has no line with a text")
-    said = "the first line" if len(lines) == 1 else f"none of the first {len(lines)} lines"
-    verb = "is no JSON object" if len(lines) == 1 else "is a JSON object"
-    return Sample(unreadable=f"{said} of {name} {verb}")
+        # A line that is longer than the part read may be a document.
+        return Sample() if data.strip() else Sample(unreadable=f"{name} has no text")
+    which = "the first line" if len(lines) == 1 else f"none of the first {len(lines)} lines"
+    verb = "is not a JSON object" if len(lines) == 1 else "is a JSON object"
+    return Sample(unreadable=f"{which} of {name} {verb}")
 
 
 def _of_schema(schema: pa.Schema) -> Sample:
-    """The columns of a table."""
+    """Sample the columns of a table."""
     text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_struct)
     more = (pa.types.is_large_binary, pa.types.is_dictionary, pa.types.is_null)
     other = (

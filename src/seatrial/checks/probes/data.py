@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The probe that reads: tokenizers, prepared pairs and corpora where the spec says they are.
+"""The probe that reads tokenizers, prepared pairs and corpora at the addresses in the spec.
 
-Indexes are read whole, tokens only of a few documents: `seatrial data verify` reads them all.
+It reads whole indexes, but tokens of only a few documents: `seatrial data verify` reads them all.
 """
 
 import struct
@@ -43,11 +43,11 @@ from seatrial.storage.state_files import parse_json
 from seatrial.storage.store import Store
 
 MDS_WIDTHS = "BHIQ"
-"""Numbers in which a dimension is written, by the last two bits before it (MDS of 0.12.0)."""
+"""Integer types of a dimension, by the last two bits before it (MDS in streaming 0.12.0)."""
 
 
 def split_at(directory: str) -> SplitFacts | Unknown:
-    """The split in a directory."""
+    """Return the MDS split in a directory."""
     try:
         store = store_at(directory)
         sizes = {file.path: file.size for file in store.list(deep=False)}
@@ -79,18 +79,18 @@ def _facts(store: Store, shards: list[dict[str, Any]], sizes: dict[str, int]) ->
 
 
 def _length(store: Store, shard: dict[str, Any]) -> int | None:
-    """Tokens of the first sample of a shard; none where it is something else than one array."""
+    """Return the tokens of the first sample of a shard; `None` if it is not a single array."""
     if shard["column_names"] != ["tokens"]:
         return None
     kind, *of = shard["column_encodings"][0].split(":")
     if kind != "ndarray" or len(of) != 1:
-        # Without the type of a token, or with the length, each is written in another way.
+        # Without the token type, or with a length, the encoding differs.
         return int(of[1]) if len(of) > 1 and of[1].isdigit() else None
     try:
         with closing(store.open_reader(shard["raw_data"]["basename"])) as stream:
             (begin,) = struct.unpack_from("<I", read_exactly(stream, 8), 4)
         with closing(store.open_reader(shard["raw_data"]["basename"], begin)) as stream:
-            # Sizes of columns that vary stand first: four bytes, for the one that there is.
+            # The sizes of variable columns come first: four bytes for the single column.
             width = MDS_WIDTHS[read_exactly(stream, 5)[4] & 3]
             data = read_exactly(stream, struct.calcsize(width))
         return int(struct.unpack(f"<{width}", data)[0])
@@ -102,13 +102,13 @@ HEADER = struct.Struct("<9sQBQQ")
 WIDTHS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 4, 8: 2}
 """Bytes of a token by the code of its type (megatron.core.datasets.indexed_dataset 0.19.2)."""
 SAMPLED = 200
-"""Documents whose tokens are read, spread over the pair."""
+"""Number of documents whose tokens are read, spread over the pair."""
 LONGEST = 1 << 16
-"""Tokens of a document that are read at most."""
+"""The most tokens to read of a document."""
 
 
 def _identity(address: str) -> Tokenizer | SeatrialError | OSError:
-    """A tokenizer, or why it cannot be described: a hub that is silent is asked once."""
+    """Return a tokenizer, or the error: an unreachable Hub is asked only once."""
     try:
         return describe(address)[0]
     except (SeatrialError, OSError) as error:
@@ -116,14 +116,14 @@ def _identity(address: str) -> Tokenizer | SeatrialError | OSError:
 
 
 class DataReader:
-    """Reads what a run names, as far as this host can see it."""
+    """Reads the inputs of a run that this host can see."""
 
     def __init__(self, tokenizer: str, mount: str = "") -> None:
-        """Read for a run with that tokenizer.
+        """Read the inputs of a run with this tokenizer.
 
         Args:
-            tokenizer: Its address; the token that ends a document is asked of it.
-            mount: Where pods see the volume; paths below it are unseen where it is not mounted.
+            tokenizer: Its address; it determines the end-of-document token.
+            mount: Mount path of the volume in pods; paths below it are unseen if it is not mounted.
         """
         self._own, self._mount = tokenizer, mount.rstrip("/")
         self._identity = cache(_identity)
@@ -133,7 +133,7 @@ class DataReader:
         self.corpus = cache(self._corpus)
 
     def _hidden(self, path: str) -> bool:
-        """Whether a path lies on a volume that this host does not have."""
+        """True if a path is on a volume that this host does not mount."""
         below = bool(self._mount) and f"{path}/".startswith(f"{self._mount}/")
         return below and not Path(self._mount).is_dir()
 
@@ -144,7 +144,7 @@ class DataReader:
         if isinstance(found, BadInputError):
             if found.findings[0].code == InputCode.END_OF_DOCUMENT:
                 return TokenizerFacts(0, ends_documents=False)
-            # The hub may not answer, or may not be reached from here.
+            # The Hub may not respond, or may not be reachable from this host.
             if address.startswith("hf://"):
                 return Unknown.UNSEEN
             return Unknown.UNREADABLE if Path(address).exists() else Unknown.ABSENT
@@ -191,7 +191,7 @@ class DataReader:
                 sequences, documents, 0, width, tokens_size, index_size, index_version=version
             )
         if index_size != HEADER_BYTES + 12 * sequences + 8 * ends:
-            # The lengths may not be there, so nothing is said of the tokens.
+            # The lengths may be missing, so the tokens are not checked.
             return PairFacts(
                 sequences, documents, tokens_size // width, width, tokens_size, index_size
             )
@@ -206,7 +206,7 @@ class DataReader:
     def _sampled(
         self, store: Store, name: str, sequences: int, width: int
     ) -> tuple[int | None, bool | None]:
-        """The largest id of a few documents, and whether they end with the token for it."""
+        """Return the largest id of a few documents, and whether all end with the end token."""
         own = self._identity(self._own) if self._own else None
         end = own.end_of_document if isinstance(own, Tokenizer) else None
         kind = {2: "<u2", 4: "<i4"}.get(width)
@@ -272,7 +272,7 @@ class DataReader:
         return dict(found)
 
     def pairs_near(self, prefix: str) -> list[str]:
-        """Pairs in the same directory and those beside it, the most alike first."""
+        """Return pairs in the same directory and in neighbouring ones, the most similar first."""
         if "://" in prefix or self._hidden(prefix):
             return []
         home = Path(prefix).parent
@@ -289,7 +289,7 @@ class DataReader:
 
 
 def _walk(store: Store, name: str, sequences: int, width: int) -> tuple[int, Pointer | None]:
-    """The tokens that an index counts, and its first pointer that leads elsewhere."""
+    """Return the number of tokens in an index, and its first wrong offset."""
     tokens, at, wrong = 0, 0, None
     lengths = store.open_reader(f"{name}.idx", HEADER_BYTES)
     pointers = store.open_reader(f"{name}.idx", HEADER_BYTES + 4 * sequences)
@@ -310,7 +310,7 @@ def _walk(store: Store, name: str, sequences: int, width: int) -> tuple[int, Poi
 
 
 def _made_with(store: Store) -> tuple[str, str]:
-    """The tokenizer of the data set that a pair belongs to, and its digest."""
+    """Return the tokenizer that a pair was prepared with, and its digest."""
     with suppress(SeatrialError, OSError):
         record = finished_record(store)
         if record is not None:
@@ -325,5 +325,5 @@ def _listing(address: str) -> Listing:
 
 
 def _taken(path: str, pattern: str | None) -> bool:
-    """Whether a source with that pattern takes a file."""
+    """True if a source with this pattern uses a file."""
     return format_of(path) is not None if pattern is None else matches(pattern, path)

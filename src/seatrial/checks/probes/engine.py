@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine's own validation says, as a finding at the field that it speaks of."""
+"""Turns the result of the engine's own validation into findings at the fields concerned."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,16 +20,16 @@ _CALLED = {
     "pipeline-model-parallel": "parallelism.pp_size",
     "context-parallelism": "parallelism.cp_size",
 }
-"""What the engine calls a field in its messages, where that is no option's name."""
+"""Terms for fields in the engine's messages that are not names of options."""
 NOWHERE = "engine"
 
 
 def refusal(situation: Situation, reason: str) -> Checked:
-    """The finding for arguments that the engine refused."""
+    """Return the finding for arguments that the engine rejected."""
     field_name = spoken_of(situation, reason)
-    said = " ".join(reason.split())
+    message = " ".join(reason.split())
     title = ENGINES[situation.spec.engine.name].title
-    rule = f"{title} refuses the arguments of this run: {said}"
+    rule = f"{title} rejects the arguments of this run: {message}"
     return Checked(
         Finding(
             CheckCode.REFUSED,
@@ -37,13 +37,14 @@ def refusal(situation: Situation, reason: str) -> Checked:
             situation.loaded.where(field_name),
             rule if rule.endswith(".") else f"{rule}.",
             "",
-            "Change what it speaks of; every argument: seatrial rehearse --arguments-only --json.",
+            "Change the setting it names. To list all arguments: seatrial rehearse "
+            "--arguments-only --json.",
         )
     )
 
 
 def miscounted(situation: Situation, counts: Mapping[int, int]) -> Iterator[Checked]:
-    """The finding for a model that is another one in the engine, by the parameters of a stage."""
+    """Report a model whose parameters in the engine differ from the plan."""
     own = situation.plan.stage_parameters
     title = ENGINES[situation.spec.engine.name].title
     wrong = [stage for stage, number in counts.items() if number != own[stage]]
@@ -51,9 +52,9 @@ def miscounted(situation: Situation, counts: Mapping[int, int]) -> Iterator[Chec
         field_name = "model.preset" if situation.spec.model.preset else "model.dimensions"
         where = f" in stage {stage}" if len(own) > 1 else ""
         rule = (
-            f"{title} makes a model of {counts[stage]:,} parameters{where} of this, and the plan "
+            f"{title} builds a model with {counts[stage]:,} parameters{where}, and the plan has "
+            f"{own[stage]:,}: the two models differ."
         )
-        rule += f"has {own[stage]:,}: one of them has a part that the other has not."
         fix = "Look for a dimension or an option that the engine does not know, or that only it "
         yield situation.error(
             CheckCode.REFUSED, field_name, rule, f"{fix}knows.", str(counts[stage])
@@ -61,21 +62,21 @@ def miscounted(situation: Situation, counts: Mapping[int, int]) -> Iterator[Chec
 
 
 def unjudged(situation: Situation, reason: str) -> Checked:
-    """The note that the engine could not be asked here."""
+    """Return the note that the engine could not run its validation on this host."""
     return Checked(
         Finding(
             CheckCode.UNJUDGED,
             Severity.NOTE,
             situation.loaded.where("engine.name"),
-            f"the engine cannot be asked on this host: {' '.join(reason.split())}.",
+            f"the engine cannot validate the run on this host: {' '.join(reason.split())}.",
             "",
-            "Nothing needs doing; on a node with GPUs it is asked before training.",
+            "No action needed: it validates the run on the GPU nodes before training.",
         )
     )
 
 
 def spoken_of(situation: Situation, reason: str) -> str:
-    """The field that a message speaks of: an option of the spec first, then a field of its own."""
+    """Return the field that a message concerns: an option in the spec, otherwise another field."""
     passed = {name.replace("_", "-"): name for name in situation.spec.engine.options}
     words = [word.replace("_", "-").lower() for word in _WORD.findall(reason)]
     for word in words:
@@ -85,28 +86,28 @@ def spoken_of(situation: Situation, reason: str) -> str:
     for word in words:
         if word in modelled or word in _CALLED:
             return _CALLED.get(word) or modelled[word]
-    # Asserts without a message say nothing; an option that nobody else has is the likeliest.
+    # For an assert without a message, an option in the spec is the likeliest cause.
     return f"engine.options.{next(iter(passed.values()))}" if passed else NOWHERE
 
 
 READ = ("CUDA_DEVICE_", "CUDA_GRAPHS_", "NVTE_", "NCCL_", "PYTORCH_CUDA_")
-"""How the variables begin that the engine's validation looks at."""
+"""Prefixes of the variables that the engine's validation reads."""
 
 
 def _read_by_engine(situation: Situation) -> dict[str, str]:
-    """What of the spec's own variables the engine's validation may ask for."""
+    """Return the variables of the spec that the engine's validation may read."""
     env = situation.spec.cluster.env
     return {name: value for name, value in env.items() if name.startswith(READ)}
 
 
 def require_engine(situation: Situation | None) -> None:
-    """Refuse to go on without the engine of the run, or the default one where there is no run."""
+    """Raise an error if the engine of the run, or the default one, is not installed."""
     name = situation.spec.engine.name if situation else DEFAULT_ENGINE
     worker_python(ENGINES[name])
 
 
 def asked(situation: Situation) -> tuple[Checked, ...]:
-    """What the engine says of the production arguments at the real world size."""
+    """Ask the engine to validate the production arguments at the real world size."""
     plan = situation.plan
     engine = ENGINES[plan.spec.engine.name]
     last = plan.layout.pp_size - 1

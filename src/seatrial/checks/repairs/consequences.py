@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a proposed change does to the run, in words: its owner decides, and should know what on."""
+"""Describes what a proposed change does to the run, so that the user can decide."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,14 +11,14 @@ from seatrial.errors import NotInCatalogError
 from seatrial.spec.secrets import shown
 
 LONGEST_LIST = 3
-"""Differences of one kind that are named; the others are counted."""
+"""Number of differences of one kind to name; the others are counted."""
 
 Spec = dict[str, Any]
 """The spec before the change, as plain data."""
 
 
 def consequences(found: Iterable[Difference], spec: Spec, catalog: Catalog) -> list[str]:
-    """A sentence for each part of the run that a change touches, the gravest first."""
+    """Return a sentence for each part of the run that a change affects, the most serious first."""
     by_part: dict[str, list[Difference]] = {}
     for difference in found:
         by_part.setdefault(part_of(difference.path), []).append(difference)
@@ -27,13 +27,13 @@ def consequences(found: Iterable[Difference], spec: Spec, catalog: Catalog) -> l
 
 
 def part_of(path: tuple[str | int, ...]) -> str:
-    """The part of the run that a field belongs to: the longest beginning of its path in `PARTS`."""
+    """Return the part of the run that a field belongs to: the longest prefix in `PARTS`."""
     keys = [key for key in path if isinstance(key, str)]
     for end in range(len(keys), 0, -1):
         name = ".".join(keys[:end])
         if name in PARTS:
             return name
-    # A key that no spec has decides nothing yet.
+    # A key that does not exist in a spec has no effect.
     return UNKNOWN
 
 
@@ -78,11 +78,11 @@ PARTS = {
     "name": "the run and its checkpoints get another name: {changes}",
     "description": "the description changes: {changes}",
     "apiVersion": "the file is read as another version of the format: {changes}",
-    UNKNOWN: "this removes what the file says: {changes}",
+    UNKNOWN: "this removes a setting: {changes}",
 }
-"""What a change means, by the part of the run; a field belongs to the longest name it begins with.
+"""The meaning of a change, by the part of the run. A field belongs to its longest prefix.
 
-Every field of a spec has one: a test compares."""
+A test checks that every field of a spec has one."""
 
 
 def _words(part: str, found: list[Difference], spec: Spec, catalog: Catalog) -> str:
@@ -96,7 +96,7 @@ def _words(part: str, found: list[Difference], spec: Spec, catalog: Catalog) -> 
 
 
 def _is_gone(part: str, found: list[Difference], spec: Spec) -> bool:
-    """True if nothing of the section is left."""
+    """True if the change removes the whole section."""
     section = spec.get(part)
     keys = set(section) if isinstance(section, dict) else set()
     left = keys - {str(each.path[1]) for each in found if len(each.path) > 1}
@@ -104,7 +104,7 @@ def _is_gone(part: str, found: list[Difference], spec: Spec) -> bool:
 
 
 def _over_tcp(spec: Spec, catalog: Catalog) -> str:
-    """What it means to leave the fabric, by the network of the machines."""
+    """Describe the effect of not using the fabric, with the network speed of the machines."""
     cluster = spec.get("cluster")
     name = str(cluster.get("node_type", "")) if isinstance(cluster, dict) else ""
     if not name and isinstance(cluster, dict):
@@ -116,13 +116,13 @@ def _over_tcp(spec: Spec, catalog: Catalog) -> str:
         speed = catalog.node_type(name).network_gbit_s
     except NotInCatalogError:
         speed = 0.0
-    # How fast TCP is depends on the host's interfaces, which the catalog does not have.
+    # The speed of TCP depends on the host's interfaces, which are not in the catalog.
     unused = f" and leaves the fabric's {speed:,.0f} Gbit/s unused" if speed else ""
     return f"this runs NCCL over TCP between nodes{unused}: steps take longer."
 
 
 def _length(spec: Spec) -> str:
-    """What follows from another batch, by how the length of the run is given."""
+    """Describe the effect of another batch on the length of the run."""
     training = spec.get("training")
     given = training if isinstance(training, dict) else {}
     if given.get("steps") is not None:
@@ -131,7 +131,7 @@ def _length(spec: Spec) -> str:
 
 
 def _named(found: list[Difference]) -> str:
-    """The fields with both values; a value is shown as findings show it."""
+    """List the fields with both values, formatted as in findings."""
     texts = [_change(each) for each in found[:LONGEST_LIST]]
     more = len(found) - LONGEST_LIST
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The text that `check --fix` writes: computed once, shown as a diff, and written as it is.
+"""Computes the text that `check --fix` writes: once, for the diff and for the file.
 
-Only respellings get into it, and only if the whole text still means the run that its owner
-described (`meaning.py`), whatever a repair claims about itself.
+It contains only respellings, and only if the whole text still describes the same run
+(`same_run.py`), whatever kind a repair states.
 """
 
 import difflib
@@ -21,7 +21,7 @@ from seatrial.findings import Finding
 from seatrial.secrets.redaction import redact
 
 MOST_ROUNDS = 60
-"""Changes of one call at most: one may uncover the next finding."""
+"""The most changes of one call: a change can reveal another finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Change:
     repair: Repair
 
     def is_for(self, finding: Finding) -> bool:
-        """True if it removes the finding, which other changes may have moved in its line."""
+        """True if it removes the finding, which other changes may have moved to another line."""
         own = self.found.finding
         return (own.code, own.where.field) == (finding.code, finding.where.field)
 
@@ -43,16 +43,16 @@ class Fix:
     """A spec after every respelling that removes a finding."""
 
     before: str
-    """The text as the file has it."""
+    """The text in the file."""
     broken: Broken
-    """The run after the changes; its text is the one to write."""
+    """The run after the changes; `--fix` writes its text."""
     verdict: Verdict
-    """What the check says of it."""
+    """The result of checking it."""
     changes: tuple[Change, ...]
-    """The changes, in the order in which they were made."""
+    """The changes, in order."""
 
     def diff(self, file: str) -> str:
-        """The changes as a unified diff, secrets redacted; empty if there are none."""
+        """Return the changes as a unified diff with secrets redacted; "" if there are none."""
         before = self.before.splitlines(keepends=True)
         after = self.broken.text.splitlines(keepends=True)
         lines = difflib.unified_diff(before, after, file, file, n=1)
@@ -60,7 +60,7 @@ class Fix:
 
 
 def plan_fix(broken: Broken, verdict: Verdict) -> Fix:
-    """Find every respelling that removes a finding, each tried in the text itself."""
+    """Find every respelling that removes a finding, and try each in the text."""
     before, changes = broken.text, list[Change]()
     while len(changes) < MOST_ROUNDS:
         step = _next(before, broken, verdict)
@@ -72,7 +72,7 @@ def plan_fix(broken: Broken, verdict: Verdict) -> Fix:
 
 
 def _next(original: str, broken: Broken, verdict: Verdict) -> tuple[Change, Broken, Verdict] | None:
-    """The next change with the run and the verdict after it; `None` if there is none."""
+    """Return the next change, with the run and the verdict after it; `None` if there is none."""
     for found in verdict.checked:
         repair = respelling_of(broken, verdict, found)
         if repair is None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that may remove what other parts of Seatrial report, by code; each is tried before use.
+"""Proposes changes that may remove findings of other parts of Seatrial; each is tried before use.
 
-Respellings keep the run as it is. What the table below proposes by code changes it: a new entry
-there cannot become something that `--fix` writes.
+Respellings keep the run as it is. The proposals by code (the table at the end) change the run, so
+`--fix` never writes them.
 """
 
 import json
@@ -32,16 +32,16 @@ from seatrial.spec.tree import Path, dotted, parse
 from seatrial.spec.validation_errors import meant
 
 Overrides = tuple[str, ...]
-"""Overrides that are applied together."""
+"""Overrides to apply together."""
 MOST_NODES = 4096
 LONGEST_NAME = 40
 LONGEST_LABEL = 63
 _NUMBER = re.compile(r"\d[\d,]*")
 _VALUE = re.compile(r"[\w.,/:-]+|\[[\d ,.]+\]")
 KEPT = ("initial_weights", "continue_from", "model", "data")
-"""Sections that are never left out to make a finding go away: they are what the run is."""
+"""Sections that are never removed to fix a finding, because they define the run."""
 PLANNED = ("parallelism.", "training.")
-"""Sections whose fields the planner fills."""
+"""Sections whose fields the planner can choose."""
 PARALLELISM_AUTO = tuple(
     f"parallelism.{name}=auto"
     for name in ("tp_size", "pp_size", "vp_size", "cp_size", "sharding", "recompute")
@@ -50,29 +50,29 @@ PARALLELISM_AUTO = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """A finding with the spec around it."""
+    """A finding and its spec."""
 
     finding: Finding
     spec: dict[str, Any]
-    """The spec as it is written."""
+    """The spec, as plain data."""
     situation: Situation | None
-    """The run, where it has a plan."""
+    """The run; `None` without a plan."""
     catalog: Catalog
 
     def value(self, field_name: str, default: Any = None) -> Any:
-        """What the spec says of a field."""
+        """Return the value of a field in the spec."""
         found: Any = self.spec
         for key in field_name.split("."):
             found = found.get(key) if isinstance(found, dict) else None
         return default if found is None else found
 
     def number(self, field_name: str, default: int = 1) -> int:
-        """The number that the spec gives for a field."""
+        """Return the number that the spec sets for a field."""
         found = self.value(field_name)
         return found if isinstance(found, int) and not isinstance(found, bool) else default
 
     def gpus(self) -> int:
-        """GPUs of a node; 8 when the node type is not known."""
+        """Return the GPUs of a node; 8 if the node type is unknown."""
         try:
             return self.catalog.node_type(str(self.value("cluster.node_type", ""))).gpus or 8
         except NotInCatalogError:
@@ -82,7 +82,7 @@ class Patient:
 def proposals(
     finding: Finding, spec: dict[str, Any], situation: Situation | None, catalog: Catalog
 ) -> Iterator[Repair]:
-    """Changes that may remove a finding: other spellings of the same run, then the mildest."""
+    """Yield changes that may remove a finding: respellings first, then the smallest changes."""
     patient = Patient(finding, spec, situation, catalog)
     for overrides in respellings(patient):
         yield Repair(RepairKind.SAME_RUN, overrides)
@@ -91,28 +91,28 @@ def proposals(
 
 
 def _changes(patient: Patient) -> Iterator[Overrides]:
-    """Changes of the run."""
+    """Yield changes of the run."""
     finding = patient.finding
     proposer = _BY_CODE.get(finding.code)
     if proposer is not None:
         yield from proposer(patient)
-    # What the fix names in so many words, then leaving the field to its default or to the planner.
+    # First the values in the text of the fix, then the default or the planner's choice.
     yield from _from_words(finding)
     name = finding.where.field
     if name and not name.startswith(KEPT):
         if _may_be_absent(name):
             yield (f"{name}=null",)
-        # Elsewhere it is a text like any other, and would be taken for a name.
+        # In other sections, auto would be read as a name.
         if name.startswith(PLANNED):
             yield (f"{name}=auto",)
 
 
 def respellings(patient: Patient) -> Iterator[Overrides]:
-    """The same run, spelt as a spec takes it."""
+    """Yield valid spellings of the same run."""
     path = path_of(patient.finding.where.field)
     value = value_at(patient.spec, path) if path else None
     target = key_meant(path, value) if value is not None else None
-    # A secret is not repeated. `token` for `tokens` names none: it can only mean the field.
+    # Never repeat a secret. `token` for `tokens` is not one: it can only mean the field.
     if value is None or _holds_secret(value, str((target or path)[-1])):
         return
     name = patient.finding.where.field
@@ -132,13 +132,13 @@ def respellings(patient: Patient) -> Iterator[Overrides]:
 
 
 def path_of(name: str) -> Path:
-    """The keys of `data.sources[0].weight`."""
+    """Split a field name such as `data.sources[0].weight` into keys."""
     words = re.findall(r"[^.\[\]]+", name)
     return tuple(int(word) if word.isdigit() else word for word in words)
 
 
 def value_at(spec: Any, path: Path) -> Any:
-    """What plain data say at a path; `None` if they say nothing."""
+    """Return the value at a path in plain data; `None` if there is none."""
     for key in path:
         if isinstance(spec, dict):
             spec = spec.get(key)
@@ -150,7 +150,7 @@ def value_at(spec: Any, path: Path) -> Any:
 
 
 def _written(value: Any) -> str:
-    """A value as an override has it: a text without quotes where YAML reads it as that text."""
+    """Format a value for an override: text without quotes if YAML reads it as the same text."""
     if isinstance(value, str):
         with suppress(SeatrialError):
             node, problems = parse(value, OVERRIDE)
@@ -160,13 +160,13 @@ def _written(value: Any) -> str:
 
 
 def _may_be_absent(name: str) -> bool:
-    """Whether a field is right without a value; a default that nobody has named is no repair."""
+    """True if a field may be absent. An implicit default is not a repair."""
     field = field_at(path_of(name))
     return field is None or takes_null(field)
 
 
 def _from_words(finding: Finding) -> Iterator[Overrides]:
-    """Overrides and numbers that the text of a fix has in it."""
+    """Yield the overrides and numbers in the text of a fix."""
     for word in re.findall(r"[a-z_]+(?:\.[\w-]+)+=[^\s,;]+", finding.fix):
         yield (word.rstrip("."),)
     match = re.match(r"(?:Use|Did you mean|Write)\s+(?:one of:\s+)?(.+)", finding.fix)
@@ -176,7 +176,7 @@ def _from_words(finding: Finding) -> Iterator[Overrides]:
             word.strip().rstrip(".?;:").removeprefix("at most ").removeprefix("at least ")
             for word in re.split(r",\s+(?:or\s+)?|\s+or\s+", named)
         ]
-        # Where not all of it is values it is a sentence, and a word of that is no value.
+        # If any word is not a value, this is a sentence and its words are not values.
         if all(_VALUE.fullmatch(word) for word in words):
             for word in words:
                 text = word.replace(",", "") if _NUMBER.fullmatch(word) else word
@@ -184,12 +184,12 @@ def _from_words(finding: Finding) -> Iterator[Overrides]:
 
 
 def _divisors(number: int) -> list[int]:
-    """The divisors of a number, from the largest."""
+    """Return the divisors of a number, the largest first."""
     return [part for part in range(number, 0, -1) if number % part == 0]
 
 
 def _world(patient: Patient) -> Iterator[Overrides]:
-    """Other numbers of nodes, or all GPUs of each."""
+    """Propose other numbers of nodes, or all GPUs of each."""
     nodes = patient.number("cluster.nodes")
     if patient.value("cluster.processes_per_node") is not None:
         yield (f"cluster.processes_per_node={patient.gpus()}",)
@@ -206,7 +206,7 @@ def _world(patient: Patient) -> Iterator[Overrides]:
 
 
 def _smaller_size(patient: Patient) -> Iterator[Overrides]:
-    """Smaller degrees for the field that is wrong, from the next one down."""
+    """Propose smaller degrees for the field, from the next smaller one down."""
     field_name = patient.finding.where.field
     size = patient.number(field_name)
     tried = [part for part in _divisors(size) if part < size]
@@ -218,7 +218,7 @@ def _smaller_size(patient: Patient) -> Iterator[Overrides]:
 
 
 def _other_size(patient: Patient) -> Iterator[Overrides]:
-    """Other degrees for the field that is wrong, larger ones too."""
+    """Propose smaller and larger degrees for the field."""
     field_name = patient.finding.where.field
     size = patient.number(field_name)
     yield from _smaller_size(patient)
@@ -227,7 +227,7 @@ def _other_size(patient: Patient) -> Iterator[Overrides]:
 
 
 def _stages(patient: Patient) -> Iterator[Overrides]:
-    """Uneven stages, then other numbers of them."""
+    """Propose uneven stages, then other numbers of stages."""
     field_name = patient.finding.where.field
     if field_name.endswith("_layers"):
         yield (f"{field_name}=null",)
@@ -252,7 +252,7 @@ def _stages(patient: Patient) -> Iterator[Overrides]:
 
 
 def _sequence(patient: Patient) -> Iterator[Overrides]:
-    """Sequence parallelism, or lengths that can be split."""
+    """Propose sequence parallelism, or sequence lengths that can be split."""
     if patient.finding.where.field == "parallelism.sequence_parallel":
         yield ("parallelism.sequence_parallel=true",)
         yield ("parallelism.sequence_parallel=false",)
@@ -264,7 +264,7 @@ def _sequence(patient: Patient) -> Iterator[Overrides]:
 
 
 def _across(patient: Patient) -> Iterator[Overrides]:
-    """Tensor parallelism within a node, and pipeline stages for the rest."""
+    """Propose tensor parallelism within a node, and pipeline stages for the rest."""
     tp, pp = patient.number("parallelism.tp_size"), patient.number("parallelism.pp_size")
     inside = patient.gpus()
     yield f"parallelism.tp_size={inside}", f"parallelism.pp_size={pp * tp // inside}"
@@ -272,7 +272,7 @@ def _across(patient: Patient) -> Iterator[Overrides]:
 
 
 def _batch(patient: Patient) -> Iterator[Overrides]:
-    """Batches near the one that is asked for, then other micro batches."""
+    """Propose batches near the given one, then other micro batches."""
     size = patient.number("training.global_batch_size")
     yield from _from_words(patient.finding)
     for step in (2, 4, 8, 16, 32, 64, 128, 256, 512):
@@ -281,7 +281,7 @@ def _batch(patient: Patient) -> Iterator[Overrides]:
 
 
 def _memory(patient: Patient) -> Iterator[Overrides]:
-    """What frees memory, the cheapest first, and then the planner's own layout."""
+    """Propose what frees memory, the cheapest first, and then the planner's layout."""
     micro = patient.number("training.micro_batch_size")
     sharded = patient.value("parallelism.sharding") in ("optimizer", "fsdp")
     share = () if sharded else ("parallelism.sharding=optimizer",)
@@ -316,7 +316,7 @@ def _memory(patient: Patient) -> Iterator[Overrides]:
 
 
 def _length(patient: Patient) -> Iterator[Overrides]:
-    """A run of at least one step."""
+    """Propose a run of at least one step."""
     size = patient.number("training.global_batch_size")
     for name in ("steps", "samples", "tokens"):
         if patient.value(f"training.{name}") is not None:
@@ -325,7 +325,7 @@ def _length(patient: Patient) -> Iterator[Overrides]:
 
 
 def _warmup(patient: Patient) -> Iterator[Overrides]:
-    """A warm-up that is a share of the run."""
+    """Propose a warm-up that is a fraction of the run."""
     yield ("training.learning_rate.warmup={fraction: 0.01}",)
     yield (
         "training.learning_rate.warmup={fraction: 0.01}",
@@ -334,13 +334,13 @@ def _warmup(patient: Patient) -> Iterator[Overrides]:
 
 
 def _split(patient: Patient) -> Iterator[Overrides]:
-    """A share for validation, or no evaluation."""
+    """Propose a share for validation, or no evaluation."""
     yield ("data.split=[98, 2, 0]",)
     yield ("training.evaluation.batches=0",)
 
 
 def _variable(patient: Patient) -> Iterator[Overrides]:
-    """The other variables without this one; what it was for, where something else does it."""
+    """Propose to remove this variable, and to set its replacement if there is one."""
     name = patient.finding.where.field.rpartition(".")[2]
     env = patient.value("cluster.env", {})
     if isinstance(env, dict):
@@ -353,7 +353,7 @@ def _variable(patient: Patient) -> Iterator[Overrides]:
 
 
 def _option(patient: Patient) -> Iterator[Overrides]:
-    """The other options without this one."""
+    """Propose to remove this option."""
     name = patient.finding.where.field.removeprefix("engine.options.")
     options = patient.value("engine.options", {})
     if isinstance(options, dict) and name in options:
@@ -362,14 +362,14 @@ def _option(patient: Patient) -> Iterator[Overrides]:
 
 
 def _location(patient: Patient) -> Iterator[Overrides]:
-    """The same directory, on the volume."""
+    """Propose the same directory on the volume."""
     mount = str(patient.value("cluster.storage.mount", "/data")).rstrip("/")
     name = patient.finding.value.rstrip("/").rpartition("/")[2]
     yield (f"{patient.finding.where.field}={mount}/{name}",)
 
 
 def _contradiction(patient: Patient) -> Iterator[Overrides]:
-    """Names that Kubernetes takes, batches and heads that divide."""
+    """Propose valid Kubernetes names, and divisible batches and heads."""
     field_name = patient.finding.where.field
     if field_name == "name":
         plain = re.sub(r"[^a-z0-9]+", "-", str(patient.value("name", "")).lower()).strip("-")
@@ -400,7 +400,7 @@ def _contradiction(patient: Patient) -> Iterator[Overrides]:
 
 
 def _misspelt(patient: Patient) -> Iterator[Overrides]:
-    """The value under a key that may have been meant, where the section has none of it yet."""
+    """Propose the value under a key that may have been meant, if that key is not set."""
     field_name = patient.finding.where.field
     path = path_of(field_name)
     value = value_at(patient.spec, path)
@@ -408,7 +408,7 @@ def _misspelt(patient: Patient) -> Iterator[Overrides]:
     targets: list[Path] = [(*path[:-1], near)] if near else []
     targets += [tuple(name.split(".")) for name in fields_meant(str(path[-1]))]
     targets += [tuple(name.split(".")) for name in weights_meant(path, value)]
-    # The value of a key that nobody knows could be anything, and is not to be shown then.
+    # The value of an unknown key may be a secret. Do not show it then.
     if value is None or _holds_secret(value):
         return
     for target in targets:
@@ -417,7 +417,7 @@ def _misspelt(patient: Patient) -> Iterator[Overrides]:
 
 
 def _holds_secret(value: Any, name: str = "") -> bool:
-    """Whether something in a value looks like a secret, or is called one."""
+    """True if a value, or its name, looks like a secret."""
     if isinstance(value, dict):
         return any(_holds_secret(below, str(key)) for key, below in value.items())
     if isinstance(value, list):
@@ -426,7 +426,7 @@ def _holds_secret(value: Any, name: str = "") -> bool:
 
 
 def _secret(patient: Patient) -> Iterator[Overrides]:
-    """A variable by reference, an address without its signature."""
+    """Propose a reference to a secret for a variable, or an address without its signature."""
     field_name = patient.finding.where.field
     if field_name.startswith("cluster.env."):
         name = field_name.rpartition(".")[2]
@@ -478,4 +478,4 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Overrides]]] = {
     SpecCode.UNKNOWN_KEY: _misspelt,
     SpecCode.SECRET: _secret,
 }
-"""Who proposes changes of the run for which code."""
+"""The function that proposes changes, by code."""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a finding to a change of the spec that removes it: proposed by its code, then tried.
+"""Finds a change of the spec that removes a finding: proposed by its code, then tried.
 
-A proposal counts only when the run, checked again with it, no longer has the finding and has no
-error that it did not have before.
+A proposal is accepted only if a second check with it no longer reports the finding and reports no
+new errors.
 """
 
 from collections.abc import Iterator
@@ -32,33 +32,33 @@ from seatrial.spec.overrides import apply
 from seatrial.spec.tree import parse
 
 OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode), str(CheckCode.LOCAL_SERVER)})
-"""Codes of which only the change that the rule itself proposes is offered: what else makes the
-finding go away may only lead to where nobody has looked."""
+"""Codes for which only the rule's own proposal is offered. Another change may remove the finding
+only because it leads to something that the check cannot read."""
 MOST_TRIED = 24
-"""Proposals that are tried for one finding; each is a plan of its own."""
+"""The most proposals to try for one finding; each needs a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A run with something wrong, as it can be checked again."""
+    """A run with findings, with everything needed to check it again."""
 
     text: str
     file: str
-    """The name that findings give it."""
+    """The file name for findings."""
     catalog: Catalog
     overrides: tuple[str, ...] = ()
-    """Fields that the command sets differently."""
+    """Fields that the command overrides."""
     data: DataProbe | None = None
-    """Who can look at data."""
+    """Reads data."""
     planner: Planner | None = None
-    """Who makes the plan."""
+    """Makes the plan."""
     checkpoints: CheckpointProbe | None = None
-    """Who can look at checkpoints."""
+    """Reads checkpoints."""
     cluster: ClusterFacts | None = None
-    """What the cluster is like."""
+    """Facts about the cluster."""
 
     def again(self, more: tuple[str, ...] = ()) -> Verdict:
-        """The verdict with more overrides."""
+        """Check the run again, with more overrides."""
         given = (*self.overrides, *more)
         return check(
             self.text,
@@ -72,11 +72,11 @@ class Broken:
         )
 
     def with_text(self, text: str) -> "Broken":
-        """The same run after its spec was changed."""
+        """Return the same run with another spec text."""
         return replace(self, text=text)
 
     def plain(self) -> dict[str, Any]:
-        """The spec with its overrides as plain data; nothing where it cannot be read."""
+        """Return the spec with its overrides as plain data; empty if it cannot be read."""
         try:
             root, _ = parse(self.text, self.file)
             if isinstance(root.value, dict):
@@ -88,15 +88,15 @@ class Broken:
 
 
 def repair_of(broken: Broken, found: Checked) -> Repair | None:
-    """The first change that removes a finding; `None` if none of those proposed does."""
+    """Return the first proposed change that removes a finding; `None` if none does."""
     before = broken.again()
     planned: Repair | None = None
     first: Repair | None = None
     for repair in islice(_proposed(broken, before, found), MOST_TRIED):
         after = broken.again(repair.overrides)
         if mends(before, after, found.finding):
-            # Without a plan most rules have not spoken: what they would say of a change counts too,
-            # and one that leaves errors is taken only where no other is better.
+            # Without a plan most rules have not run. Their findings after a change count too: a
+            # change that leaves errors is used only if no other is better.
             safe = repair.is_written
             if safe or before.situation is not None or not has_errors(after.findings):
                 return repair
@@ -106,7 +106,7 @@ def repair_of(broken: Broken, found: Checked) -> Repair | None:
 
 
 def respelling_of(broken: Broken, before: Verdict, found: Checked) -> Repair | None:
-    """The change that removes a finding and keeps the run as it is; `None` if there is none."""
+    """Return the respelling that removes a finding; `None` if there is none."""
     for repair in _proposed(broken, before, found):
         if repair.is_written and mends(before, broken.again(repair.overrides), found.finding):
             return repair
@@ -114,25 +114,25 @@ def respelling_of(broken: Broken, before: Verdict, found: Checked) -> Repair | N
 
 
 def effects_of(broken: Broken, repair: Repair) -> list[str]:
-    """What a change does to the run, in words; empty if it is the same run."""
+    """Describe what a change does to the run; empty if it is the same run."""
     try:
         before = applied(broken.text, broken.overrides) if broken.overrides else broken.text
         changed = differences(before, applied(before, repair.overrides))
     except (SeatrialError, YAMLError, TypeError, KeyError, IndexError):
-        # The text is no spec to write into; the overrides themselves say what changes.
+        # The text cannot be edited; the overrides themselves state the changes.
         pairs = [override.partition("=") for override in repair.overrides]
         changed = [Difference(path_of(key), None, value) for key, _, value in pairs]
     return consequences(changed, broken.plain(), broken.catalog)
 
 
 def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[Repair]:
-    """What the rule itself proposes, then what is proposed for its code."""
+    """Yield the rule's own proposal, then the proposals for its code."""
     if found.repair is not None:
         yield found.repair
     if found.finding.code in OUTSIDE:
         return
-    # A warning is its owner's to weigh: only what the rule itself proposes is offered for it,
-    # unless the layout would not fit.
+    # Warnings are for the user to decide: offer only the rule's own proposal, unless the layout
+    # would not fit.
     memory = found.finding.code in (PlanCode.RISKY, PlanCode.STATE)
     mild = found.finding.code in (PlanCode.POSITIONS, PlanCode.ACROSS_NODES)
     if found.finding.severity is not Severity.ERROR and not (memory or mild):
@@ -141,9 +141,9 @@ def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[Repai
 
 
 def mends(before: Verdict, after: Verdict, finding: Finding) -> bool:
-    """Whether a finding is gone, and no error is new.
+    """True if a finding is gone and there are no new errors.
 
-    An error of a rule that could not be applied before, for want of a plan, is not new.
+    An error of a rule that did not run before, because there was no plan, is not new.
     """
     key = _key(finding)
     fewer = sum(_key(f) == key for f in after.findings) < sum(

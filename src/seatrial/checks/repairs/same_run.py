@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two texts of a spec by what they mean: the guard before `--fix` writes a file.
+"""Compares the meaning of two spec texts: the guard before `--fix` writes a file.
 
-It does not ask what a repair claims to be. Both texts are read, each key is taken for the field
-that it can only mean, and each value for what it can only mean (`spec/respelling.py`). Whatever is
-different then, added or gone is a change of the run.
+It ignores the kind that a repair states. It parses both texts and resolves each key and each value
+to its only possible meaning (`spec/respelling.py`). Every remaining difference is a change of the
+run.
 """
 
 import io
@@ -21,32 +21,32 @@ from seatrial.spec.tree import Path, dotted, parse
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field that says something else in the second text."""
+    """A field whose value differs in the second text."""
 
     path: Path
     before: Any
-    """What the first text says; `None` if nothing."""
+    """The value in the first text; `None` if it has none."""
     after: Any
-    """What the second text says; `None` if nothing."""
+    """The value in the second text; `None` if it has none."""
 
     @property
     def field(self) -> str:
-        """The field as a user writes it."""
+        """The dotted name of the field."""
         return dotted(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A value that is no section, or an empty one."""
+    """A value that is not a section, or an empty section."""
 
     path: Path
     value: Any
     written: str
-    """The value as the file has it."""
+    """The value as written in the file."""
 
 
 def differences(before: str, after: str) -> list[Difference]:
-    """What the second text of a spec changes of the run in the first; both have to be YAML."""
+    """Return how the run in the second text differs from the first; both must be valid YAML."""
     old, new = _meanings(before), _meanings(after)
     found = []
     for path in dict.fromkeys((*old, *new)):
@@ -59,9 +59,9 @@ def differences(before: str, after: str) -> list[Difference]:
 
 
 def _meanings(text: str) -> dict[Path, _Leaf]:
-    """Every value of a spec by the field that its key can only mean.
+    """Return every value of a spec, by the only field that its key can mean.
 
-    Two keys for one field contradict each other: both are kept, so that neither can go unnoticed.
+    Two keys for one field contradict each other. Both are kept, so that both show as differences.
     """
     written = dict(_scalars(YAML(typ="safe", pure=True).compose(io.StringIO(text)), ()))
     found: dict[Path, _Leaf] = {}
@@ -74,11 +74,11 @@ def _meanings(text: str) -> dict[Path, _Leaf]:
 
 
 def _leaves(value: Any, path: Path, written: dict[Path, str]) -> Iterator[_Leaf]:
-    """The values below a section; one that is empty says nothing."""
+    """Yield the values below a section, except empty ones."""
     if isinstance(value, dict):
         for key, below in value.items():
             place = (*path, key)
-            # The key's meaning may depend on its value, such as the place of initial weights.
+            # The meaning of a key may depend on its value, such as the location of initial weights.
             meant = key_meant(place, below) or place
             yield from _leaves(below, meant, _moved(written, place, meant))
     elif isinstance(value, list) and value:
@@ -94,7 +94,7 @@ def _leaves(value: Any, path: Path, written: dict[Path, str]) -> Iterator[_Leaf]
 
 
 def _moved(written: dict[Path, str], place: Path, meant: Path) -> dict[Path, str]:
-    """What is written below a place, under the name that its key means."""
+    """Return the written values with a key replaced by its meaning."""
     if place == meant:
         return written
     size = len(place)
@@ -102,7 +102,7 @@ def _moved(written: dict[Path, str], place: Path, meant: Path) -> dict[Path, str
 
 
 def _scalars(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every scalar as the file has it."""
+    """Yield every scalar as written in the file."""
     if isinstance(node, MappingNode):
         for key, below in node.value:
             yield from _scalars(below, (*path, key.value))

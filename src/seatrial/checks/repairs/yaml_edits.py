@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values set and removed in the text of a YAML file, of which nothing else changes."""
+"""Sets and removes values in the text of a YAML file without changing anything else."""
 
 import io
 import re
@@ -21,29 +21,29 @@ from seatrial.yaml_scalars import quoted
 Path = tuple[str | int, ...]
 """The keys and list positions that lead to a value."""
 _INDENT = 2
-"""Columns by which a new section is indented where the file has none to go by."""
+"""Default indentation of a new section, if the file has no other section."""
 _COMMA = re.compile(r"\s*,[ \t]*")
 
 
 class UnplacedError(ValueError):
-    """A value cannot be put where it should be."""
+    """A value cannot be placed at its path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A node of the file, with its key and what it lies in."""
+    """A node of the file, with its key and its parent."""
 
     node: Any
     key: Any = None
-    """The node of its key; nothing for the root and for items of a list."""
+    """The node of its key; `None` for the root and for list items."""
     around: Any = None
-    """The section or list that it lies in."""
+    """The section or list that contains it."""
     in_flow: bool = False
-    """Whether that, or one further out, is written in brackets."""
+    """True if that, or one of its parents, uses flow style (brackets)."""
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
-    """The text with a value at a path; sections on the way are made."""
+    """Return the text with a value at a path; missing sections are created."""
     found, rest = _walk(text, path)
     if rest:
         if any(isinstance(key, int) for key in rest):
@@ -66,7 +66,7 @@ def with_value(text: str, path: Path, value: Any) -> str:
 
 
 def with_key(text: str, path: Path, name: str) -> str:
-    """The text with another name for the key at a path."""
+    """Return the text with another name for the key at a path."""
     found, rest = _walk(text, path)
     if rest or found.key is None:
         raise UnplacedError(path)
@@ -74,7 +74,7 @@ def with_key(text: str, path: Path, name: str) -> str:
 
 
 def without_key(text: str, path: Path) -> str:
-    """The text without the key at a path, its value, and the comment lines right above it."""
+    """Return the text without the key at a path, its value and the comment lines above it."""
     found, rest = _walk(text, path)
     if rest or not isinstance(found.around, MappingNode):
         return text
@@ -92,7 +92,7 @@ def _root(text: str) -> Any:
 
 
 def _walk(text: str, path: Path) -> tuple[_Found, Path]:
-    """The deepest node on the way to a path, and what of the path is left."""
+    """Return the deepest existing node on a path, and the rest of the path."""
     found = _Found(_root(text))
     for done, step in enumerate(path):
         node = found.node
@@ -110,7 +110,7 @@ def _walk(text: str, path: Path) -> tuple[_Found, Path]:
 
 
 def _same(text: str, path: Path, value: Any) -> bool:
-    """Whether a path already has a value."""
+    """True if the path already has the value."""
     node = YAML(typ="safe", pure=True).load(text)
     for step in path:
         node = node[step]
@@ -118,7 +118,7 @@ def _same(text: str, path: Path, value: Any) -> bool:
 
 
 def _merged(text: str, path: Path, keys: list[str], value: dict[str, Any]) -> str:
-    """A section that stays in part: keys that go, keys that change, keys that come."""
+    """Update a section: remove, change and add keys."""
     for gone in keys:
         if gone not in value:
             text = without_key(text, (*path, gone))
@@ -128,7 +128,7 @@ def _merged(text: str, path: Path, keys: list[str], value: dict[str, Any]) -> st
 
 
 def _lengthened(text: str, path: Path, count: int, value: list[Any]) -> str:
-    """A list whose items stay or change, with more behind them."""
+    """Update the items of a list, and append more."""
     for number, below in enumerate(value[:count]):
         text = with_value(text, (*path, number), below)
     for below in value[count:]:
@@ -144,7 +144,7 @@ def _lengthened(text: str, path: Path, count: int, value: list[Any]) -> str:
 
 
 def _replaced(text: str, found: _Found, value: Any) -> str:
-    """The text with another value in the place of a node."""
+    """Return the text with a node replaced by a value."""
     node, written = found.node, _written(value)
     style = getattr(node, "style", None)
     if isinstance(value, str) and style == '"':
@@ -153,7 +153,7 @@ def _replaced(text: str, found: _Found, value: Any) -> str:
     in_block = isinstance(node, MappingNode | SequenceNode) and not node.flow_style
     if found.key is not None and (in_block or style in ("|", ">") or begin == node.end_mark.index):
         colon = text.index(":", found.key.end_mark.index) + 1
-        # What stands behind the key in its line, such as a comment, stays there.
+        # Keep the rest of the key's line, such as a comment.
         line = _line_end(text, colon)
         rest = text[max(end, line) :] if begin != node.end_mark.index else text[line:]
         return f"{text[:colon]} {written}{text[colon:line]}{rest}"
@@ -161,7 +161,7 @@ def _replaced(text: str, found: _Found, value: Any) -> str:
 
 
 def _inserted(text: str, found: _Found, key: str, value: Any) -> str:
-    """The text with one more key in a section."""
+    """Return the text with one more key in a section."""
     node = found.node
     if not isinstance(node, MappingNode):
         raise UnplacedError(key)
@@ -184,7 +184,7 @@ def _inserted(text: str, found: _Found, key: str, value: Any) -> str:
 
 
 def _block(key: str, value: Any, column: int, step: int) -> list[str]:
-    """A key with its value as lines; a section is indented."""
+    """Return a key and its value as lines; sections are indented."""
     lead = " " * column + _written(key) + ":"
     if not isinstance(value, dict) or not value:
         return [f"{lead} {_written(value)}"]
@@ -193,13 +193,13 @@ def _block(key: str, value: Any, column: int, step: int) -> list[str]:
 
 
 def _without_lines(text: str, found: _Found) -> str:
-    """The text without the lines of a key."""
+    """Return the text without the lines of a key."""
     begin, column = found.key.start_mark.index, found.key.start_mark.column
     end = _line_end(text, _entry_end(text, found.key, found.node))
     end += len(_line_break(text, end))
     line = begin - column
     if text[line:begin].strip():
-        # It stands behind the dash of its item, and the next key takes its place.
+        # It follows the dash of its list item, and the next key takes its place.
         blank = re.compile(r" *").match(text, end)
         return text[:begin] + text[blank.end() if blank else end :]
     above = text[:line].splitlines(keepends=True)
@@ -209,7 +209,7 @@ def _without_lines(text: str, found: _Found) -> str:
 
 
 def _without_entry(text: str, found: _Found) -> str:
-    """The text without an entry of a section in brackets."""
+    """Return the text without an entry of a section in flow style."""
     entries = found.around.value
     number = next(n for n, (key, _) in enumerate(entries) if key is found.key)
     begin, end = found.key.start_mark.index, _entry_end(text, found.key, found.node)
@@ -219,7 +219,7 @@ def _without_entry(text: str, found: _Found) -> str:
     before = _entry_end(text, *entries[number - 1])
     comma_before = text.find(",", before, begin)
     kept = text[comma_before + 1 : begin]
-    # Only blanks go with it; a comment of the entry before stays.
+    # Remove only blanks; keep a comment of the previous entry.
     return text[:before] + (kept if kept.strip() else "") + text[end:]
 
 
@@ -228,14 +228,14 @@ def _is_nothing(node: Any) -> bool:
 
 
 def _entry_end(text: str, key: Any, value: Any) -> int:
-    """Where an entry of a section ends; a value that is left out ends at the colon."""
+    """Return where an entry of a section ends; at the colon if it has no value."""
     if value.start_mark.index == value.end_mark.index:
         return text.index(":", key.end_mark.index) + 1
     return _end(text, value)
 
 
 def _end(text: str, node: Any) -> int:
-    """Where the last character of a node's own is."""
+    """Return the end of a node, without trailing blanks and comments."""
     if isinstance(node, MappingNode) and not node.flow_style and node.value:
         return _entry_end(text, *node.value[-1])
     if isinstance(node, SequenceNode) and not node.flow_style and node.value:
@@ -247,14 +247,14 @@ def _end(text: str, node: Any) -> int:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Where the line of a place ends."""
+    """Return the end of the line at a position."""
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
     return end - 1 if end > at and text[end - 1] == "\r" else end
 
 
 def _behind_comments(text: str, at: int, column: int) -> int:
-    """The end of the last comment line below that is indented further than a section."""
+    """Return the end of the last following comment line that is indented deeper than a section."""
     for line in text[at:].splitlines(keepends=True)[1:]:
         bare = line.lstrip(" ")
         if not bare.startswith("#") or len(line) - len(bare) <= column:
@@ -264,13 +264,13 @@ def _behind_comments(text: str, at: int, column: int) -> int:
 
 
 def _with_line(text: str, at: int, line: str) -> str:
-    """The text with one more line behind a place, which is the end of one."""
+    """Return the text with another line after a position, which is the end of a line."""
     end = _line_break(text, at) or _newline(text)
     return f"{text[:at]}{end}{line}{text[at:] or end}"
 
 
 def _line_break(text: str, at: int) -> str:
-    """What ends the line of a place that is its end; empty at the end of the text."""
+    """Return the line break at the end of a line; "" at the end of the text."""
     return "\r\n" if text.startswith("\r\n", at) else text[at : at + 1]
 
 
@@ -283,13 +283,13 @@ def _column(text: str, at: int) -> int:
 
 
 def _step(text: str) -> int:
-    """By how many columns the file indents a section."""
+    """Return the indentation of sections in the file."""
     found = re.search(r"^\w[\w-]*:[^\S\n]*(?:#[^\n]*)?\r?\n( +)\w", text, re.MULTILINE)
     return len(found[1]) if found else _INDENT
 
 
 def _written(value: Any) -> str:
-    """A value as it stands in one line, within brackets too."""
+    """Format a value on one line, in flow style."""
     if isinstance(value, dict):
         entries = (f"{_written(key)}: {_written(below)}" for key, below in value.items())
         return f"{{{', '.join(entries)}}}"
@@ -306,7 +306,7 @@ _PART = re.compile(r"[A-Za-z_][\w-]*|\d+", re.ASCII)
 
 
 def applied(text: str, overrides: Iterable[str]) -> str:
-    """The text of a spec with overrides in it; a field that is set to null is removed."""
+    """Return the text of a spec with overrides applied; null removes a field."""
     changes = [_change(override) for override in overrides]
     wanted = YAML(typ="safe", pure=True).load(text)
     for path, value in changes:
@@ -317,18 +317,18 @@ def applied(text: str, overrides: Iterable[str]) -> str:
             return edited
     except (UnplacedError, SeatrialError, YAMLError):
         pass
-    return _anew(text, changes)
+    return _rewritten(text, changes)
 
 
 def _change(override: str) -> tuple[Path, Any]:
-    """The path of an override and its value."""
+    """Return the path and the value of an override."""
     key, _, written = override.partition("=")
     path = tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
     return path, parse(written, OVERRIDE)[0].plain()
 
 
 def _edited(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
-    """The text, changed where the values stand."""
+    """Return the text with the values changed in place."""
     left = list(changes)
     while left:
         path, value = left.pop(0)
@@ -342,7 +342,7 @@ def _edited(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
 
 
 def _renamed(text: str, old: Path, new: Path, value: Any) -> str:
-    """The text with a key under another name, where that is what two changes come to."""
+    """Return the text with a key renamed, if two changes amount to that; otherwise ""."""
     if old[:-1] != new[:-1] or not isinstance(new[-1], str):
         return ""
     root, _ = parse(text, OVERRIDE)
@@ -352,8 +352,8 @@ def _renamed(text: str, old: Path, new: Path, value: Any) -> str:
     return with_key(text, old, new[-1])
 
 
-def _anew(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
-    """The spec written anew, with its comments, where its text cannot be changed in place."""
+def _rewritten(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
+    """Write the whole spec again, with its comments, if its text cannot be changed in place."""
 
     def change(root: Any) -> bool:
         for path, value in changes:
@@ -370,7 +370,7 @@ def _dumped(value: Any) -> str:
 
 
 def _set(root: Any, path: Path, value: Any) -> None:
-    """Put a value at a path, making sections on the way; nothing and empty sections are removed."""
+    """Set a value at a path, creating sections; `None` and empty sections are removed."""
     node = root
     for key in path[:-1]:
         below = node[key] if isinstance(key, int) else node.get(key)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about how far prepared data reach: samples of every split, and how often they are read."""
+"""Rules about the amount of prepared data: samples of each split, and epochs of each source."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,31 +16,31 @@ from seatrial.units import format_count
 
 NAMES = ("training", "validation", "test")
 MANY_EPOCHS = 4
-"""Epochs up to which repeated data train about as well as new (Muennighoff and others, 2023)."""
+"""Epochs up to which repeated data is about as useful as new data (Muennighoff et al., 2023)."""
 MORE_THAN_ONCE = 1.01
-"""Epochs from which on data are reported as repeated; the engine itself reads 0.5 % more."""
+"""Report data as repeated from this number of epochs; the engine itself reads 0.5 % more."""
 ROUGH = 2.0
-"""Factor by which a token count that is judged by the stored size can be wrong."""
+"""Error factor of a token count that is estimated from the stored size."""
 UNEVEN = 2.0
-"""Epochs of one source, and times those of another, from which on it is said."""
+"""Report a source that is read this often, and this many times as often as another one."""
 TRIED_SPLITS = ((98, 2, 0), (95, 5, 0), (90, 10, 0), (80, 20, 0), (50, 50, 0))
-"""Splits that are proposed, the first that works."""
+"""Splits to propose; the first one that works is used."""
 
 Shares = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A prepared source, with what a run takes of it."""
+    """A prepared source and its size."""
 
     number: int
-    """Its place in the spec."""
+    """Index in the spec."""
     prefix: str
     sequences: int
     tokens: int
 
     def sequences_of(self, shares: Shares) -> tuple[int, int, int]:
-        """Sequences of each split, as the engine rounds them (megatron.core.datasets 0.19.2)."""
+        """Return the sequences of each split, rounded as by megatron.core.datasets 0.19.2."""
         total = sum(shares)
         edges = [0.0]
         for share in shares:
@@ -53,12 +53,12 @@ class Source:
         return counts[0], counts[1], counts[2]
 
     def tokens_of(self, shares: Shares, split: int) -> float:
-        """Tokens of a split, as if all sequences were equally long."""
+        """Estimate the tokens of a split, as if all sequences had the same length."""
         return self.tokens * self.sequences_of(shares)[split] / self.sequences
 
 
 def _sources(situation: Situation) -> list[Source]:
-    """The prepared sources that could be looked at."""
+    """Return the prepared sources that could be read."""
     return [
         Source(int(field.split("[")[1].split("]")[0]), prefix, facts.sequences, facts.tokens)
         for field, prefix, facts in usable_pairs(situation)
@@ -66,7 +66,7 @@ def _sources(situation: Situation) -> list[Source]:
 
 
 def empty_split(situation: Situation) -> Iterator[Checked]:
-    """A split with a share and without a document, or without enough tokens for a sample."""
+    """Report a split without documents, or with too few tokens for one sample."""
     shares, length = situation.spec.data.split, situation.plan.model.sequence_length
     found = _sources(situation)
     for split, name in enumerate(NAMES):
@@ -77,12 +77,14 @@ def empty_split(situation: Situation) -> Iterator[Checked]:
                 continue
             share = f"{shares[split]:g} of {sum(shares):g} for {name}"
             code: str = DatasetCode.SPLIT_EMPTY
-            rule = f"{share} leaves none of the {source.sequences:,} documents of {source.prefix}."
+            rule = (
+                f"{share} contains none of the {source.sequences:,} documents of {source.prefix}."
+            )
             if documents:
                 code = CheckCode.NO_SAMPLES
                 rule = (
-                    f"{share} leaves about {tokens:,.0f} tokens of {source.prefix}, less than one "
-                    f"sample of {length:,}: the engine ends with `assert num_samples > 0`."
+                    f"{share} contains about {tokens:,.0f} tokens of {source.prefix}, less than "
+                    f"one sample of {length:,}: the engine fails with `assert num_samples > 0`."
                 )
             by = _working_split(situation, found)
             fix = f"Use {' and '.join(by)}."
@@ -92,7 +94,7 @@ def empty_split(situation: Situation) -> Iterator[Checked]:
 
 
 def _working_split(situation: Situation, sources: list[Source]) -> tuple[str, ...]:
-    """The mildest split in which every source has a sample of each part."""
+    """Return the smallest change to a split in which every source has samples."""
     length = situation.plan.model.sequence_length
     for shares in TRIED_SPLITS:
         if all(
@@ -103,7 +105,7 @@ def _working_split(situation: Situation, sources: list[Source]) -> tuple[str, ..
 
 
 def repeated(situation: Situation) -> Iterator[Checked]:
-    """Sources that are read many times over, by the length of the run or by the weights."""
+    """Report sources that the run reads many times, because of its length or the weights."""
     found = _sources(situation)
     if not found or len(found) < len(situation.spec.data.sources or ()):
         yield from _repeated_corpora(situation)
@@ -118,9 +120,9 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.UNEVEN_BLEND,
                 f"{field_name}.weight",
-                f"{source.prefix} is read {often:.1f} times, and {others[0].prefix} "
-                f"{least:.2g} times: weights are shares of the samples, whatever the sizes.",
-                "Give weights by size, or none, unless that is meant.",
+                f"the run reads {source.prefix} {often:.1f} times and {others[0].prefix} "
+                f"{least:.2g} times: weights are shares of the samples, not of the sizes.",
+                "Set weights in proportion to size, or none, unless this is intended.",
                 f"{often:.1f}",
                 proposed(*(f"data.sources[{other.number}].weight=null" for other in found)),
             )
@@ -129,8 +131,8 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 DatasetCode.EPOCHS,
                 f"{field_name}.prepared",
-                f"the run reads {source.prefix} {often:,.0f} times ({source.tokens:,} tokens); "
-                f"above {MANY_EPOCHS} times, repeated data train much worse than new.",
+                f"the run reads {source.prefix} {often:,.0f} times ({source.tokens:,} tokens). "
+                f"Beyond {MANY_EPOCHS} epochs, repeated data is much less useful than new data.",
                 f"Add data, or shorten the run to {steps:,} steps.",
                 f"{often:.1f}",
                 proposed(*_shortened(situation, steps)),
@@ -147,7 +149,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
 
 
 def _repeated_corpora(situation: Situation) -> Iterator[Checked]:
-    """Raw sources that the run reads more than once: as prepared, or judged by their sizes."""
+    """Report raw sources that the run reads more than once, by prepared data or stored size."""
     names = [name for name, _ in named_sources(situation.plan)]
     if situation.data is None or not names:
         return
@@ -166,7 +168,7 @@ def _repeated_corpora(situation: Situation) -> Iterator[Checked]:
             if error > 1:
                 rule = (
                     f"the run reads the training data of {names[number]} about {often:,.0f} times "
-                    f"({format_count(round(tokens))} tokens, judged by its size)."
+                    f"({format_count(round(tokens))} tokens, estimated from its size)."
                 )
                 fix = f"Measure it with seatrial data estimate. {fix}"
             report = situation.warning if often > MANY_EPOCHS * error else situation.note
@@ -175,7 +177,7 @@ def _repeated_corpora(situation: Situation) -> Iterator[Checked]:
 
 
 def _rough_tokens(situation: Situation) -> list[float]:
-    """The training tokens of each raw source, judged by its stored size; empty if unknown."""
+    """Estimate the training tokens of each raw source from its stored size; empty if unknown."""
     shares = situation.spec.data.split
     held = []
     for source in situation.spec.data.sources or ():
@@ -190,7 +192,7 @@ def _rough_tokens(situation: Situation) -> list[float]:
 
 
 def _times(situation: Situation, held: list[float]) -> list[float]:
-    """How often the training split of each source is read, from its training tokens."""
+    """Return how often the run reads the training split of each source."""
     plan = situation.plan
     wanted = plan.length.samples * plan.model.sequence_length
     given = [source.weight for source in situation.spec.data.sources or ()]
@@ -203,7 +205,7 @@ def _times(situation: Situation, held: list[float]) -> list[float]:
 
 
 def _shortened(situation: Situation, steps: int) -> tuple[str, ...]:
-    """The overrides that make the run so short, and what hangs on its length with it."""
+    """Return the overrides that shorten the run, and the settings that depend on its length."""
     plan, training = situation.plan, situation.spec.training
     size, length = plan.batch.global_batch_size, plan.model.sequence_length
     amounts = {"steps": steps, "samples": steps * size, "tokens": steps * size * length}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that only the run's engine has, such as about its options and the variables it reads."""
+"""Rules of the engine, such as those about its options and the variables that it reads."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ VARIABLE = "cluster.env."
 
 
 def _without_option(situation: Situation, option: str) -> str:
-    """The override that takes an option away and leaves the others."""
+    """Return the override that removes an option and keeps the others."""
     kept = {
         name: value
         for name, value in situation.spec.engine.options.items()
@@ -26,7 +26,7 @@ def _without_option(situation: Situation, option: str) -> str:
 
 
 def _checked(situation: Situation, problem: RunProblem) -> Checked:
-    """A problem as a finding, with the change that removes it."""
+    """Turn a problem into a finding, with the change that removes it."""
     override = problem.override
     if not override and problem.field.startswith(OPTION):
         override = _without_option(situation, problem.field.removeprefix(OPTION))
@@ -39,7 +39,7 @@ def _checked(situation: Situation, problem: RunProblem) -> Checked:
 
 
 def of_engine(situation: Situation) -> Iterator[Checked]:
-    """What the engine would stop at, or not read."""
+    """Report settings that the engine would reject or ignore."""
     name = situation.plan.machines.accelerator
     generation = situation.catalog.accelerator(name).architecture if name else ""
     engine = ENGINES[situation.spec.engine.name]

@@ -18,23 +18,23 @@ _CODES = {
     Harm.DEVICES: CheckCode.DEVICES,
 }
 _PLUGINS = ("NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_OFI_", "NCCL_RDMA_")
-"""How the variables of plugins begin, which NCCL itself does not read."""
+"""Prefixes of variables that plugins read, and NCCL itself does not."""
 PINNED = ("NCCL_IB_GID_INDEX",)
-"""What differs from node to node, and NCCL finds out by itself since 2.21."""
+"""Variables whose value differs between nodes; NCCL detects it since 2.21."""
 IDENTITY_LINK = "pod-id-link0"
-"""The interface by which EKS gives pods their identity; it leads to no other node."""
+"""The interface of EKS Pod Identity; it does not reach other nodes."""
 OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _ON = ("1", "on", "true", "yes")
 
 
 def without_variable(situation: Situation, *names: str) -> str:
-    """The override that takes variables away and leaves the others."""
+    """Return the override that removes variables and keeps the others."""
     left = {key: text for key, text in situation.spec.cluster.env.items() if key not in names}
     return f"cluster.env={json.dumps(left)}"
 
 
 def _spoken_for(situation: Situation, name: str, value: str) -> bool:
-    """Whether rendering reports the variable already."""
+    """True if rendering reports the variable already."""
     machines = situation.plan.machines
     fabric = situation.catalog.fabric(machines.fabric)
     harmful_here = forbidding(fabric, machines.node_type, name, value) is not None
@@ -42,7 +42,7 @@ def _spoken_for(situation: Situation, name: str, value: str) -> bool:
 
 
 def harmful(situation: Situation) -> Iterator[Checked]:
-    """Variables that do harm on any fabric."""
+    """Report variables that cause problems on any fabric."""
     fabric = situation.plan.machines.fabric
     rdma = situation.catalog.fabric(fabric).rdma
     for known in harmful_variables():
@@ -62,14 +62,14 @@ def harmful(situation: Situation) -> Iterator[Checked]:
 
 
 def unfused(situation: Situation) -> Iterator[Checked]:
-    """Both fused attentions of Transformer Engine switched off."""
+    """Report that both fused attention backends of Transformer Engine are disabled."""
     names = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN")
     if all(situation.spec.cluster.env.get(name) == "0" for name in names):
         yield situation.warning(
             CheckCode.SLOWING,
             f"cluster.env.{names[0]}",
-            "with both NVTE_FLASH_ATTN and NVTE_FUSED_ATTN off, attention keeps its scores: memory "
-            "that grows with the square of the sequence, and much slower.",
+            "with NVTE_FLASH_ATTN and NVTE_FUSED_ATTN both 0, attention stores its scores: it is "
+            "much slower, and its memory grows with the square of the sequence length.",
             "Remove both lines.",
             "0",
             proposed(without_variable(situation, *names)),
@@ -77,7 +77,7 @@ def unfused(situation: Situation) -> Iterator[Checked]:
 
 
 def unread(situation: Situation) -> Iterator[Checked]:
-    """Variables that look like NCCL's and that it does not read."""
+    """Report variables that look like NCCL's and that NCCL does not read."""
     fabric = situation.catalog.fabric(situation.plan.machines.fabric)
     own = {variable.name for variable in fabric.environment}
     for name, value in situation.spec.cluster.env.items():
@@ -89,15 +89,15 @@ def unread(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.UNREAD,
             f"cluster.env.{name}",
-            f"NCCL does not read {name}, so that nothing happens.",
-            f"Remove the line, or write {match} if that is meant." if match else "Remove the line.",
+            f"NCCL does not read {name}: it has no effect.",
+            f"Remove the line, or use {match} if you meant that." if match else "Remove the line.",
             value,
             proposed(without_variable(situation, name)),
         )
 
 
 def elsewhere(situation: Situation) -> Iterator[Checked]:
-    """Variables that are read on another network, and by nobody on this one."""
+    """Report variables that have an effect only on another network."""
     fabric = situation.plan.machines.fabric
     own = {variable.name for variable in situation.catalog.fabric(fabric).environment}
     for name, value in situation.spec.cluster.env.items():
@@ -106,7 +106,7 @@ def elsewhere(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.UNREAD,
                 f"cluster.env.{name}",
-                f"nobody reads {name} on {fabric}: {why}.",
+                f"{name} has no effect on {fabric}: {why}.",
                 "Remove the line.",
                 value,
                 proposed(without_variable(situation, name)),
@@ -114,7 +114,7 @@ def elsewhere(situation: Situation) -> Iterator[Checked]:
 
 
 def interfaces(situation: Situation) -> Iterator[Checked]:
-    """Names of network interfaces that leave out the right one, or let a wrong one in."""
+    """Report interface names that exclude the right interface or allow a wrong one."""
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
         value = situation.spec.cluster.env.get(name, "")
         rule = _interface_rule(situation, name, value) if value else ""
@@ -128,53 +128,53 @@ def interfaces(situation: Situation) -> Iterator[Checked]:
 
 
 def _interface_rule(situation: Situation, name: str, value: str) -> str:
-    """What is wrong with the interfaces of a variable; empty when nothing is."""
+    """Return what is wrong with the interfaces of a variable; "" if they are valid."""
     profile = situation.catalog.profile(situation.plan.machines.profile)
     excluded, exact = value.startswith("^"), value.lstrip("^").startswith("=")
     names = [part for part in value.lstrip("^=").split(",") if part]
     if excluded and name.startswith("GLOO"):
-        return "gloo takes the names of interfaces, and no list of those to leave out."
+        return "gloo takes names of interfaces, and does not support a list of exclusions (^)."
     if excluded:
         left_out = any(IDENTITY_LINK.startswith(part) for part in names)
         if profile.cloud is Cloud.AWS and situation.in_pods and not left_out:
             return (
-                f"nodes of EKS with Pod Identity have an interface {IDENTITY_LINK} that leads to "
-                "no other node, and the list lets NCCL take it."
+                f"EKS nodes with Pod Identity have an interface {IDENTITY_LINK} that does not "
+                "reach other nodes, and this list allows NCCL to use it."
             )
         return ""
     if situation.plan.machines.nodes > 1 and all(part == "lo" for part in names):
-        return "the loopback interface reaches no other node."
+        return "the loopback interface does not reach other nodes."
     usual = profile.network_interface
     matched = usual in names if exact or name.startswith("GLOO") else usual.startswith(tuple(names))
     if usual and not matched:
         title = situation.plan.machines.profile
-        return f"pods of a cluster of profile {title} have {usual}, and it is not among these."
+        return f"pods on profile {title} use the interface {usual}, which is not in this list."
     return ""
 
 
 def unused_fabric(situation: Situation) -> Iterator[Checked]:
-    """Plain TCP between nodes that have something faster."""
+    """Report plain TCP between nodes that have a faster network."""
     machines = situation.plan.machines
     node = situation.catalog.node_type(machines.node_type)
-    # A profile may have no other network for a node; then there is nothing to choose.
+    # A profile may offer no other network for a node.
     if machines.fabric != "none" or node.fabric == "none" or machines.nodes == 1:
         return
     if situation.catalog.fabric(node.fabric).daemon:
         return
-    devices = f"{node.nics} adapters of {node.fabric}" if node.nics else node.fabric
+    devices = f"{node.nics} {node.fabric} adapters" if node.nics else f"{node.fabric} network"
     yield situation.warning(
         CheckCode.UNUSED_FABRIC,
         "cluster.fabric",
-        f"the {devices} of every {machines.node_type}, {node.network_gbit_s:,.0f} Gbit/s together, "
-        "are left unused: gradients go over TCP.",
-        "Remove the line, unless this is a slow test.",
+        f"the run does not use the {devices} of each {machines.node_type} "
+        f"({node.network_gbit_s:,.0f} Gbit/s in total): gradients go over TCP.",
+        "Remove the line, unless a slow test is intended.",
         machines.fabric,
         proposed(f"cluster.fabric={node.fabric}"),
     )
 
 
 def offline(situation: Situation) -> Iterator[Checked]:
-    """Pods that are told to stay offline and have to fetch something."""
+    """Report offline mode in pods that have to download files."""
     weights = situation.spec.initial_weights
     wanted = [situation.plan.model.tokenizer, (weights.huggingface or "") if weights else ""]
     fetched = [address for address in wanted if address.startswith("hf://")]
@@ -184,15 +184,15 @@ def offline(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.OFFLINE,
                 f"cluster.env.{name}",
-                f"{name}={value} keeps pods from fetching {fetched[0]}, which they begin without.",
-                "Remove the line, or give the path of a copy on the volume.",
+                f"{name}={value} prevents pods from downloading {fetched[0]}.",
+                "Remove the line, or use the path of a copy on the volume.",
                 value,
                 proposed(without_variable(situation, name)),
             )
 
 
 def pinned(situation: Situation) -> Iterator[Checked]:
-    """Variables that pin what differs from node to node."""
+    """Report variables that fix a value which differs between nodes."""
     for name in PINNED:
         value = situation.spec.cluster.env.get(name)
         unread = unread_on(situation.plan.machines.fabric, name)
@@ -200,8 +200,8 @@ def pinned(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.PINNED,
                 f"cluster.env.{name}",
-                f"the index is {value} on some node, and another on the next; NCCL finds it by "
-                "itself since 2.21.",
+                f"the right index differs between nodes, and {value} applies to all of them; NCCL "
+                "detects it since 2.21.",
                 "Remove the line.",
                 value,
                 proposed(without_variable(situation, name)),

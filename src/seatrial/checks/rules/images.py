@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the image that a run starts in."""
+"""Rules about the container image of a run."""
 
 import re
 from collections.abc import Iterator
@@ -27,11 +27,11 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 MOVING = ("latest", "main", "master", "nightly", "dev", "devel", "edge", "stable", "head", "test")
-"""Tags that registries and projects move from build to build."""
+"""Tags that registries and projects move with each build."""
 
 
 def _known(situation: Situation) -> Image | None:
-    """The image in the catalog, when it has one of that name."""
+    """Return the catalog entry of the image, if there is one."""
     try:
         return situation.catalog.image(situation.plan.machines.image)
     except NotInCatalogError:
@@ -39,7 +39,7 @@ def _known(situation: Situation) -> Image | None:
 
 
 def _inside(situation: Situation) -> Inside:
-    """The software inside, as the catalog or the reference says."""
+    """Return the software versions in the image, from the catalog or the reference."""
     found = _known(situation)
     if found is None:
         return inside_reference(situation.plan.machines.image)
@@ -54,20 +54,20 @@ def _inside(situation: Situation) -> Inside:
 
 
 def _instead(situation: Situation) -> tuple[str, ...]:
-    """The override to the profile's own image, when that is another one."""
+    """Return the override to the default image of the profile, if the run uses another one."""
     engine = situation.spec.engine.name
     usual = situation.catalog.profile(situation.plan.machines.profile).images.get(engine, "")
     return (f"{FIELD}={usual}",) if usual and usual != situation.plan.machines.image else ()
 
 
 def _by_reference(situation: Situation, fix: str) -> str:
-    """What to do, with the profile's own image where it has another one."""
+    """Return a fix that also offers the default image of the profile, if that differs."""
     instead = _instead(situation)
     return f"Use {instead[0].partition('=')[2]}, or {fix}" if instead else f"Use {fix}"
 
 
 def no_name(situation: Situation) -> Iterator[Checked]:
-    """References that no registry and no node takes."""
+    """Report an invalid image reference."""
     name = situation.plan.machines.image
     if not name or not situation.in_pods or _known(situation) is not None:
         return
@@ -77,37 +77,37 @@ def no_name(situation: Situation) -> Iterator[Checked]:
             CheckCode.IMAGE_NAME,
             FIELD,
             f"{wrong}: the pods would stay in InvalidImageName.",
-            "Give it as REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:DIGEST, as docker "
-            "images --digests shows it.",
+            "Use REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:DIGEST, as shown by docker "
+            "images --digests.",
             name,
         )
 
 
 def _wrong_part(reference: str) -> str:
-    """What of a reference is not as registries have it (distribution's grammar of references)."""
+    """Return what is wrong with a reference (grammar of the distribution project); "" if valid."""
     named, at, digest = reference.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        return f"{digest} is no digest, which has sha256: and 64 digits of 0-9a-f"
+        return f"{digest} is not a digest (sha256: and 64 hexadecimal digits in lower case)"
     first, slash, rest = named.partition("/")
-    # What has a dot, a colon or a capital letter before the first slash is a registry.
+    # A first part with a dot, a colon or a capital letter is a registry.
     is_host = bool(slash) and (re.search(r"[.:A-Z]", first) or first == "localhost")
     path, colon, tag = (rest if is_host else named).partition(":")
     if colon and not _TAG.fullmatch(tag):
-        return f"{tag!r} is no tag"
+        return f"{tag!r} is not a valid tag"
     if any(not _COMPONENT.fullmatch(part) for part in path.split("/")):
-        lower = " in capitals" if path != path.lower() else ""
-        return f"{path!r} is no name of a repository{lower}"
+        lower = ", which must be in lower case" if path != path.lower() else ""
+        return f"{path!r} is not a valid repository name{lower}"
     return ""
 
 
 def moving(situation: Situation) -> Iterator[Checked]:
-    """A tag that can mean another image when a pod starts again."""
+    """Report a tag that can refer to another image when a pod restarts."""
     name = situation.plan.machines.image
     if not name or "@sha256:" in name:
         return
     known = _known(situation)
     if situation.in_pods and image_of(name, situation.catalog).floating:
-        return  # Rendering says so already.
+        return  # Rendering reports this.
     tag = (known.reference if known else name).rpartition("/")[2].partition(":")[2]
     words = tag.lower().replace("_", "-").split("-")
     floats = known.floating and not known.digest if known else False
@@ -115,15 +115,15 @@ def moving(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.MOVING_IMAGE,
             FIELD,
-            f"the tag {tag or 'latest'} moves: a pod that starts again, or a node that joins "
-            "later, may run other code than the rest.",
-            "Give the image by its digest: REPOSITORY@sha256:...",
+            f"the tag {tag or 'latest'} moves: a pod that restarts, or a node that joins later, "
+            "can run different code than the others.",
+            "Pin the image to a digest: REPOSITORY@sha256:...",
             name,
         )
 
 
 def old_torch(situation: Situation) -> Iterator[Checked]:
-    """A PyTorch that the engine does not work with."""
+    """Report a PyTorch version that the engine does not support."""
     engine, inside = situation.spec.engine.name, _inside(situation)
     torch = inside.torch
     first, beyond = torch_range(engine)
@@ -138,14 +138,14 @@ def old_torch(situation: Situation) -> Iterator[Checked]:
             FIELD,
             f"the image has PyTorch {inside.shown(torch)}, and {engine} "
             f"{ENGINES[engine].version} needs {wanted}.",
-            _by_reference(situation, "another image with the right version."),
+            _by_reference(situation, "another image with a supported version."),
             situation.plan.machines.image,
             proposed(*_instead(situation)),
         )
 
 
 def other_engine(situation: Situation) -> Iterator[Checked]:
-    """An image with another version of the engine than the plan's arguments are for."""
+    """Report an image whose engine version differs from that of the plan's arguments."""
     engine = ENGINES[situation.spec.engine.name]
     inside = _inside(situation)
     wanted, found = version(engine.version), inside.engine
@@ -154,16 +154,16 @@ def other_engine(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.OTHER_ENGINE,
             FIELD,
-            f"the image brings {engine.name} {inside.shown(found)}, and the arguments of the plan "
-            f"are those of {engine.version}: names and meanings differ.",
-            _by_reference(situation, "an image without an engine of its own."),
+            f"the image contains {engine.name} {inside.shown(found)}, and the plan uses the "
+            f"arguments of {engine.version}: names and meanings differ between versions.",
+            _by_reference(situation, "an image without an engine."),
             situation.plan.machines.image,
             proposed(*_instead(situation)),
         )
 
 
 def known_holes(situation: Situation) -> Iterator[Checked]:
-    """Software with vulnerabilities that loading a file opens."""
+    """Report software with vulnerabilities that loading a file can exploit."""
     inside, engine = _inside(situation), situation.spec.engine.name
     for name, number in (("engine", inside.engine), ("torch", inside.torch)):
         open_ones = [
@@ -178,9 +178,9 @@ def known_holes(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.KNOWN_HOLES,
                 FIELD,
-                f"{what} {inside.shown(number)} in the image has {names}: {open_ones[0].what}. "
-                f"{shown(last)} is the first without.",
-                _by_reference(situation, "another image with a newer one."),
+                f"{what} {inside.shown(number)} in the image is affected by {names}: "
+                f"{open_ones[0].what}. Fixed in {shown(last)}.",
+                _by_reference(situation, "another image with a newer version."),
                 situation.plan.machines.image,
                 proposed(*_instead(situation)),
             )
@@ -188,7 +188,7 @@ def known_holes(situation: Situation) -> Iterator[Checked]:
 
 
 def old_for_gpu(situation: Situation) -> Iterator[Checked]:
-    """An image from before the GPUs, or their network, came out."""
+    """Report an image that is too old for the GPUs or their network."""
     machines, inside = situation.plan.machines, _inside(situation)
     if not machines.accelerator or not machines.image:
         return
@@ -196,13 +196,13 @@ def old_for_gpu(situation: Situation) -> Iterator[Checked]:
     cuda, nccl = cuda_for(generation), nccl_for(machines.fabric, generation)
     rule = ""
     if inside.cuda and cuda and inside.cuda < cuda:
-        rule = f"CUDA {inside.shown(inside.cuda)} in the image has no code for {generation}, "
-        rule += f"which begins with {shown(cuda)}."
+        rule = f"CUDA {inside.shown(inside.cuda)} in the image does not support {generation}, "
+        rule += f"which needs {shown(cuda)} or newer."
     elif () < inside.nccl[: len(nccl.fails)] <= nccl.fails and machines.nodes > 1:
         rule = f"NCCL {inside.shown(inside.nccl)} in the image does not work with the "
         rule += f"{machines.fabric} adapters of {machines.node_type}; {shown(nccl.works)} does."
     if rule:
-        fix = _by_reference(situation, "another image with a newer one.")
+        fix = _by_reference(situation, "another image with a newer version.")
         instead = _instead(situation)
         yield situation.error(
             CheckCode.OLD_FOR_GPU, FIELD, rule, fix, machines.image, proposed(*instead)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of a run's data could not be looked at from here, and which rules say nothing for it."""
+"""Reports inputs that the check could not read, and which rules were skipped for them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from seatrial.codes.checks import CheckCode
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something that a run reads."""
+    """An input of a run."""
 
     field: str
     """The field that names it."""
     address: str
     unseen: bool
-    """Whether it could not be looked at."""
+    """True if the check could not read it."""
 
 
 def named_tokenizers(situation: Situation) -> Iterator[Thing]:
-    """The tokenizer of the run."""
+    """Yield the tokenizer of the run."""
     name, data = situation.plan.model.tokenizer, situation.data
     if name and data is not None:
         yield Thing("data.tokenizer", name, data.tokenizer(name) is Unknown.UNSEEN)
@@ -37,7 +37,7 @@ def pairs(situation: Situation) -> Iterator[Thing]:
 
 
 def samples(situation: Situation) -> Iterator[Thing]:
-    """The splits in MDS."""
+    """Yield the MDS splits."""
     for field_name, directory in splits.named(situation):
         if situation.data is not None:
             unseen = situation.data.split(directory) is Unknown.UNSEEN
@@ -45,7 +45,7 @@ def samples(situation: Situation) -> Iterator[Thing]:
 
 
 def corpora(situation: Situation) -> Iterator[Thing]:
-    """The raw text."""
+    """Yield the raw text sources."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         if source.from_ is not None and situation.data is not None:
             found = situation.data.corpus(source.from_, source.files)
@@ -64,11 +64,11 @@ _LOOKED: dict[Callable[[Situation], Iterator[Thing]], tuple[str, ...]] = {
         if rule.scope is Scope.DATA and code not in _TOKENIZER_CODES
     ),
 }
-"""What there is to look at, and the codes that say nothing where none of it was seen."""
+"""The inputs of each kind, and the codes that are skipped if none of them could be read."""
 
 
 def blind_codes(situation: Situation) -> frozenset[str]:
-    """The codes of rules that had nothing to look at, for all that they look at is unseen."""
+    """Return the codes of rules whose inputs could not be read at all."""
     found: set[str] = set()
     for look, codes in _LOOKED.items():
         things = list(look(situation))
@@ -78,24 +78,24 @@ def blind_codes(situation: Situation) -> frozenset[str]:
 
 
 def unseen(situation: Situation) -> Iterator[Checked]:
-    """One note for each thing that could not be looked at."""
+    """Report a note for each input that could not be read."""
     mount = situation.spec.cluster.storage.mount.rstrip("/")
     for look in _LOOKED:
         for thing in look(situation):
             if not thing.unseen:
                 continue
-            why = "cannot be read from here, or not with what is installed"
-            fix = "Run the check where it can be read."
+            why = "cannot be read from this host, or with the packages installed here"
+            fix = "Run the check on a host that can read it."
             if thing.address.startswith("hf://"):
-                why = "could not be fetched: Hugging Face does not answer, or does not give it"
-                fix = "See the name and HF_TOKEN, and run the check with a network."
+                why = "could not be fetched: Hugging Face did not respond, or denied access"
+                fix = "Check the name, HF_TOKEN and the network, and rerun the check."
             elif situation.in_pods and f"{thing.address}/".startswith(f"{mount}/"):
-                why = f"lies on the volume, and there is no {mount} here"
-                fix = "Run the check where the volume is mounted."
+                why = f"is on the volume, which is not mounted at {mount} on this host"
+                fix = "Run the check on a host that mounts the volume."
             yield situation.note(
                 CheckCode.UNSEEN,
                 thing.field,
-                f"{thing.address} {why}: nothing is said of it.",
+                f"{thing.address} {why}: not checked.",
                 fix,
                 thing.address,
             )

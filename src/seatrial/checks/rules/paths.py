@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about where pods find what the spec names, and about room on the volume."""
+"""Rules about paths that pods can see, and about free space on the volume."""
 
 import re
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ MINUTE = 60
 TIME_LIMIT = "distributed-timeout-minutes"
 """Megatron's option for how long ranks wait for each other."""
 SIZE = re.compile(r"(?<![\dxX.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])")
-"""The size in the name of a model, such as 7b of Llama-2-7b-hf."""
+"""The size in the name of a model, such as 7b in Llama-2-7b-hf."""
 NAMED_WITHIN = 1.5
-"""How far a name may be from the parameters: Gemma 7B has 8.5 B."""
+"""Accepted ratio between the size in a name and the parameters: Gemma 7B has 8.5 B."""
 
 
 def mount_of(situation: Situation) -> str:
-    """Where pods see the volume, without a slash at the end."""
+    """Return the mount path of the volume in pods, without a trailing slash."""
     return situation.spec.cluster.storage.mount.rstrip("/")
 
 
 def seen_by_pods(situation: Situation, path: str) -> bool:
-    """Whether pods see a path: on the volume, in a store, or where a secret is mounted."""
+    """True if pods can see a path: on the volume, in a store, or in a mounted secret."""
     places = [mount_of(situation)]
     places += [
         secret.mount.rstrip("/") for secret in situation.spec.cluster.secrets if secret.mount
@@ -43,61 +43,63 @@ def seen_by_pods(situation: Situation, path: str) -> bool:
 
 
 def _on_volume(situation: Situation, path: str) -> str:
-    """The path as it would be on the volume."""
+    """Return the path that a file would have on the volume."""
     return f"{mount_of(situation)}/{path.removeprefix('./').lstrip('/')}"
 
 
 def tokenizer_place(situation: Situation) -> Iterator[Checked]:
-    """A tokenizer by a path that pods do not have."""
+    """Report a tokenizer path that pods cannot see."""
     given = situation.spec.data.tokenizer
     if given is None or not situation.in_pods or seen_by_pods(situation, given):
         return
     mount = mount_of(situation)
     relative = not given.startswith("/")
-    why = "is read in a pod, whose working directory is not yours" if relative else "is in no pod"
+    why = (
+        "is relative, and pods have another working directory" if relative else "is not in the pods"
+    )
     yield situation.error(
         CheckCode.TOKENIZER_PLACE,
         "data.tokenizer",
-        f"{given} {why}: the volume is at {mount}.",
-        f"Give the whole path below {mount}, or hf://OWNER/NAME.",
+        f"{given} {why}: the volume is mounted at {mount}.",
+        f"Use an absolute path below {mount}, or hf://OWNER/NAME.",
         given,
         proposed(f"data.tokenizer={_on_volume(situation, given)}"),
     )
 
 
 def unnamed_tokenizer(situation: Situation) -> Iterator[Checked]:
-    """Text to be prepared or trained on, and no word on its tokenizer."""
+    """Report data sources without a tokenizer."""
     if situation.spec.data.sources and not situation.plan.model.tokenizer:
         yield situation.error(
             CheckCode.UNNAMED_TOKENIZER,
             "data.tokenizer",
-            "a model of your own dimensions has no tokenizer of its own, and the data need one.",
-            "Name one, such as hf://gpt2, with at most as many entries as the model has.",
+            "the data needs a tokenizer, and a model given by its dimensions has no default one.",
+            "Set one, such as hf://gpt2, with a vocabulary that is no larger than the model's.",
         )
 
 
 def data_place(situation: Situation) -> Iterator[Checked]:
-    """Prepared data by a path that pods do not have."""
+    """Report prepared data at a path that pods cannot see."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         path = source.prepared
         if path is None or not situation.in_pods or seen_by_pods(situation, path):
             continue
         mount, nodes = mount_of(situation), situation.plan.machines.nodes
-        share = f"the {nodes:,} nodes share only" if nodes > 1 else "the pod has only"
+        share = f"the {nodes:,} nodes share only" if nodes > 1 else "the pod sees only"
         yield situation.error(
             CheckCode.DATA_PLACE,
             f"data.sources[{number}].prepared",
             f"{path} is not on the volume: {share} what is mounted at {mount}.",
-            f"Copy the pair to the volume, and give its path below {mount}.",
+            f"Copy both files to the volume, and set their path below {mount}.",
             path,
             proposed(f"data.sources[{number}].prepared={_volume_guess(situation, path)}"),
         )
 
 
 def text_place(situation: Situation) -> Iterator[Checked]:
-    """Raw text by a path that no pod has.
+    """Report raw text at a path that pods cannot see.
 
-    A warning, for a host that has mounted the volume may prepare it and see the path too.
+    This is a warning: a host that mounts the volume can prepare the data and may see the path.
     """
     mount = mount_of(situation)
     for number, source in enumerate(situation.spec.data.sources or ()):
@@ -107,29 +109,29 @@ def text_place(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.TEXT_PLACE,
             f"data.sources[{number}].from",
-            f"{path} is in no pod: those that prepare data see the volume, at {mount}.",
-            "Copy the text to a store (s3://, abfs://, gs://) or to the volume, and give its place "
-            f"there; or prepare it on a host that has the volume at {mount}.",
+            f"{path} is not in the pods: pods that prepare data see only the volume at {mount}.",
+            "Copy the text to a store (s3://, abfs://, gs://) or to the volume, and set its "
+            f"address there; or prepare the data on a host that mounts the volume at {mount}.",
             path,
         )
 
 
 def unpinned(situation: Situation) -> Iterator[Checked]:
-    """A dataset of the Hub whose files may be others tomorrow."""
+    """Report a Hub dataset without a revision."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         address = source.from_ or ""
         if address.startswith(HUB) and "@" not in address:
             yield situation.note(
                 CheckCode.UNPINNED,
                 f"data.sources[{number}].from",
-                f"{address} is whatever the Hub has on the day of the preparation.",
-                f"Pin it: {address}@REVISION, the commit that its page shows under Files.",
+                f"{address} has no revision: its files can change before the data is prepared.",
+                f"Pin it: {address}@REVISION, with a commit from the Files tab of its page.",
                 address,
             )
 
 
 def _volume_guess(situation: Situation, path: str) -> str:
-    """Where a pair lies on the volume, if it was copied there whole or by name."""
+    """Guess the path of a pair on the volume: a pair of the same name, or `prepared/NAME`."""
     probe, name = situation.data, path.rpartition("/")[2]
     near = probe.pairs_near(path) if probe else ()
     for other in near:
@@ -139,7 +141,7 @@ def _volume_guess(situation: Situation, path: str) -> str:
 
 
 def ending(situation: Situation) -> Iterator[Checked]:
-    """A prepared pair that is named by one of its files."""
+    """Report a prepared pair that is named by one of its two files."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         path = source.prepared or ""
         if path.endswith(ENDINGS):
@@ -148,15 +150,15 @@ def ending(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 CheckCode.ENDING,
                 field_name,
-                f"the engine adds .bin and .idx itself, and would look for {path}.idx.",
-                f"Write {plain}.",
+                f"the engine appends .bin and .idx to this path, and would look for {path}.idx.",
+                f"Use {plain}.",
                 path,
                 respelt(f"{field_name}={plain}"),
             )
 
 
 def full_volume(situation: Situation) -> Iterator[Checked]:
-    """A new volume that the checkpoints to be kept do not fit into."""
+    """Report a new volume that is too small for the checkpoints that the run keeps."""
     capacity, chosen = situation.spec.cluster.storage.capacity, situation.run.chosen
     if capacity is None or chosen is None:
         return
@@ -170,14 +172,14 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
     fix += " and keep_every_steps." if kept.permanent else "."
     by = f"cluster.storage.capacity={_size(wanted)}"
     if not budget.available:
-        fix = f"{situation.plan.machines.storage} does not come so large: keep fewer checkpoints."
+        fix = f"{situation.plan.machines.storage} has no volume that large: keep fewer checkpoints."
         room = max(1, capacity // budget.size - 1)
         by = f"checkpoints.keep_last={room}"
     yield situation.error(
         CheckCode.FULL_VOLUME,
         "cluster.storage.capacity",
-        f"{kept.total:,} checkpoints of {_size(budget.size)} lie there at most, the one that is "
-        f"being written included: {_size(budget.capacity)}, and the volume has {_size(capacity)}.",
+        f"the volume has {_size(capacity)}, and the run needs {_size(budget.capacity)}: up to "
+        f"{kept.total:,} checkpoints of {_size(budget.size)}, including the one being written.",
         fix,
         _size(capacity),
         proposed(by),
@@ -185,7 +187,7 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
 
 
 def short_patience(situation: Situation) -> Iterator[Checked]:
-    """A time limit of the engine that a save takes longer than."""
+    """Report a timeout of the engine that is shorter than a save."""
     chosen, options = situation.run.chosen, situation.spec.engine.options
     name = next((key for key in options if key.replace("_", "-") == TIME_LIMIT), None)
     limit = options[name] if name else None
@@ -197,21 +199,21 @@ def short_patience(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.SHORT_PATIENCE,
             f"engine.options.{name}",
-            f"a save takes about {write / MINUTE:,.0f} min, and ranks that wait for it give up "
+            f"a save takes about {write / MINUTE:,.0f} min, and ranks that wait for it time out "
             f"after {limit}.",
-            f"Use {wanted} or more, or leave it out.",
+            f"Use {wanted} or more, or remove the option.",
             limit,
             proposed(f"engine.options.{name}={wanted}"),
         )
 
 
 def other_weights(situation: Situation) -> Iterator[Checked]:
-    """Weights whose name says another size than the model's."""
+    """Report initial weights whose name states another size than the model has."""
     weights = situation.spec.initial_weights
     name = (weights.huggingface or "").rpartition("/")[2] if weights else ""
     sizes = SIZE.findall(name)
     parameters = situation.plan.model.parameters
-    # A mixture is named by its experts (8x7B), which say little of the whole.
+    # The name of a mixture counts experts (8x7B), which does not give its total size.
     if len(sizes) != 1 or situation.plan.model.architecture.is_moe:
         return
     stated = float(sizes[0]) * 1e9
@@ -219,17 +221,17 @@ def other_weights(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.OTHER_WEIGHTS,
             "initial_weights.huggingface",
-            f"{name} has {sizes[0]} B parameters by its name, and the model "
-            f"{parameters / 1e9:.1f} B: the weights would not fit its layers.",
-            "Use the weights of this model, or the model of these weights.",
+            f"{name} has {sizes[0]} B parameters according to its name, and the model has "
+            f"{parameters / 1e9:.1f} B: the weights do not match its layers.",
+            "Use weights of this model, or the model that these weights belong to.",
             name,
         )
 
 
 def unread_weights(situation: Situation) -> Iterator[Checked]:
-    """Weights for a model that none of Hugging Face's classes which are known here has."""
+    """Report Hugging Face weights for a model that has no supported transformers class."""
     weights, engine = situation.spec.initial_weights, ENGINES[situation.spec.engine.name]
-    # An engine that they cannot be brought in for refuses such weights altogether.
+    # An engine that cannot import Hugging Face weights rejects them itself.
     if weights is None or weights.huggingface is None or not engine.takes_hub_weights:
         return
     try:
@@ -238,14 +240,14 @@ def unread_weights(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.UNREAD_WEIGHTS,
             "initial_weights.huggingface",
-            f"Hugging Face weights cannot be brought in for this model: {error.findings[0].rule}",
+            f"Hugging Face weights cannot be imported for this model: {error.findings[0].rule}",
             POSSIBLE,
             weights.huggingface,
         )
 
 
 def _size(count: int) -> str:
-    """Bytes as a size that a spec can have, rounded up."""
+    """Format bytes as a size in a spec, rounded up."""
     unit, name = (TIB, "Ti") if count >= 10 * TIB else (GIB, "Gi")
     return f"{-(-count // unit)}{name}"
 

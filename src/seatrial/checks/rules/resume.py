@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the checkpoint that a run would go on from: the resume verdict, before launch."""
+"""Rules about the checkpoint that a run would resume from: the resume verdict, before launch."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.planning.layout import Layout
 
 DECAY_STYLE = "weight-decay-incr-style"
-"""By which the weight decay grows; compared with its length (OptimizerParamScheduler)."""
+"""How the weight decay grows; the engine compares its length (OptimizerParamScheduler)."""
 _CODES = {
     "padded vocab size": ResumeCode.PADDING,
     "checkpoint format": ResumeCode.FORMAT,
@@ -49,7 +49,7 @@ _CODES = {
     "warm-up": ResumeCode.SCHEDULE,
     "decay": ResumeCode.SCHEDULE,
 }
-"""The code of each reason; dimensions of the model, which are not here, share one."""
+"""The code of each reason. Dimensions of the model are not listed and share one code."""
 _FIELDS = {
     "optimizer": "training.optimizer",
     "optimizer sharding": "parallelism.sharding",
@@ -67,40 +67,40 @@ _FIELDS = {
     "warm-up": "training.learning_rate.warmup",
     "decay": "training.learning_rate.decay",
 }
-"""The field that each reason speaks of; the rest is about the checkpoint as a whole."""
+"""The field of each reason. The others concern the checkpoint as a whole."""
 _LENGTHS = ("steps", "samples", "tokens")
 
 
 def length_field(situation: Situation) -> str:
-    """The field by which the spec says how long the run is."""
+    """Return the field that sets the length of the run."""
     training = situation.spec.training
     given = (name for name in _LENGTHS if getattr(training, name) is not None)
     return f"training.{next(given, 'steps')}"
 
 
 def judged(situation: Situation) -> Iterator[Checked]:
-    """Every reason of the resume verdict."""
+    """Report each reason of the resume verdict."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
         return
     wanted = wanted_setup(situation)
     reasons = verdict(chosen.setup, wanted).reasons
-    # Of a checkpoint of another model, nothing else is worth saying.
+    # If the checkpoint belongs to another model, other differences do not matter.
     shapes = [each for each in reasons if each.what not in _CODES]
     if not shapes and not chosen.has_optimizer:
         yield situation.error(
             ResumeCode.OPTIMIZER,
             origin.field,
-            f"the checkpoint of step {chosen.step:,} holds no optimizer state, which going on "
-            "takes up.",
-            "Start a run from its weights instead: initial_weights.",
+            f"the checkpoint of step {chosen.step:,} has no optimizer state, which a resumed run "
+            "needs.",
+            "Start a new run from its weights instead: initial_weights.",
             chosen.step,
         )
         reasons = tuple(each for each in reasons if not each.what.startswith("optimizer"))
     for reason in shapes[:1] or reasons:
         if _CODES.get(reason.what) is ResumeCode.BATCH:
-            # `other_batch` says it, and only where the rest is the same.
+            # `other_batch` reports it, if the rest is the same.
             continue
         yield from _finding(situation, origin, chosen.setup, wanted, reason)
 
@@ -114,15 +114,15 @@ def _finding(
         return
     field_name = _field(situation, origin, saved, wanted, reason)
     rule = (
-        f"{origin.address} was saved with {reason.what} {reason.saved}, and the run has "
+        f"{origin.address} was saved with {reason.what} {reason.saved}, and the run uses "
         f"{reason.wanted}: {reason.meaning}"
     )
     fix, by = _repair(situation, origin, saved, wanted, reason, field_name)
     if reason.what == "layout" and reason.outcome is Resume.RESHARDED:
-        yield situation.note(ResumeCode.RESHARDED, field_name, rule, "Nothing needs doing.")
+        yield situation.note(ResumeCode.RESHARDED, field_name, rule, "No action needed.")
     elif code is ResumeCode.LENGTH and origin.is_parent:
-        # A run of its own may be longer than its parent; its data order is its own from there.
-        yield situation.note(code, field_name, rule, "Nothing needs doing.", reason.wanted)
+        # A new run may be longer than its parent; from there it has its own data order.
+        yield situation.note(code, field_name, rule, "No action needed.", reason.wanted)
     elif reason.outcome is Resume.IMPOSSIBLE:
         yield situation.error(code, field_name, rule, fix, reason.wanted, proposed(*by))
     else:
@@ -132,7 +132,7 @@ def _finding(
 def _field(
     situation: Situation, origin: ResumeOrigin, saved: Setup, wanted: Setup, reason: ResumeReason
 ) -> str:
-    """The field of the spec that a reason speaks of."""
+    """Return the spec field that a reason concerns."""
     if reason.what == "layout":
         return _layout_field(saved.layout, wanted.layout)
     if reason.what == "train samples":
@@ -155,7 +155,7 @@ def _repair(
     reason: ResumeReason,
     field_name: str,
 ) -> tuple[str, list[str]]:
-    """What to do about a reason, in words and as overrides."""
+    """Return the fix for a reason, as text and as overrides."""
     code = _CODES.get(reason.what, ResumeCode.MODEL)
     if code is ResumeCode.SCHEDULE:
         return _schedule_repair(origin, saved, field_name)
@@ -164,10 +164,10 @@ def _repair(
     if code is ResumeCode.BLEND:
         words = saved.data_order.blend
         by = [f"data.sources={sources}"] if (sources := _sources(words)) else []
-        return "Use the same data, or begin a new run from its weights: initial_weights.", by
+        return "Use the same data, or start a new run from its weights: initial_weights.", by
     if code is ResumeCode.SEQUENCE:
         length = saved.data_order.sequence_length
-        fix = f"Use {length}, or begin a new run from its weights: initial_weights."
+        fix = f"Use {length}, or start a new run from its weights: initial_weights."
         return fix, [f"{field_name}={length}"]
     if code is ResumeCode.SEED:
         return f"Use {saved.data_order.seed}.", [f"{field_name}={saved.data_order.seed}"]
@@ -176,18 +176,18 @@ def _repair(
     if code is ResumeCode.PRECISION:
         return f"Use {saved.precision}.", [f"{field_name}={saved.precision}"]
     if code is ResumeCode.CONTENT:
-        return "Use the files that the checkpoint was trained on, or begin a new run.", []
+        return "Use the files that the checkpoint was trained on, or start a new run.", []
     if origin.is_parent:
-        return "Name the run and the checkpoints that this one follows.", []
+        return "Set continue_from to the run and the checkpoints that this run continues.", []
     own = f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}"
-    return f"Go on with the spec that saved it, or give this run a place of its own: {own}.", [own]
+    return f"Use the spec that saved it, or give this run another directory: {own}.", [own]
 
 
 def _schedule_repair(origin: ResumeOrigin, saved: Setup, field_name: str) -> tuple[str, list[str]]:
-    """Begin the schedule anew where that is possible, else take the one that was saved."""
+    """Restart the schedule if possible, otherwise use the saved one."""
     if origin.is_parent:
         by = ["continue_from.reset_schedule=true"]
-        return f"Keep the parent's, or begin the schedule anew: {by[0]}.", by
+        return f"Keep the schedule of the parent, or restart it: {by[0]}.", by
     schedule, name = saved.schedule, field_name.rpartition(".")[2]
     if schedule is None or name == "style":
         return "Keep the schedule of the checkpoint, or give the run another name.", []
@@ -197,12 +197,12 @@ def _schedule_repair(origin: ResumeOrigin, saved: Setup, field_name: str) -> tup
         "warmup": f"{{samples: {schedule.warmup_samples}}}",
         "decay": f"{{samples: {schedule.decay_samples}}}",
     }
-    fix = "Keep the schedule of the checkpoint, or let a run of another name continue from it."
+    fix = "Keep the schedule of the checkpoint, or continue from it in a run of another name."
     return fix, [f"{field_name}={values[name]}"]
 
 
 def _layout_repair(saved: Setup, wanted: Setup, of_node: int) -> tuple[str, list[str]]:
-    """The layout that saved the checkpoint."""
+    """Return the fix that restores the layout of the checkpoint."""
     one, other = saved.layout, wanted.layout
     by = [
         f"parallelism.{name}={getattr(one, name)}"
@@ -219,7 +219,7 @@ def _layout_repair(saved: Setup, wanted: Setup, of_node: int) -> tuple[str, list
 
 
 def _sources(words: tuple[str, ...]) -> str:
-    """The words of a blend as sources of a spec; empty where they are not weights and paths."""
+    """Turn blend arguments into spec sources; "" if they are not weights and paths."""
     sources, weight = [], ""
     for word in words:
         if word.replace(".", "", 1).isdigit():
@@ -234,7 +234,7 @@ def _sources(words: tuple[str, ...]) -> str:
 
 
 def other_batch(situation: Situation) -> Iterator[Checked]:
-    """Steps that were of another batch than the run's."""
+    """Report a checkpoint of another global batch size."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
@@ -247,15 +247,15 @@ def other_batch(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             ResumeCode.BATCH,
             "training.global_batch_size",
-            f"the steps up to {chosen.step:,} were of {saved:,} sequences, and the run's are of "
-            f"{size:,}: the learning rate and the length, which count sequences, go on elsewhere.",
-            f"Use {saved}, unless that is meant.",
+            f"the steps up to {chosen.step:,} had {saved:,} sequences, and the run's steps have "
+            f"{size:,}. The schedule counts sequences: the learning rate and the last step shift.",
+            f"Use {saved}, unless the change is intended.",
             size,
         )
 
 
 def newer_engine(situation: Situation) -> Iterator[Checked]:
-    """A checkpoint of a newer engine than the run has."""
+    """Report a checkpoint of a newer engine version than the run's."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or chosen.setup is None:
@@ -267,14 +267,14 @@ def newer_engine(situation: Situation) -> Iterator[Checked]:
             ResumeCode.NEWER_ENGINE,
             origin.field,
             f"the checkpoint of step {chosen.step:,} was saved by {engine.name} {text}, and "
-            f"the run has {engine.version}: an older engine may not know what a newer one saved.",
+            f"the run uses {engine.version}: an older engine may not read it.",
             f"Use an image with {engine.name} {text} or newer.",
             text,
         )
 
 
 def unseen_place(situation: Situation) -> Iterator[Checked]:
-    """A checkpoint to start from, by a path that pods do not have."""
+    """Report a checkpoint at a path that pods cannot see."""
     spec = situation.spec
     parent, weights = spec.continue_from, spec.initial_weights
     brought = weights.huggingface if weights else None
@@ -290,14 +290,14 @@ def unseen_place(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.PLACE,
             field_name,
-            f"{path} is in no pod: the volume is at {mount}.",
-            f"Copy the checkpoints to the volume, and give their path below {mount}.",
+            f"{path} is not in the pods: the volume is mounted at {mount}.",
+            f"Copy the checkpoints to the volume, and set their path below {mount}.",
             path,
         )
 
 
 def first_weights(situation: Situation) -> Iterator[Checked]:
-    """Weights to start from that are not there, or are of another model."""
+    """Report initial weights that do not exist or belong to another model."""
     weights, probe = situation.spec.initial_weights, situation.checkpoints
     address = weights.checkpoint if weights else None
     if address is None or probe is None or not has_resume_checks(situation):
@@ -309,8 +309,8 @@ def first_weights(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.NOTHING_SAVED,
             field_name,
-            f"{address} has no checkpoint, and the run would start from one.",
-            "Name the directory that holds the iter_ directories.",
+            f"{address} contains no checkpoint to start from.",
+            "Set the directory that contains the iter_ directories.",
             address,
         )
     elif place.newest is not None and place.newest.setup is not None:
@@ -320,16 +320,16 @@ def first_weights(situation: Situation) -> Iterator[Checked]:
                 yield situation.error(
                     ResumeCode.MODEL,
                     field_name,
-                    f"{address} was saved with {reason.what} {reason.saved}, and the run has "
+                    f"{address} was saved with {reason.what} {reason.saved}, and the run uses "
                     f"{reason.wanted}: {reason.meaning}",
-                    "Use the weights of this model, or the model of these weights.",
+                    "Use weights of this model, or the model that these weights belong to.",
                     reason.wanted,
                 )
                 return
 
 
 def torn_newest(situation: Situation) -> Iterator[Checked]:
-    """A parent whose newest save did not come to its end."""
+    """Report a parent whose newest save is incomplete."""
     origin, parent = origin_of(situation), situation.spec.continue_from
     newest = origin.place.newest if origin is not None else None
     if origin is None or newest is None or not origin.is_parent or parent is None:
@@ -339,16 +339,16 @@ def torn_newest(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             ResumeCode.TORN,
             "continue_from.step",
-            f"the newest save, of step {last.step:,}, did not come to its end; the run would go on "
-            f"from {newest.step:,}.",
-            f"Use {newest.step} if that is meant, or copy the newest again from where it is whole.",
+            f"the newest save, of step {last.step:,}, is incomplete; the run would continue from "
+            f"step {newest.step:,}.",
+            f"Use {newest.step} if that is intended, or copy the newest again from an intact copy.",
             last.step,
             proposed(f"continue_from.step={newest.step}"),
         )
 
 
 def step_there(situation: Situation) -> Iterator[Checked]:
-    """A step that was never saved, or whose save did not come to its end."""
+    """Report a step that was not saved, or whose save is incomplete."""
     origin, parent = origin_of(situation), situation.spec.continue_from
     if origin is None or not origin.is_parent or parent is None or not origin.place.newest:
         return
@@ -361,7 +361,7 @@ def step_there(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.NO_STEP,
             field_name,
-            f"{origin.address} has no checkpoint of step {parent.step:,}; it has {there}.",
+            f"{origin.address} has no checkpoint of step {parent.step:,}; it has steps {there}.",
             f"Use {newest.step}, or latest.",
             parent.step,
             proposed(f"{field_name}={newest.step}"),
@@ -370,15 +370,15 @@ def step_there(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.TORN,
             field_name,
-            f"the save of step {parent.step:,} did not come to its end: it has no record.",
-            f"Use {newest.step}, the newest that is whole, or latest.",
+            f"the save of step {parent.step:,} is incomplete: it has no record.",
+            f"Use {newest.step}, the newest complete one, or latest.",
             parent.step,
             proposed(f"{field_name}={newest.step}"),
         )
 
 
 def growing_decay(situation: Situation) -> Iterator[Checked]:
-    """A weight decay that grows over the length of the run, which is another than was saved."""
+    """Report a growing weight decay in a run whose length differs from the checkpoint's."""
     options = {
         name.replace("_", "-"): (name, value)
         for name, value in situation.spec.engine.options.items()
@@ -395,17 +395,17 @@ def growing_decay(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.SCHEDULE,
             f"engine.options.{name}",
-            f"the weight decay grows over the whole run, which had {saved.train_samples:,} samples "
-            f"and has {wanted.train_samples:,}: the engine compares that when it loads, and stops "
-            "at a difference.",
-            "Keep the length, or the decay constant, or begin the schedule anew: "
+            f"the weight decay grows over the whole run, whose length changed from "
+            f"{saved.train_samples:,} to {wanted.train_samples:,} samples: the engine compares the "
+            "lengths when it loads, and stops if they differ.",
+            "Keep the length, use a constant decay, or restart the schedule: "
             "continue_from.reset_schedule=true.",
             style,
         )
 
 
 def finished(situation: Situation) -> Iterator[Checked]:
-    """A checkpoint from which no step is left to train."""
+    """Report a checkpoint after which no steps are left to train."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or not chosen.whole:
@@ -417,15 +417,15 @@ def finished(situation: Situation) -> Iterator[Checked]:
     yield make(
         ResumeCode.FINISHED,
         length_field(situation),
-        f"the checkpoint of step {step:,} has read {chosen.consumed_samples:,} sequences, and the "
-        f"run ends after {samples:,}: no step would be trained.",
-        f"Make the run longer than step {step:,}, or continue from an earlier one.",
+        f"the checkpoint of step {step:,} has consumed {chosen.consumed_samples:,} sequences, and "
+        f"the run ends after {samples:,}: no steps are left to train.",
+        f"Make the run longer than {step:,} steps, or continue from an earlier checkpoint.",
         samples,
     )
 
 
 def nothing_saved(situation: Situation) -> Iterator[Checked]:
-    """A place without a whole checkpoint."""
+    """Report a location without a complete checkpoint."""
     origin = origin_of(situation)
     if origin is None or origin.place.newest is not None:
         return
@@ -436,17 +436,18 @@ def nothing_saved(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.NOTHING_SAVED,
             "continue_from.checkpoints",
-            f"{origin.address} has {state}, and the run would continue from there.",
-            "Name where the parent's checkpoints are; those of another make are initial_weights.",
+            f"{origin.address} has {state}: the run cannot continue from it.",
+            "Set the location of the parent's checkpoints. For weights that Seatrial did not save, "
+            "use initial_weights.",
             origin.address,
         )
     elif origin.place.tracked is not None:
         yield situation.error(
             ResumeCode.FOREIGN,
             "checkpoints.location",
-            f"{origin.address} holds checkpoints that no run of Seatrial has saved: a start would "
-            "stop there rather than to begin at step 0 or to load them.",
-            f"Use a directory of its own, such as {origin.address.rstrip('/')}/"
+            f"{origin.address} contains checkpoints that Seatrial did not save: the run would stop "
+            "instead of loading them or starting at step 0.",
+            f"Use a separate directory, such as {origin.address.rstrip('/')}/"
             f"{situation.spec.name}.",
             origin.address,
             proposed(f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}"),

@@ -1,24 +1,31 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the learning rate of a run and what it evaluates."""
+"""Rules about the learning rate schedule and evaluation."""
 
 from collections.abc import Iterator
 
 from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.codes.checks import CheckCode
+from seatrial.planning.plan import Origin
 from seatrial.spec.training import DecayStyle
+from seatrial.units import decimal_quotient
+
+PEAK = "training.learning_rate.peak"
+CONTINUED = 10
+"""Share of the default peak to propose for continued pretraining: schedules usually end there, and
+warming up to the full peak again raises the loss at first (arXiv 2308.04014, 2403.08763)."""
 
 NOTHING = 1e-3
-"""A learning rate below this share of its peak trains nothing worth the time."""
+"""Share of the peak below which a learning rate has no useful effect."""
 LATE = 0.01
-"""A decay that ends so little before the run, as a share of it, is one that was rounded."""
+"""Share of the run by which a decay may end early because of rounding."""
 HIGHEST_RATE = 0.02
-"""Far above what was published for AdamW: GPT-3 125M has 6e-4 (arXiv 2005.14165, table 2.1), and
+"""Far above published values for AdamW: GPT-3 125M uses 6e-4 (arXiv 2005.14165, table 2.1), and
 small models in muTransfer's sweeps (arXiv 2203.03466) about 1e-2."""
 
 
 def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
-    """A decay to zero that ends long before the run does."""
+    """Report a decay to zero that ends long before the run does."""
     schedule, length = situation.plan.schedule, situation.plan.length
     size = situation.plan.batch.global_batch_size
     style = situation.spec.training.learning_rate.style
@@ -30,15 +37,15 @@ def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
             CheckCode.RATE_OF_NOTHING,
             "training.learning_rate.decay",
             f"the learning rate is {schedule.minimum:g} from step {ends:,} on, and the run has "
-            f"{length.steps:,}: the last {length.steps - ends:,} learn nothing.",
-            f"Let the decay end with the run, or give a minimum such as {schedule.peak / 10:g}.",
+            f"{length.steps:,} steps: the last {length.steps - ends:,} do not train the model.",
+            f"Let the decay end with the run, or set a minimum such as {schedule.peak / 10:g}.",
             ends,
             proposed("training.learning_rate.decay={fraction: 1.0}"),
         )
 
 
 def early_decay(situation: Situation) -> Iterator[Checked]:
-    """A decay of as many steps as the warm-up leaves, which is counted from the beginning."""
+    """Report a decay that was probably meant to start after the warm-up."""
     schedule, length = situation.plan.schedule, situation.plan.length
     size = situation.plan.batch.global_batch_size
     missing = length.samples - schedule.decay_samples
@@ -48,9 +55,9 @@ def early_decay(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.EARLY_DECAY,
             "training.learning_rate.decay",
-            f"the decay ends at step {schedule.decay_samples // size:,}, as many before the end of "
-            f"the run as the warm-up takes: it is counted from the beginning, warm-up included.",
-            f"Use {{steps: {length.steps}}}, unless the last {missing // size:,} steps shall stay "
+            f"the decay ends at step {schedule.decay_samples // size:,}, one warm-up before the "
+            "end of the run. The decay counts from step 0 and includes the warm-up.",
+            f"Use {{steps: {length.steps}}}, unless the last {missing // size:,} steps should stay "
             "at the minimum.",
             schedule.decay_samples // size,
             proposed(f"training.learning_rate.decay={{steps: {length.steps}}}"),
@@ -58,7 +65,7 @@ def early_decay(situation: Situation) -> Iterator[Checked]:
 
 
 def warmup_beyond(situation: Situation) -> Iterator[Checked]:
-    """A warm-up that the run does not live to see the end of."""
+    """Report a warm-up that is longer than the run."""
     schedule, length = situation.plan.schedule, situation.plan.length
     size = situation.plan.batch.global_batch_size
     if schedule.warmup_samples >= length.samples:
@@ -67,42 +74,61 @@ def warmup_beyond(situation: Situation) -> Iterator[Checked]:
             CheckCode.WARMUP_BEYOND,
             "training.learning_rate.warmup",
             f"the warm-up takes {schedule.warmup_samples // size:,} steps and the run has "
-            f"{length.steps:,}: the rate reaches {100 * share:.0f} % of its peak.",
-            "Make the warm-up shorter, or the run longer.",
+            f"{length.steps:,}: the learning rate reaches only {100 * share:.0f} % of its peak.",
+            "Shorten the warm-up, or make the run longer.",
             schedule.warmup_samples // size,
             proposed("training.learning_rate.warmup={fraction: 0.01}"),
         )
 
 
 def never_evaluated(situation: Situation) -> Iterator[Checked]:
-    """An interval between evaluations that is longer than the run."""
+    """Report an evaluation interval that is longer than the run."""
     evaluation, steps = situation.spec.training.evaluation, situation.plan.length.steps
     given = "evaluation" in situation.spec.training.model_fields_set
     if given and evaluation.batches and evaluation.every_steps > steps:
         yield situation.warning(
             CheckCode.NEVER_EVALUATED,
             "training.evaluation.every_steps",
-            f"the run ends at step {steps:,}, before its first evaluation at "
+            f"the run ends at step {steps:,}, before its first evaluation at step "
             f"{evaluation.every_steps:,}.",
-            f"Use at most {steps}, or batches: 0 to do without.",
+            f"Use at most {steps}, or batches: 0 to disable evaluation.",
             evaluation.every_steps,
             proposed(f"training.evaluation.every_steps={max(1, steps // 10)}"),
         )
 
 
 def high_rate(situation: Situation) -> Iterator[Checked]:
-    """A peak that is most likely a slip of the pen."""
+    """Report a peak that is most likely a typing error."""
     peak = situation.plan.schedule.peak
     if peak > HIGHEST_RATE:
         yield situation.warning(
             CheckCode.HIGH_RATE,
             "training.learning_rate.peak",
-            f"a peak of {peak:g} is far above what language models were trained with, "
-            "6e-5 to 6e-4 for most.",
-            "Check the exponent, or leave the line out for the usual rate.",
+            f"a peak of {peak:g} is far above the values in use for language models, mostly 6e-5 "
+            "to 6e-4.",
+            "Check the exponent, or remove the line to use the default.",
             peak,
             proposed("training.learning_rate.peak=null"),
         )
+
+
+def unset_rate(situation: Situation) -> Iterator[Checked]:
+    """Report continued pretraining with the default learning rate, which is that of pretraining."""
+    if situation.spec.initial_weights is None or situation.plan.origins.get(PEAK) is Origin.YOU:
+        return
+    peak = situation.plan.schedule.peak
+    lower = decimal_quotient(peak, CONTINUED)
+    yield situation.warning(
+        CheckCode.UNSET_RATE,
+        PEAK,
+        f"the run starts from trained weights and sets no learning rate: it would warm up to "
+        f"{peak:g}, a peak for pretraining from scratch. That raises the loss, and the model "
+        "forgets part of what it learned.",
+        f"Set {PEAK}={lower:g}, where pretraining usually ends, and tune it; or set {peak:g} to "
+        "keep this peak.",
+        peak,
+        proposed(f"{PEAK}={lower:g}"),
+    )
 
 
 RULES = (
@@ -111,4 +137,5 @@ RULES = (
     static(CheckCode.WARMUP_BEYOND, look=warmup_beyond),
     static(CheckCode.NEVER_EVALUATED, look=never_evaluated),
     static(CheckCode.HIGH_RATE, look=high_rate),
+    static(CheckCode.UNSET_RATE, look=unset_rate),
 )

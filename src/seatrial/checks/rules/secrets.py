@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about secrets that a run needs and nobody gives it."""
+"""Rules about secrets that a run needs and the spec does not provide."""
 
 import json
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
 def _receives(situation: Situation, names: tuple[str, ...]) -> bool:
-    """Whether a secret gives pods one of the variables, or files that could hold the same."""
+    """True if a secret sets one of the variables in pods, or mounts files that may contain it."""
     secrets = situation.spec.cluster.secrets
     return any(secret.env in names or secret.mount is not None for secret in secrets)
 
 
 def _with_secret(situation: Situation, secret: str, key: str, env: str) -> str:
-    """The override that adds a secret to those of the spec."""
+    """Return the override that adds a secret to those of the spec."""
     known = [ref.model_dump(exclude_none=True) for ref in situation.spec.cluster.secrets]
     return f"cluster.secrets={json.dumps([*known, {'secret': secret, 'key': key, 'env': env}])}"
 
 
 def no_wandb_key(situation: Situation) -> Iterator[Checked]:
-    """Weights & Biases online, without its key."""
+    """Report online Weights & Biases without an API key."""
     wandb = situation.spec.monitoring.wandb
     if wandb is None or wandb.mode is not WandbMode.ONLINE or not situation.in_pods:
         return
@@ -36,8 +36,8 @@ def no_wandb_key(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.NO_WANDB_KEY,
             "monitoring.wandb",
-            f"no secret gives pods {WANDB_KEY}: wandb would ask for it on a terminal that is not "
-            "there.",
+            f"no secret sets {WANDB_KEY} in pods: wandb would prompt for it, and pods have no "
+            "terminal.",
             f"Add {{secret: wandb, key: api-key, env: {WANDB_KEY}}} to cluster.secrets, with the "
             "name and key of your secret.",
             wandb.project,
@@ -46,7 +46,7 @@ def no_wandb_key(situation: Situation) -> Iterator[Checked]:
 
 
 def no_hub_token(situation: Situation) -> Iterator[Checked]:
-    """Something that Hugging Face gives only to known accounts, without a token."""
+    """Report a gated Hugging Face repository without a token."""
     if not situation.in_pods or _receives(situation, HUB_TOKENS):
         return
     weights = situation.spec.initial_weights
@@ -62,7 +62,7 @@ def no_hub_token(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.NO_HUB_TOKEN,
                 field_name,
-                f"{name} is gated, and no secret gives pods HF_TOKEN: the hub answers 401.",
+                f"{name} is gated, and no secret sets HF_TOKEN in pods: the Hub returns 401.",
                 "Add {secret: huggingface, key: token, env: HF_TOKEN} to cluster.secrets, with the "
                 "name and key of your secret.",
                 address,
@@ -72,7 +72,7 @@ def no_hub_token(situation: Situation) -> Iterator[Checked]:
 
 
 def given_twice(situation: Situation) -> Iterator[Checked]:
-    """A variable that two secrets give, or a secret and the spec itself."""
+    """Report a variable that is set by two secrets, or by a secret and `cluster.env`."""
     plain, seen = situation.spec.cluster.env, dict[str, int]()
     for number, secret in enumerate(situation.spec.cluster.secrets):
         name = secret.env
@@ -80,15 +80,15 @@ def given_twice(situation: Situation) -> Iterator[Checked]:
             continue
         other, change = "", tuple[str, ...]()
         if name in plain:
-            other, change = "cluster.env too", (without_variable(situation, name),)
+            other, change = "cluster.env", (without_variable(situation, name),)
         elif name in seen:
-            other = f"cluster.secrets[{seen[name]}] too"
+            other = f"cluster.secrets[{seen[name]}]"
         if other:
             yield situation.error(
                 CheckCode.GIVEN_TWICE,
                 f"cluster.secrets[{number}].env",
-                f"{name} is given here and by {other}: processes would get the last of the two, "
-                "and a server-side apply refuses an object with both.",
+                f"{name} is set here and in {other}: processes would get the last of the two, and "
+                "server-side apply rejects an object with both.",
                 "Remove one of them.",
                 name,
                 proposed(*change),

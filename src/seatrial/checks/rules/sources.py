@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the sources of a blend: named once, and of the format that the spec says."""
+"""Rules about the sources of a blend: no duplicates, and the format that the spec states."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ from seatrial.spec.data import SourceFormat
 
 
 def same_source(situation: Situation) -> Iterator[Checked]:
-    """The same data, twice in a blend."""
+    """Report data that occurs twice in a blend."""
     seen: dict[tuple[str, str], int] = {}
     for number, source in enumerate(situation.spec.data.sources or ()):
         name = "prepared" if source.prepared else "from"
@@ -21,19 +21,19 @@ def same_source(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.SAME_SOURCE,
                 f"data.sources[{number}].{name}",
-                f"{key[0]} is source {seen[key] + 1} already: its samples come twice, in the same "
-                "order.",
-                "Remove one of them, and give the other both weights.",
+                f"{key[0]} is also source {seen[key] + 1}: the run reads its samples twice, in "
+                "the same order.",
+                "Remove one of the two, and add its weight to the other.",
                 key[0],
             )
         seen.setdefault(key, number)
 
 
 def absent_here(situation: Situation, is_there: Callable[[str], bool]) -> Iterator[Checked]:
-    """Raw text and a tokenizer that a run on this host would read, and that it does not have.
+    """Report raw text and a tokenizer that do not exist on the host of a local run.
 
-    For a check that does not look at data: whether a path is there can be said all the same.
-    Prepared data need them no more.
+    A check without `--data` uses this too: it only tests that a path exists. Once the data is
+    prepared, the run needs neither.
     """
     if situation.in_pods or is_there(situation.plan.data_location):
         return
@@ -50,14 +50,14 @@ def absent_here(situation: Situation, is_there: Callable[[str], bool]) -> Iterat
             yield situation.warning(
                 code,
                 field_name,
-                f"there is nothing at {path} on this host, where the run would read it.",
-                "Check the path, or put it there before the data are prepared.",
+                f"{path} does not exist on this host, where the run would read it.",
+                "Check the path, or copy the files there before you prepare the data.",
                 path,
             )
 
 
 def other_format(situation: Situation) -> Iterator[Checked]:
-    """Files that are of another format than the spec says."""
+    """Report files of another format than the spec states."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         if source.from_ is None or source.format is SourceFormat.AUTO or situation.data is None:
             continue
@@ -65,16 +65,16 @@ def other_format(situation: Situation) -> Iterator[Checked]:
         if not isinstance(facts, CorpusFacts):
             continue
         found = {str(kind) for file in facts.files if (kind := format_of(file)) is not None}
-        said = str(source.format)
-        if found and said not in found:
+        stated = str(source.format)
+        if found and stated not in found:
             other, field_name = sorted(found)[0], f"data.sources[{number}].format"
             yield situation.error(
                 CheckCode.OTHER_FORMAT,
                 field_name,
-                f"the files of {source.from_} are {other} by their names, and would be read as "
-                f"{said}.",
-                f"Use {other}, or leave the line out.",
-                said,
+                f"the files of {source.from_} are {other} according to their names, and would be "
+                f"read as {stated}.",
+                f"Use {other}, or remove the line.",
+                stated,
                 proposed(f"{field_name}={other}"),
             )
 

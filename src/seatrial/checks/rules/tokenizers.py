@@ -13,7 +13,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.spec.data import SourceFormat
 
 LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "code")
-"""What the text of a document is called in published corpora, the most usual first."""
+"""Names of the text field in published corpora, the most common first."""
 _BY_NAME = (SourceFormat.AUTO, SourceFormat.JSONL, SourceFormat.PARQUET)
 
 
@@ -25,24 +25,24 @@ def _tokenizer(situation: Situation) -> TokenizerFacts | Unknown:
 
 
 def large_tokenizer(situation: Situation) -> Iterator[Checked]:
-    """Ids without a row in the embedding."""
+    """Report a tokenizer with more entries than the embedding has rows."""
     facts, model = _tokenizer(situation), situation.plan.model
     if not isinstance(facts, TokenizerFacts) or facts.entries <= model.padded_vocab_size:
         return
     own = model.architecture.vocab_size
     preset = situation.spec.model.preset
     by = [f"model.dimensions.vocab_size={facts.entries}"]
-    fix = f"Use {by[0]}, or the tokenizer of the model."
+    fix = f"Use {by[0]}, or a smaller tokenizer."
     if preset is not None:
         usual = situation.catalog.model(preset).tokenizer
         by = [f"data.tokenizer={usual}"] if usual != model.tokenizer else []
-        fix = f"Use the preset's own tokenizer, {usual}, or dimensions of your own."
+        fix = f"Use the tokenizer of the preset, {usual}, or set model.dimensions yourself."
     padded = f", padded to {model.padded_vocab_size:,}" if model.padded_vocab_size > own else ""
     yield situation.error(
         CheckCode.LARGE_TOKENIZER,
         "data.tokenizer",
-        f"{model.tokenizer} has {facts.entries:,} entries, and the model {own:,} rows{padded}: the "
-        "first id beyond them ends the run in a device-side assert.",
+        f"{model.tokenizer} has {facts.entries:,} entries, and the embedding has {own:,} "
+        f"rows{padded}: the first larger id fails the run with a device-side assert.",
         fix,
         facts.entries,
         proposed(*by),
@@ -50,15 +50,15 @@ def large_tokenizer(situation: Situation) -> Iterator[Checked]:
 
 
 def no_end(situation: Situation) -> Iterator[Checked]:
-    """A tokenizer that cannot say where a document ends."""
+    """Report a tokenizer without an end-of-document token."""
     facts = _tokenizer(situation)
     if isinstance(facts, TokenizerFacts) and not facts.ends_documents:
         yield situation.error(
             CheckCode.NO_END,
             "data.tokenizer",
-            f"{situation.plan.model.tokenizer} has no token that ends a document, so that one runs "
-            "into the next.",
-            "Add such a token to it (eos_token in tokenizer_config.json), or use another.",
+            f"{situation.plan.model.tokenizer} has no end-of-document token: the model cannot tell "
+            "documents apart.",
+            "Add one (eos_token in tokenizer_config.json), or use another tokenizer.",
             situation.plan.model.tokenizer,
         )
     elif isinstance(facts, TokenizerFacts) and facts.unstated_end:
@@ -72,13 +72,13 @@ def no_end(situation: Situation) -> Iterator[Checked]:
 
 
 def no_tokenizer(situation: Situation) -> Iterator[Checked]:
-    """A tokenizer that is not there, is none, or is none that the engine can load."""
+    """Report a tokenizer that does not exist, is invalid, or that the engine cannot load."""
     name, found = situation.plan.model.tokenizer, _tokenizer(situation)
     if found is Unknown.ABSENT:
-        rule, fix = f"there is no tokenizer {name}.", "Check the name or the path."
+        rule, fix = f"the tokenizer {name} does not exist.", "Check the name or the path."
     elif found is Unknown.UNREADABLE:
-        rule = f"{name} is there, and cannot be read as a tokenizer."
-        fix = "Use a tokenizer.json as the tokenizers library writes it, or its directory."
+        rule = f"{name} exists, and cannot be read as a tokenizer."
+        fix = "Use a tokenizer.json written by the tokenizers library, or its directory."
     elif _without_class(situation, found):
         rule = no_class_rule(ENGINES[situation.spec.engine.name].title)
         fix = NO_CLASS_FIX
@@ -88,7 +88,7 @@ def no_tokenizer(situation: Situation) -> Iterator[Checked]:
 
 
 def _without_class(situation: Situation, facts: TokenizerFacts | Unknown) -> bool:
-    """Whether the engine wants a class to load a tokenizer by, of which the end is known."""
+    """True if the engine needs a tokenizer class and the files of the tokenizer name none."""
     wanted = ENGINES[situation.spec.engine.name].needs_tokenizer_class
     if not wanted or situation.spec.data.mock or not isinstance(facts, TokenizerFacts):
         return False
@@ -102,21 +102,21 @@ def _corpora(situation: Situation) -> Iterator[tuple[int, CorpusFacts | Unknown]
 
 
 def no_corpus(situation: Situation) -> Iterator[Checked]:
-    """Raw text that is not where the spec says."""
+    """Report raw text that does not exist at the address in the spec."""
     for number, facts in _corpora(situation):
         address = (situation.spec.data.sources or ())[number].from_
         if facts is Unknown.ABSENT or (isinstance(facts, CorpusFacts) and not facts.files):
             yield situation.error(
                 CheckCode.NO_CORPUS,
                 f"data.sources[{number}].from",
-                f"there is nothing at {address}.",
-                "Check the address, and that this host may read it.",
+                f"there are no files at {address}.",
+                "Check the address, and that this host can read it.",
                 address,
             )
 
 
 def files(situation: Situation) -> Iterator[Checked]:
-    """Patterns that mean no file, and samples of more files than there are."""
+    """Report patterns that match no file, and samples of more files than exist."""
     for number, facts in _corpora(situation):
         source = (situation.spec.data.sources or ())[number]
         if not isinstance(facts, CorpusFacts) or not facts.files:
@@ -126,9 +126,9 @@ def files(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 CheckCode.NO_FILES,
                 f"data.sources[{number}].files",
-                f"no file below {source.from_} is meant by {source.files}; the first there is "
+                f"{source.files} matches no file in {source.from_}; the first file there is "
                 f"{facts.files[0]}.",
-                f"Use {by.partition('=')[2]}." if not by.endswith("null") else "Leave files out.",
+                f"Use {by.partition('=')[2]}." if not by.endswith("null") else "Remove files.",
                 source.files,
                 proposed(by),
             )
@@ -136,15 +136,15 @@ def files(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.FEWER_FILES,
                 f"data.sources[{number}].sample_files",
-                f"{source.sample_files:,} files are to be taken, and there are {facts.taken:,}.",
-                f"Use {facts.taken}, or leave it out for all.",
+                f"the sample takes {source.sample_files:,} files, and only {facts.taken:,} exist.",
+                f"Use {facts.taken}, or remove the line to use all files.",
                 source.sample_files,
                 proposed(f"data.sources[{number}].sample_files={facts.taken}"),
             )
 
 
 def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str) -> str:
-    """The override to a pattern that finds files: packed ones, or all that are known."""
+    """Return the override to a pattern that matches files: compressed ones, or all known ones."""
     field_name = f"data.sources[{number}].files"
     address = (situation.spec.data.sources or ())[number].from_ or ""
     for packing in Compression if situation.data else ():
@@ -155,22 +155,22 @@ def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str
 
 
 def unreadable(situation: Situation) -> Iterator[Checked]:
-    """Files that are not what their names say, or hold nothing."""
+    """Report files that are empty or of another format than their names state."""
     for number, facts in _corpora(situation):
         source = (situation.spec.data.sources or ())[number]
-        # A format of one's own stands for what the names do not say.
+        # A format that the spec states replaces the format in the names.
         if isinstance(facts, CorpusFacts) and facts.unreadable and source.format in _BY_NAME:
             yield situation.error(
                 CheckCode.UNREADABLE,
                 f"data.sources[{number}].from",
                 f"no document of {source.from_} can be read: {facts.unreadable}.",
-                "Look at the file, and copy or make it again.",
+                "Inspect the file, and copy or create it again.",
                 source.from_,
             )
 
 
 def text_field(situation: Situation) -> Iterator[Checked]:
-    """Documents without the field that should hold their text, or with something else in it."""
+    """Report documents without the text field, or whose text field is not text."""
     for number, facts in _corpora(situation):
         source = (situation.spec.data.sources or ())[number]
         known = isinstance(facts, CorpusFacts) and facts.fields
@@ -179,16 +179,16 @@ def text_field(situation: Situation) -> Iterator[Checked]:
         wanted = source.text_field
         if wanted.partition(".")[0] in facts.fields and wanted not in facts.other_fields:
             continue
-        rule = f"documents have no field {wanted!r}; they have {', '.join(facts.fields)}."
+        rule = f"the documents have no field {wanted!r}; their fields: {', '.join(facts.fields)}."
         if wanted in facts.other_fields:
-            rule = f"the field {wanted!r} of the documents holds no text."
+            rule = f"the field {wanted!r} of the documents is not text."
         textual = [name for name in facts.fields if name not in facts.other_fields]
         likely = next((name for name in LIKELY_FIELDS if name in textual), "".join(textual[:1]))
         yield situation.error(
             CheckCode.TEXT_FIELD,
             f"data.sources[{number}].text_field",
             rule,
-            f"Use {likely}, if that holds the text." if likely else "Use data that have a text.",
+            f"Use {likely}, if that is the text." if likely else "Use documents with a text field.",
             wanted,
             proposed(*([f"data.sources[{number}].text_field={likely}"] if likely else [])),
         )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the run's namespace: there, with room, and with what pods are given."""
+"""Rules about the run's namespace: existence, quotas, and the objects that pods use."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,59 +23,59 @@ from seatrial.rendering.volumes import LOCK_CONFIG
 
 FIELD = "cluster.namespace"
 PULL_KINDS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg", "")
-"""Types of secrets that a kubelet pulls images with; empty where the type is not known."""
+"""Secret types with which a kubelet pulls images; empty if the type is unknown."""
 PULL_KEYS = (".dockerconfigjson", ".dockercfg")
 
 
 def no_namespace(situation: Situation) -> Iterator[Checked]:
-    """A namespace that is not there."""
+    """Report a namespace that does not exist."""
     facts, name = cluster_of(situation), namespace_of(situation)
     if not facts.sees(Subject.NAMESPACES, name):
         return
     found = next((each for each in facts.namespaces if each.name == name), None)
     if found is not None and not found.ending:
         return
-    # The namespaces of the system, and those of the operators, are nobody's to train in.
+    # System namespaces and those of operators are not for training runs.
     alive = [each.name for each in facts.namespaces if not each.ending and each.name != name]
     claim = situation.spec.cluster.storage.claim
     with_claim = [c.namespace for c in facts.claims if c.name == claim and c.namespace in alive]
     own = [each for each in alive if not each.startswith("kube") and each != "default"]
     other = nearest(name, with_claim or own)
-    state = "is being deleted" if found else "is not there"
+    state = "is being deleted" if found else "does not exist"
     yield situation.error(
         SiteCode.NO_NAMESPACE,
         FIELD,
-        f"the namespace {name} {state}: every object would be refused.",
-        f"Use {other}, or make the namespace." if other else f"Make it: kubectl create ns {name}.",
+        f"the namespace {name} {state}: the API server would reject every object.",
+        f"Use {other}, or create {name}." if other else f"Create it: kubectl create ns {name}.",
         name,
         proposed(*([f"{FIELD}={other}"] if other else [])),
     )
 
 
 def pod_security(situation: Situation) -> Iterator[Checked]:
-    """A namespace that refuses what pods need for RDMA."""
+    """Report a namespace whose Pod Security level rejects pods with RDMA."""
     facts, name = cluster_of(situation), namespace_of(situation)
     found = next((each for each in facts.namespaces if each.name == name), None)
     level = found.enforces if found else ""
     scene = demand_of(situation).scene
     needs = []
     if level in ("baseline", "restricted") and scene.fabric.rdma:
-        needs.append("the capability IPC_LOCK, to lock memory for RDMA")
+        needs.append("the IPC_LOCK capability (RDMA locks memory)")
     if level == "restricted" and user_of(scene) == 0:
-        needs.append("to run as root, for only root is given a capability")
+        needs.append("to run as root (only root gets the capability)")
     if needs:
         yield situation.error(
             SiteCode.POD_SECURITY,
             FIELD,
-            f"namespace {name} enforces {level} pods, and the pods of this run need "
-            f"{' and '.join(needs)}: each would be refused, in events only.",
-            "Use a namespace that enforces privileged, or have this one's label changed.",
+            f"namespace {name} enforces the Pod Security level {level}, and the pods of this run "
+            f"need {' and '.join(needs)}: every pod would be rejected, which only events show.",
+            "Use a namespace with the level privileged, or have the label of this one changed.",
             level,
         )
 
 
 def quota(situation: Situation) -> Iterator[Checked]:
-    """A quota that ends below what the run asks for."""
+    """Report a quota that is smaller than the run's request."""
     facts, name = cluster_of(situation), namespace_of(situation)
     demand = demand_of(situation)
     for found in facts.quotas:
@@ -92,11 +92,11 @@ def quota(situation: Situation) -> Iterator[Checked]:
 
 
 def _counted(situation: Situation, demand: Demand) -> Mapping[str, float]:
-    """What the run takes, by the names that quotas count under."""
+    """Return what the run uses, by the names in quotas."""
     wanted: dict[str, float] = {"pods": float(demand.pods), "count/pods": float(demand.pods)}
     for manifest in manifests_of(situation):
         plural = PLURALS[str(manifest["kind"])]
-        # Some kinds are counted under their plain name too, from before there was a general one.
+        # Older kinds also have a quota under their plain name, without the prefix count/.
         for name in (f"count/{plural}", plural):
             wanted[name] = wanted.get(name, 0.0) + 1.0
     for name, amount in demand.in_all.items():
@@ -114,7 +114,7 @@ def _counted(situation: Situation, demand: Demand) -> Mapping[str, float]:
 def _small_quota(
     situation: Situation, demand: Demand, found: QuotaFacts, short: list[str]
 ) -> Checked:
-    """The finding for a quota; GPUs are named before processors."""
+    """Return the finding for a quota; GPUs come before CPUs."""
     wanted = _counted(situation, demand)
     name = next((each for each in short if demand.gpu and each.endswith(demand.gpu)), short[0])
     left = found.hard[name] - found.used.get(name, 0.0)
@@ -129,10 +129,10 @@ def _small_quota(
                 for each in short
             )
         )
-    others = f", of which others use {used:,.0f}" if used else ""
+    others = f", of which {used:,.0f} are in use" if used else ""
     rule = (
-        f"the run takes {shown(plain, wanted[name])}, and the quota {found.name} of namespace "
-        f"{found.namespace} ends at {shown(plain, found.hard[name])}{others}."
+        f"the run needs {shown(plain, wanted[name])}, and the quota {found.name} of namespace "
+        f"{found.namespace} allows {shown(plain, found.hard[name])}{others}."
     )
     fix = "Ask an administrator for a larger quota, or use another namespace."
     if 0 < fitting < demand.pods:
@@ -144,13 +144,13 @@ def _small_quota(
 
 
 def _grows_with_nodes(name: str, demand: Demand) -> bool:
-    """Whether fewer nodes take less of what a quota counts."""
+    """True if fewer nodes use less of a quota."""
     plain = name.removeprefix("requests.").removeprefix("limits.")
     return plain in demand.of_pod or plain.removeprefix("count/") == "pods"
 
 
 def limits(situation: Situation) -> Iterator[Checked]:
-    """A namespace that lets no container be as large as the run's."""
+    """Report a limit range that is smaller than the run's containers."""
     facts, name, demand = cluster_of(situation), namespace_of(situation), demand_of(situation)
     for found in facts.limits:
         short = [each for each, most in found.most.items() if demand.of_pod.get(each, 0.0) > most]
@@ -158,16 +158,16 @@ def limits(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 SiteCode.LIMITS,
                 FIELD,
-                f"a container of the run asks for {shown(short[0], demand.of_pod[short[0]])}, and "
-                f"the limit range {found.name} of namespace {name} ends at "
-                f"{shown(short[0], found.most[short[0]])}: no pod would be made.",
+                f"a container of the run requests {shown(short[0], demand.of_pod[short[0]])}, and "
+                f"the limit range {found.name} of namespace {name} allows "
+                f"{shown(short[0], found.most[short[0]])}: no pod would be created.",
                 "Ask an administrator for a larger limit, or use another namespace.",
                 short[0],
             )
 
 
 def no_account(situation: Situation) -> Iterator[Checked]:
-    """A service account that is not there."""
+    """Report a service account that does not exist."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
     name = situation.spec.cluster.service_account
     if name is None or not facts.sees(Subject.ACCOUNTS, namespace):
@@ -179,16 +179,16 @@ def no_account(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.NO_ACCOUNT,
         "cluster.service_account",
-        f"namespace {namespace} has no service account {name}: the operator could not make a pod, "
-        "and would say so in events only.",
-        f"Use {other}, or make the account." if other else "Make the account, or give identity.",
+        f"namespace {namespace} has no service account {name}: the operator cannot create pods, "
+        "which only events show.",
+        f"Use {other}, or create {name}." if other else "Create it, or set cluster.identity.",
         name,
         proposed(*([f"cluster.service_account={other}"] if other else [])),
     )
 
 
 def no_priority(situation: Situation) -> Iterator[Checked]:
-    """A priority class that is not there."""
+    """Report a priority class that does not exist."""
     facts, name = cluster_of(situation), situation.spec.cluster.priority_class
     if name is None or not facts.sees(Subject.PRIORITIES) or name in facts.priorities:
         return
@@ -197,15 +197,15 @@ def no_priority(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.NO_PRIORITY,
         "cluster.priority_class",
-        f"the cluster has no priority class {name}: no pod would be admitted.",
-        f"Use {other}, or remove the line." if other else "Remove the line, or make the class.",
+        f"the cluster has no priority class {name}: the API server would reject every pod.",
+        f"Use {other}, or remove the line." if other else "Remove the line, or create the class.",
         name,
         proposed(f"cluster.priority_class={other or 'null'}"),
     )
 
 
 def no_lock(situation: Situation) -> Iterator[Checked]:
-    """An image without the worker, and no list by which pods could install it."""
+    """Report an image without the worker if the namespace has no lock to install it from."""
     keys, image = cluster_of(situation).lock_keys, demand_of(situation).scene.image
     lock = ENGINES[situation.spec.engine.name].installation.lock
     if image.brings_worker or keys is None or lock in keys:
@@ -215,16 +215,16 @@ def no_lock(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.NO_LOCK,
         "cluster.image",
-        f"{name} lacks the worker, and namespace {namespace} has {lacks}, by which pods would "
-        "install it: no pod would start.",
-        "Use an image with the worker in it (guide: images), or have an administrator make the "
-        "map: workerLock in the chart's values.",
+        f"{name} does not contain the worker, and namespace {namespace} has {lacks}, from which "
+        "pods would install it: no pod would start.",
+        "Use an image that contains the worker (guide: images), or ask an administrator to create "
+        "the config map: workerLock in the chart's values.",
         name,
     )
 
 
 def secrets(situation: Situation) -> Iterator[Checked]:
-    """Secrets, or keys of them, that are not there."""
+    """Report secrets and keys that do not exist."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
     if not facts.sees(Subject.SECRETS, namespace):
         return
@@ -239,8 +239,8 @@ def secrets(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 SiteCode.NO_KEY,
                 field_name,
-                f"the secret {found.name} has no key {wanted.key}; it has "
-                f"{', '.join(found.keys) or 'none'}: no container would be made.",
+                f"the secret {found.name} has no key {wanted.key} (its keys: "
+                f"{', '.join(found.keys) or 'none'}): no container would start.",
                 f"Use {other}." if other else "Add the key to the secret.",
                 wanted.key,
                 proposed(*([f"{field_name}={other}"] if other else [])),
@@ -256,15 +256,15 @@ def _no_secret(
     return situation.error(
         SiteCode.NO_SECRET,
         field_name,
-        f"namespace {namespace_of(situation)} has no secret {name}: no container would be made.",
-        f"Use {other}, or make the secret." if other else "Make the secret in this namespace.",
+        f"namespace {namespace_of(situation)} has no secret {name}: no container would start.",
+        f"Use {other}, or create {name}." if other else "Create the secret in this namespace.",
         name,
         proposed(*([f"{field_name}={other}"] if other else [])),
     )
 
 
 def no_pull_secret(situation: Situation) -> Iterator[Checked]:
-    """A pull secret that is not there, or is none."""
+    """Report a pull secret that does not exist or has another type."""
     facts, name = cluster_of(situation), situation.spec.cluster.image_pull_secret
     namespace, field_name = namespace_of(situation), "cluster.image_pull_secret"
     if name is None or not facts.sees(Subject.SECRETS, namespace):
@@ -274,21 +274,21 @@ def no_pull_secret(situation: Situation) -> Iterator[Checked]:
     if found is not None and _pulls(found):
         return
     other = nearest(name, [each.name for each in there if _pulls(each)])
-    rule = f"namespace {namespace} has no secret {name}: nodes could not pull the image."
+    rule = f"namespace {namespace} has no secret {name}: nodes cannot pull the image."
     if found is not None:
-        rule = f"the secret {name} is of type {found.kind}, and no kubelet pulls images with it."
+        rule = f"the secret {name} has type {found.kind}, which does not work for pulling images."
     yield situation.error(
         SiteCode.NO_PULL_SECRET,
         field_name,
         rule,
-        f"Use {other}." if other else "Make it: kubectl create secret docker-registry.",
+        f"Use {other}." if other else "Create it: kubectl create secret docker-registry.",
         name,
         proposed(*([f"{field_name}={other}"] if other else [])),
     )
 
 
 def _pulls(secret: SecretFacts) -> bool:
-    """Whether images can be pulled with a secret."""
+    """True if a secret works for pulling images."""
     return secret.kind in PULL_KINDS and any(key in secret.keys for key in PULL_KEYS)
 
 

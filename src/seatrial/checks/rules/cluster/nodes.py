@@ -1,9 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the nodes of a run: all of their GPUs used, which needs no cluster to see.
-
-And in its cluster: there, open, fit, and with what the pods ask for.
-"""
+"""Rules about nodes: idle GPUs, and in a cluster number, taints, health and offered resources."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,24 +24,24 @@ PLUGINS = {
     "nvidia.com/gpu": "NVIDIA's device plugin or GPU operator",
     "rdma/": "an RDMA device plugin (NVIDIA's network operator)",
 }
-"""What makes a node offer a resource."""
+"""The component that makes a node offer a resource."""
 
 
 def _growth(situation: Situation) -> str:
-    """What is known of nodes that may still come; empty where none will."""
+    """Describe whether the cluster adds nodes; "" if it does not."""
     grows = cluster_of(situation).grows
-    unknown = "unless the cluster adds nodes by itself, which this account may not see"
-    return "the cluster adds nodes by itself" if grows else unknown if grows is None else ""
+    unknown = "this account cannot see whether the cluster has an autoscaler"
+    return "the cluster has an autoscaler" if grows else unknown if grows is None else ""
 
 
 def _plugin(resource: str) -> str:
-    """What makes a node offer a resource."""
+    """Return the component that makes a node offer a resource."""
     known = (text for name, text in PLUGINS.items() if resource.startswith(name))
-    return next(known, f"what makes a node offer {resource}")
+    return next(known, f"the device plugin for {resource}")
 
 
 def _nodes(situation: Situation) -> list[NodeFacts]:
-    """The nodes of the run's type; none where nobody could look."""
+    """Return the nodes of the run's type; empty if the account cannot list nodes."""
     return of_the_type(situation) if cluster_of(situation).sees(Subject.NODES) else []
 
 
@@ -53,17 +50,17 @@ def _count(nodes: list[NodeFacts]) -> int:
 
 
 def idle_gpus(situation: Situation) -> Iterator[Checked]:
-    """Fewer processes than GPUs on a node that nobody else will get."""
+    """Report fewer processes than GPUs on a node."""
     machines = situation.plan.machines
     gpus = situation.catalog.node_type(machines.node_type).gpus
     used = machines.processes_per_node
-    # A part of a node can be meant, where there is one node; of several, it hardly ever is.
+    # Using part of a single node can be intended; with several nodes it hardly ever is.
     if used < gpus and (machines.nodes > 1 or used == 1):
         yield situation.warning(
             CheckCode.IDLE_GPUS,
             "cluster.processes_per_node",
-            f"{used} of the {gpus} GPUs of each {machines.node_type} are used; the others are idle "
-            "and paid for.",
+            f"the run uses {used} of the {gpus} GPUs of each {machines.node_type}; you pay for the "
+            "others, and they are idle.",
             f"Use {gpus}, or a smaller node type.",
             used,
             proposed(f"cluster.processes_per_node={gpus}"),
@@ -71,7 +68,7 @@ def idle_gpus(situation: Situation) -> Iterator[Checked]:
 
 
 def no_nodes(situation: Situation) -> Iterator[Checked]:
-    """A type of which the cluster has no node."""
+    """Report a node type that the cluster does not have."""
     facts = cluster_of(situation)
     if not facts.sees(Subject.NODES) or _nodes(situation):
         return
@@ -84,14 +81,14 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
     known = [name for name, _ in types.most_common() if name in demand.scene.profile.node_types]
     there = ", ".join(f"{count:,} {name}" for name, count in types.most_common()) or "none"
     what = "with GPUs " if demand.gpu else ""
-    rule = f"no node has {label}={wanted}; the nodes {what}there are: {there}"
+    rule = f"no node has the label {label}={wanted}; nodes {what}in the cluster: {there}"
     growth = _growth(situation)
     if growth:
         yield situation.warning(
             SiteCode.NO_NODES,
             FIELD,
             f"{rule}; {growth}.",
-            "See whether one of its pools is of this type.",
+            "Check that one of its node pools has this type.",
             wanted,
         )
         return
@@ -102,27 +99,27 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
 
 
 def few_nodes(situation: Situation) -> Iterator[Checked]:
-    """Fewer nodes of the type than the run asks for."""
+    """Report fewer nodes of the type than the run needs."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
     there = _count(nodes)
     if not nodes or there >= wanted:
         return
     kind = situation.plan.machines.node_type
-    rule = f"the run takes {wanted:,} {kind} nodes, and the cluster has {there:,}"
+    rule = f"the run needs {wanted:,} {kind} nodes, and the cluster has {there:,}"
     growth = _growth(situation)
     if growth:
         yield situation.warning(
             SiteCode.FEW_NODES,
             "cluster.nodes",
             f"{rule} now; {growth}.",
-            f"See whether its pool may grow to {wanted:,}.",
+            f"Check that its node pool can grow to {wanted:,}.",
             wanted,
         )
         return
     yield situation.error(
         SiteCode.FEW_NODES,
         "cluster.nodes",
-        f"{rule}: some pods would hold their GPUs and wait for the others.",
+        f"{rule}: some pods would hold their GPUs while they wait for the others.",
         f"Use {there}, or add nodes.",
         wanted,
         proposed(f"cluster.nodes={there}"),
@@ -130,7 +127,7 @@ def few_nodes(situation: Situation) -> Iterator[Checked]:
 
 
 def tainted(situation: Situation) -> Iterator[Checked]:
-    """Nodes of the type that taints keep the run's pods from."""
+    """Report nodes of the type with taints that the run's pods do not tolerate."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
     closed = [node for node in nodes if open_taints(situation, node)]
     left = _count(nodes) - _count(closed)
@@ -140,18 +137,18 @@ def tainted(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.TAINTED,
         FIELD,
-        f"{_count(closed):,} of {_count(nodes):,} {situation.plan.machines.node_type} nodes are "
-        f"kept for others by {', '.join(sorted(taints))}, which the profile "
-        f"{situation.plan.machines.profile} does not tolerate; {left:,} are left for "
+        f"{_count(closed):,} of {_count(nodes):,} {situation.plan.machines.node_type} nodes have "
+        f"the taint {', '.join(sorted(taints))}, which the profile "
+        f"{situation.plan.machines.profile} does not tolerate; {left:,} nodes remain for "
         f"{wanted:,} pods.",
-        "Ask for nodes without the taint, or for its removal; a profile of your own catalog can "
-        "tolerate it.",
+        "Ask an administrator for nodes without the taint, or add a profile that tolerates it to "
+        "your own catalog.",
         ", ".join(sorted(taints)),
     )
 
 
 def unfit(situation: Situation) -> Iterator[Checked]:
-    """Nodes of the type that are not ready, closed, or marked as unfit."""
+    """Report nodes of the type that are not ready, cordoned, or lack the profile's labels."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
     marks = demand_of(situation).scene.profile.node_labels
     closed = [node for node in nodes if not _fit(node, marks)]
@@ -162,15 +159,15 @@ def unfit(situation: Situation) -> Iterator[Checked]:
     cordoned = _count([node for node in closed if node.ready and not node.schedulable])
     rest = _count(closed) - down - cordoned
     words = [f"{down:,} are not ready"] if down else []
-    words += [f"{cordoned:,} are closed to new pods (cordoned)"] if cordoned else []
+    words += [f"{cordoned:,} are cordoned"] if cordoned else []
     labels = ", ".join(f"{key}={value}" for key, value in marks.items())
     words += [f"{rest:,} lack the label {labels}"] if rest else []
     yield situation.error(
         SiteCode.UNFIT_NODES,
         "cluster.nodes",
-        f"of {_count(nodes):,} {situation.plan.machines.node_type} nodes "
-        f"{' and '.join(words)}: {left:,} are left for {wanted:,} pods.",
-        "See what is wrong with them: kubectl describe node; kubectl uncordon opens one.",
+        f"of {_count(nodes):,} {situation.plan.machines.node_type} nodes, "
+        f"{' and '.join(words)}: {left:,} remain for {wanted:,} pods.",
+        "Find out why: kubectl describe node. To accept pods again: kubectl uncordon.",
         wanted,
         proposed(*([f"cluster.nodes={left}"] if left else [])),
     )
@@ -181,14 +178,14 @@ def _fit(node: NodeFacts, marks: dict[str, str]) -> bool:
 
 
 def no_devices(situation: Situation) -> Iterator[Checked]:
-    """Nodes of the type that do not offer as many GPUs as a pod asks for."""
+    """Report nodes of the type that offer fewer GPUs than a pod requests."""
     demand = demand_of(situation)
     if demand.gpu:
         yield from _offer(situation, demand.gpu, SiteCode.NO_DEVICES, FIELD)
 
 
 def no_fabric(situation: Situation) -> Iterator[Checked]:
-    """Nodes of the type that do not offer the devices of their network."""
+    """Report nodes of the type that do not offer their network devices."""
     demand = demand_of(situation)
     if demand.fabric:
         yield from _offer(situation, demand.fabric, SiteCode.NO_FABRIC, "cluster.fabric")
@@ -210,7 +207,7 @@ def _offer(
         if name.partition("/")[0] == resource.partition("/")[0] and name != resource
     }
     rule = (
-        f"a pod asks for {shown(resource, wanted)}, and {_count(offering):,} of "
+        f"a pod requests {shown(resource, wanted)}, and {_count(offering):,} of "
         f"{_count(nodes):,} {situation.plan.machines.node_type} nodes offer that"
     )
     if most:
@@ -222,13 +219,13 @@ def _offer(
         fix = f"{fix[:-1]}, or use cluster.fabric=none for a slow test."
         by = ["cluster.fabric=none"]
     elif most:
-        fix = f"Use cluster.processes_per_node={most:.0f}, or see why GPUs are missing there."
+        fix = f"Use cluster.processes_per_node={most:.0f}, or find out why GPUs are missing."
         by = [f"cluster.processes_per_node={most:.0f}"]
     yield situation.error(code, field_name, f"{rule}.", fix, resource, proposed(*by))
 
 
 def small_nodes(situation: Situation) -> Iterator[Checked]:
-    """Nodes that have less processors or memory for pods than a pod asks for."""
+    """Report nodes with less allocatable CPU or memory than a pod requests."""
     nodes, demand = _nodes(situation), demand_of(situation)
     wanted = {name: demand.of_pod[name] for name in ("cpu", "memory") if name in demand.of_pod}
     fitting = [node for node in nodes if not lacks(node.allocatable, wanted)]
@@ -242,16 +239,16 @@ def small_nodes(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.SMALL_NODES,
         FIELD,
-        f"a pod asks for {shown(short, wanted[short])}, and the {situation.plan.machines.node_type}"
-        f" nodes have {shown(short, most)} for pods.",
-        "Free what daemons and the kubelet hold back there, or correct the node type in a catalog "
-        "of your own.",
+        f"a pod requests {shown(short, wanted[short])}, and {situation.plan.machines.node_type} "
+        f"nodes have {shown(short, most)} allocatable.",
+        "Reduce what daemons and the kubelet reserve, or correct the node type in your own "
+        "catalog.",
         short,
     )
 
 
 def far_apart(situation: Situation) -> Iterator[Checked]:
-    """Nodes in several zones, none of which has enough of them for a fast network."""
+    """Report nodes in several zones, none of which has enough nodes for a fast network."""
     nodes, demand = _nodes(situation), demand_of(situation)
     label = demand.scene.profile.zone_label
     zones = Counter[str]()
@@ -267,16 +264,16 @@ def far_apart(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.FAR_APART,
         "cluster.nodes",
-        f"{demand.pods:,} nodes have to be in one zone, for {situation.plan.machines.fabric} does "
-        f"not reach from one to another; there are {there}.",
-        f"Use {most}, as many as {zone} has, or add nodes to one zone.",
+        f"{situation.plan.machines.fabric} does not work across zones: the {demand.pods:,} nodes "
+        f"have to be in one zone, and there are {there}.",
+        f"Use {most}, the number of nodes in {zone}, or add nodes to one zone.",
         demand.pods,
         proposed(f"cluster.nodes={most}"),
     )
 
 
 def preparation(situation: Situation) -> Iterator[Checked]:
-    """Pods for preparing data that no node has room for."""
+    """Report data preparation pods that do not fit on any node."""
     facts, pods = cluster_of(situation), situation.spec.cluster.preparation
     sources = situation.spec.data.sources or ()
     if not facts.sees(Subject.NODES) or not facts.nodes:
@@ -291,14 +288,14 @@ def preparation(situation: Situation) -> Iterator[Checked]:
     on_cpus = pods.cpus > cpus
     name = "cpus" if on_cpus else "memory"
     value = int(cpus) if on_cpus else f"{int(memory) >> 30}Gi"
-    asked = f"{pods.cpus:,} processors" if on_cpus else shown("memory", pods.memory)
-    most = f"{cpus:,.0f} processors" if on_cpus else shown("memory", memory)
-    # An Indexed Job has a pod a task and one processor each; only Ray has pods of this size.
+    asked = f"{pods.cpus:,} CPUs" if on_cpus else shown("memory", pods.memory)
+    most = f"{cpus:,.0f} CPUs" if on_cpus else shown("memory", memory)
+    # An Indexed Job has one pod with one CPU for each task; only Ray has pods of this size.
     yield situation.warning(
         SiteCode.PREPARATION,
         f"cluster.preparation.{name}",
-        f"a pod of Ray that prepares data asks for {asked}, and the largest node has {most} for "
-        "pods.",
+        f"a Ray pod that prepares data requests {asked}, and the largest node has {most} "
+        "allocatable.",
         f"Use {value} or less.",
         pods.cpus if on_cpus else pods.memory,
         proposed(f"cluster.preparation.{name}={value}"),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about what a cluster has installed: operators, definitions, gang schedulers."""
+"""Rules about the components installed in a cluster: operators, definitions, gang schedulers."""
 
 from collections.abc import Iterator
 
@@ -17,32 +17,32 @@ DEFINITIONS = {
     Operator.TRAINJOB: ("trainjobs.trainer.kubeflow.org", "v1alpha1"),
     Operator.HYPERPOD: ("hyperpodpytorchjobs.sagemaker.amazonaws.com", "v1"),
 }
-"""What each operator's jobs are defined as, with the version that is rendered."""
+"""The custom resource definition of each operator's jobs, with the rendered version."""
 CONTROLLERS = {
     Operator.PYTORCHJOB: ("training-operator",),
     Operator.TRAINJOB: ("trainer-controller",),
     Operator.HYPERPOD: ("hp-training", "hyperpod-training"),
 }
-"""What is in the name of each operator's deployment (their own manifests and charts)."""
+"""Part of the name of each operator's deployment (from their manifests and charts)."""
 OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
-"""The oldest releases that manifests were checked against (docs: cluster tests)."""
+"""The oldest releases that the manifests are tested with (docs: cluster tests)."""
 NEEDED = (1, 29)
-"""The Kubernetes in which backoffLimitPerIndex of a Job is on without being asked for."""
+"""The first Kubernetes version with backoffLimitPerIndex enabled by default."""
 GANGS = {
     Gang.VOLCANO: "podgroups.scheduling.volcano.sh",
     Gang.COSCHEDULING: "podgroups.scheduling.x-k8s.io",
 }
-"""The definition by which each gang scheduler is known."""
+"""The custom resource definition of each gang scheduler."""
 FIELD = "cluster.operator"
 
 
 def served(situation: Situation, operator: Operator) -> bool:
-    """Whether the cluster knows the jobs of an operator in the version that is rendered."""
+    """True if the cluster serves the jobs of an operator in the rendered version."""
     return cluster_of(situation).serves(*DEFINITIONS[operator])
 
 
 def not_served(situation: Situation) -> Iterator[Checked]:
-    """A cluster that does not know the jobs of the run's operator."""
+    """Report a cluster that does not serve the jobs of the run's operator."""
     operator = situation.plan.machines.operator
     if served(situation, operator):
         return
@@ -67,14 +67,14 @@ def not_served(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NOT_SERVED,
             FIELD,
-            f"{rule}: what is rendered for {operator} would be refused. A launch takes "
+            f"{rule}: it would reject the manifests for {operator}. `seatrial launch` uses "
             f"{others[0]} instead.",
-            f"Write cluster.operator={others[0]}, so that all commands speak of the same job.",
+            f"Set cluster.operator={others[0]}, so that all commands use the same operator.",
             operator,
             proposed(f"cluster.operator={others[0]}"),
         )
         return
-    fix = "Install the operator, and wait until its definitions are served."
+    fix = "Install the operator, and wait until the cluster serves its definitions."
     if others:
         fix = f"Use cluster.operator={others[0]}, or install the operator."
     by = [f"cluster.operator={others[0]}"] if others else []
@@ -82,15 +82,15 @@ def not_served(situation: Situation) -> Iterator[Checked]:
 
 
 def not_running(situation: Situation) -> Iterator[Checked]:
-    """An operator whose definitions are there, and that does not run."""
+    """Report an operator that is installed and not running."""
     facts, operator = cluster_of(situation), situation.plan.machines.operator
     down = [each for each in facts.refusals if "failed calling webhook" in each.said]
     if down:
         yield situation.error(
             SiteCode.NOT_RUNNING,
             FIELD,
-            f"a webhook that has to agree to {down[0].about} does not answer: {down[0].said}.",
-            "See whether the operator's pods run: kubectl get pods --all-namespaces.",
+            f"an admission webhook for {down[0].about} does not respond: {down[0].said}.",
+            "Check that the operator's pods are running: kubectl get pods --all-namespaces.",
             operator,
         )
         return
@@ -103,9 +103,9 @@ def not_running(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NOT_RUNNING,
             FIELD,
-            f"the cluster knows the jobs of {operator}, and no deployment with "
-            f"{' or '.join(CONTROLLERS[operator])} in its name was seen that would run them.",
-            "Install the operator again, unless it runs under another name.",
+            f"the cluster serves the jobs of {operator}, but no deployment has "
+            f"{' or '.join(CONTROLLERS[operator])} in its name: no controller would run them.",
+            "Reinstall the operator, unless it runs under another name.",
             operator,
         )
     elif not any(each.ready for each in found):
@@ -113,15 +113,15 @@ def not_running(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NOT_RUNNING,
             FIELD,
-            f"{first.namespace}/{first.name} has 0 of {first.wanted} pods ready: jobs would stay "
-            "without a state.",
-            f"Repair it: kubectl -n {first.namespace} describe deployment {first.name}.",
+            f"{first.namespace}/{first.name} has 0 of {first.wanted} pods ready: no controller "
+            "would start the job.",
+            f"Find out why: kubectl -n {first.namespace} describe deployment {first.name}.",
             operator,
         )
 
 
 def _runs(controller: Controller, operator: Operator) -> bool:
-    """Whether a deployment is that of an operator; HyperPod's has the other's name in its own."""
+    """True if a deployment is an operator's; the name of HyperPod's contains the other's."""
     hyperpod = any(part in controller.name for part in CONTROLLERS[Operator.HYPERPOD])
     if operator is not Operator.HYPERPOD and hyperpod:
         return False
@@ -129,7 +129,7 @@ def _runs(controller: Controller, operator: Operator) -> bool:
 
 
 def other_form(situation: Situation) -> Iterator[Checked]:
-    """A version of Trainer in the spec whose fields the cluster does not know."""
+    """Report a Trainer version in the spec whose API the cluster does not serve."""
     given = situation.spec.cluster.operator_version
     served_form, wanted = _served_form(situation), trainer_api(given)
     if situation.plan.machines.operator is not Operator.TRAINJOB or not served_form:
@@ -140,16 +140,16 @@ def other_form(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.OTHER_FORM,
         "cluster.operator_version",
-        f"the spec says {given}, and the cluster serves the TrainJob of {served_form}"
-        f"{' or newer' if newest else ''}: it has other fields for what a run changes in pods.",
-        f"Use {served_form}, or leave it out: a launch asks the cluster.",
+        f"the spec sets {given}, and the cluster serves the TrainJob of {served_form}"
+        f"{' or newer' if newest else ''}: its fields for changing pods differ.",
+        f"Use {served_form}, or remove the line: `seatrial launch` detects the version.",
         given,
         proposed("cluster.operator_version=null"),
     )
 
 
 def _served_form(situation: Situation) -> str:
-    """The form of Trainer's API: as its schema says, else as its deployment's version does."""
+    """Return the form of Trainer's API, from its schema or from its deployment's version."""
     facts = cluster_of(situation)
     versions = [each.version for each in facts.controllers if _runs(each, Operator.TRAINJOB)]
     known = [str(form) for version in versions if version and (form := trainer_api(version))]
@@ -157,7 +157,7 @@ def _served_form(situation: Situation) -> str:
 
 
 def old_operator(situation: Situation) -> Iterator[Checked]:
-    """An operator that is older than any that the manifests were tried with."""
+    """Report an operator that is older than the tested versions."""
     operator = situation.plan.machines.operator
     oldest = OLDEST.get(operator)
     for controller in cluster_of(situation).controllers:
@@ -167,30 +167,31 @@ def old_operator(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.OLD_OPERATOR,
             FIELD,
-            f"{controller.namespace}/{controller.name} is {controller.version}, and manifests were "
-            f"tried with {shown(oldest)} and newer: fields that it does not know are refused.",
-            f"Have the operator updated to {shown(oldest)} or newer.",
+            f"{controller.namespace}/{controller.name} has version {controller.version}; the "
+            f"manifests are tested with {shown(oldest)} and newer. It may reject fields that it "
+            "does not know.",
+            f"Update the operator to {shown(oldest)} or newer.",
             controller.version,
         )
 
 
 def old_kubernetes(situation: Situation) -> Iterator[Checked]:
-    """A cluster that does not know what the jobs for preparing data ask for."""
+    """Report a Kubernetes version that is too old for data preparation jobs."""
     found, sources = version(cluster_of(situation).kubernetes), situation.spec.data.sources or ()
     if not found or found >= NEEDED or all(source.prepared for source in sources):
         return
     yield situation.warning(
         SiteCode.OLD_KUBERNETES,
         "cluster.profile",
-        f"the cluster is of Kubernetes {shown(found)}, and the Indexed Job that prepares data "
-        f"tries each task again by itself, which begins with {shown(NEEDED)}.",
-        "Have the cluster updated, or prepare the data elsewhere.",
+        f"the cluster runs Kubernetes {shown(found)}, and the Indexed Job that prepares data needs "
+        f"{shown(NEEDED)} for per-task retries.",
+        "Update the cluster, or prepare the data elsewhere.",
         shown(found),
     )
 
 
 def no_kind(situation: Situation) -> Iterator[Checked]:
-    """Objects besides the job whose kind the cluster does not know."""
+    """Report other objects of the run whose kind the cluster does not serve."""
     prometheus = situation.spec.monitoring.prometheus
     name = "podmonitors.monitoring.coreos.com"
     wanted = prometheus.enabled and prometheus.pod_monitor is not None
@@ -198,7 +199,7 @@ def no_kind(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_KIND,
             "monitoring.prometheus.pod_monitor",
-            f"the cluster does not serve {name} v1, and the run would bring one.",
+            f"the cluster does not serve {name} v1, and the run would create one.",
             "Install the Prometheus operator, or remove pod_monitor.",
             name,
             proposed("monitoring.prometheus.pod_monitor=null"),
@@ -206,15 +207,15 @@ def no_kind(situation: Situation) -> Iterator[Checked]:
 
 
 def no_gang(situation: Situation) -> Iterator[Checked]:
-    """A gang scheduler that is not there."""
+    """Report a gang scheduler that is not installed."""
     gang = situation.spec.cluster.gang
     name = GANGS.get(gang)
     if name is not None and not cluster_of(situation).serves(name):
         yield situation.error(
             SiteCode.NO_GANG,
             "cluster.gang",
-            f"the cluster does not serve {name}, and pods would wait for a scheduler that does "
-            "not run.",
+            f"the cluster does not serve {name}: pods would wait for a scheduler that is not "
+            "installed.",
             f"Install {gang}, or use cluster.gang=none.",
             gang,
             proposed("cluster.gang=none"),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about Kueue: whether the queue is there, admits the run, and can ever have room for it."""
+"""Rules about Kueue: the queue exists, admits the run, and has enough quota for it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -28,7 +28,7 @@ DEFINITION = "localqueues.kueue.x-k8s.io"
 
 
 def _local_queue(situation: Situation) -> LocalQueueFacts | None:
-    """The queue that the run names, where it is there."""
+    """Return the local queue of the run, if it exists."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
     name = situation.spec.cluster.queue
     found = (q for q in facts.local_queues if (q.namespace, q.name) == (namespace, name))
@@ -36,7 +36,7 @@ def _local_queue(situation: Situation) -> LocalQueueFacts | None:
 
 
 def _cluster_queue(situation: Situation) -> ClusterQueueFacts | None:
-    """The queue of the cluster that the run's queue leads to."""
+    """Return the cluster queue behind the run's local queue."""
     local, facts = _local_queue(situation), cluster_of(situation)
     if local is None or not facts.sees(Subject.CLUSTER_QUEUES):
         return None
@@ -44,7 +44,7 @@ def _cluster_queue(situation: Situation) -> ClusterQueueFacts | None:
 
 
 def no_queue(situation: Situation) -> Iterator[Checked]:
-    """A queue that is not there, or leads nowhere."""
+    """Report a queue that does not exist or has no cluster queue."""
     facts, name = cluster_of(situation), situation.spec.cluster.queue
     namespace = namespace_of(situation)
     if name is None:
@@ -53,7 +53,7 @@ def no_queue(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_QUEUE,
             FIELD,
-            "the cluster has no Kueue, so that nothing would ever admit the run.",
+            "Kueue is not installed in the cluster, so the run would never be admitted.",
             "Install Kueue, or remove the queue.",
             name,
             proposed("cluster.queue=null"),
@@ -68,7 +68,7 @@ def no_queue(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_QUEUE,
             FIELD,
-            f"namespace {namespace} has no queue {name}; it has {', '.join(there) or 'none'}.",
+            f"namespace {namespace} has no queue {name}; its queues: {', '.join(there) or 'none'}.",
             f"Use {other}." if other else "Ask an administrator for a queue in this namespace.",
             name,
             proposed(*([f"{FIELD}={other}"] if other else [])),
@@ -77,14 +77,15 @@ def no_queue(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_QUEUE,
             FIELD,
-            f"the queue {name} leads to {local.cluster_queue}, which is not there.",
-            "Ask an administrator for the cluster queue, or use another one.",
+            f"the queue {name} refers to the cluster queue {local.cluster_queue}, which does not "
+            "exist.",
+            "Ask an administrator to create the cluster queue, or use another queue.",
             name,
         )
 
 
 def _room(situation: Situation, queue: ClusterQueueFacts) -> Mapping[str, float]:
-    """The most that a queue can ever give: its own, and what its cohort lends."""
+    """Return the most that a queue can admit: its own quota, and what its cohort lends."""
     cohort = [
         other
         for other in cluster_of(situation).cluster_queues
@@ -101,7 +102,7 @@ def _room(situation: Situation, queue: ClusterQueueFacts) -> Mapping[str, float]
 
 
 def small_queue(situation: Situation) -> Iterator[Checked]:
-    """A queue whose quota ends below what the run asks for."""
+    """Report a queue whose quota is smaller than the run's request."""
     queue = _cluster_queue(situation)
     if queue is None:
         return
@@ -117,8 +118,8 @@ def small_queue(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.SMALL_QUEUE,
         FIELD,
-        f"the run takes {shown(name, demand.in_all[name])}, and the queue {queue.name} has "
-        f"{room[name]:,.0f} in all: it would never be admitted.",
+        f"the run needs {shown(name, demand.in_all[name])}, and the queue {queue.name} has "
+        f"{room[name]:,.0f} in total: the run would never be admitted.",
         fix,
         situation.spec.cluster.queue,
         proposed(*([f"cluster.nodes={fitting}"] if fitting else [])),
@@ -126,7 +127,7 @@ def small_queue(situation: Situation) -> Iterator[Checked]:
 
 
 def uncovered(situation: Situation) -> Iterator[Checked]:
-    """A resource of the pods that the queue does not list."""
+    """Report a resource of the pods that the queue does not list."""
     queue = _cluster_queue(situation)
     if queue is None:
         return
@@ -138,8 +139,8 @@ def uncovered(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.UNCOVERED,
             FIELD,
-            f"the queue {queue.name} does not cover {', '.join(missing)}, and Kueue admits "
-            "nothing that asks for a resource which its queue does not list.",
+            f"the queue {queue.name} does not cover {', '.join(missing)}: Kueue does not admit "
+            "pods that request a resource which their queue does not list.",
             f"Ask an administrator to add it to the queue{slow}.",
             situation.spec.cluster.queue,
             proposed(*by),
@@ -147,7 +148,7 @@ def uncovered(situation: Situation) -> Iterator[Checked]:
 
 
 def stopped(situation: Situation) -> Iterator[Checked]:
-    """A queue that admits nothing for now, or nothing from this namespace."""
+    """Report a queue that is stopped, or that does not admit this namespace."""
     local, queue = _local_queue(situation), _cluster_queue(situation)
     name, namespace = situation.spec.cluster.queue, namespace_of(situation)
     for each in (local, queue):
@@ -155,8 +156,8 @@ def stopped(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 SiteCode.STOPPED_QUEUE,
                 FIELD,
-                f"the queue {each.name} is stopped (stopPolicy): it admits nothing.",
-                "Ask who stopped it, or use another queue.",
+                f"the queue {each.name} is stopped (stopPolicy): it admits no workloads.",
+                "Ask an administrator to resume it, or use another queue.",
                 name,
             )
             return
@@ -170,15 +171,15 @@ def stopped(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.STOPPED_QUEUE,
             FIELD,
-            f"the cluster queue {queue.name} admits nothing from namespace {namespace} "
+            f"the cluster queue {queue.name} does not admit workloads from namespace {namespace} "
             "(namespaceSelector).",
-            "Ask an administrator to let the queue choose this namespace, or use another one.",
+            "Ask an administrator to add this namespace to the selector, or use another queue.",
             name,
         )
 
 
 def topology(situation: Situation) -> Iterator[Checked]:
-    """A level of topology that nodes do not have, or by which Kueue does not place."""
+    """Report a topology level that nodes lack, or that Kueue does not use for placement."""
     wanted, facts = situation.spec.cluster.topology, cluster_of(situation)
     if wanted is None:
         return
@@ -202,13 +203,13 @@ def topology(situation: Situation) -> Iterator[Checked]:
 
 
 def _groups(label: str) -> bool:
-    """Whether a label names a group of nodes rather than a node or its kind."""
+    """True if a label names a group of nodes rather than a node or its type."""
     words = ("zone", "block", "rack", "topology", "network-node", "capacity", "ultracluster")
     return any(word in label for word in words)
 
 
 def _too_narrow(situation: Situation, demand: Demand) -> Iterator[Checked]:
-    """A required group that is smaller than the run everywhere."""
+    """Report a required topology level whose groups are all smaller than the run."""
     wanted, facts = situation.spec.cluster.topology, cluster_of(situation)
     if wanted is None or not wanted.required or not facts.sees(Subject.NODES):
         return
@@ -221,8 +222,8 @@ def _too_narrow(situation: Situation, demand: Demand) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.TOPOLOGY,
             "cluster.topology.required",
-            f"no group of {wanted.level} has {demand.pods:,} nodes; the largest has "
-            f"{max(groups.values()):,}, and the run insists on one.",
+            f"the run requires {demand.pods:,} nodes in one group of {wanted.level}, and the "
+            f"largest has {max(groups.values()):,}.",
             "Use cluster.topology.required=false, or a wider level.",
             "true",
             proposed("cluster.topology.required=false"),
@@ -230,7 +231,7 @@ def _too_narrow(situation: Situation, demand: Demand) -> Iterator[Checked]:
 
 
 def _unplaced(situation: Situation, level: str) -> Iterator[Checked]:
-    """Flavors of the queue that no topology places by the level."""
+    """Report a queue without a flavor whose topology has the level."""
     queue, facts = _cluster_queue(situation), cluster_of(situation)
     seen = facts.sees(Subject.FLAVORS) and facts.sees(Subject.TOPOLOGIES)
     if queue is None or not queue.flavors or not seen:
@@ -248,9 +249,9 @@ def _unplaced(situation: Situation, level: str) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.TOPOLOGY,
             "cluster.topology.level",
-            f"no flavor of the queue {queue.name} is placed by {level}"
-            + (f"; its topologies know {', '.join(known)}." if known else ": none has a topology."),
-            f"Use {other}." if other else "Remove topology, or have the flavor name a Topology.",
+            f"no flavor of the queue {queue.name} has a topology with the level {level}"
+            + (f"; its levels are {', '.join(known)}." if known else "; none has a topology."),
+            f"Use {other}." if other else "Remove topology, or set a Topology in the flavor.",
             level,
             proposed(
                 *([f"cluster.topology.level={other}"] if other else ["cluster.topology=null"])

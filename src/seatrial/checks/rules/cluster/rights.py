@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about what the API server itself answered: rights, refusals, and what it hid."""
+"""Rules about responses of the API server: permissions, rejected objects, hidden resources."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ PLURALS = {
     "TrainingRuntime": "trainingruntimes.trainer.kubeflow.org",
     "HyperPodPyTorchJob": "hyperpodpytorchjobs.sagemaker.amazonaws.com",
 }
-"""The kinds that a launch makes, as rights name them."""
+"""The kinds that a launch creates, by their names in RBAC rules."""
 JOBS = {
     Operator.PYTORCHJOB: "PyTorchJob",
     Operator.TRAINJOB: "TrainJob",
@@ -36,26 +36,26 @@ JOBS = {
 
 
 def manifests_of(situation: Situation) -> tuple[Manifest, ...]:
-    """What a launch of the run would bring."""
+    """Return the objects that a launch of the run would create."""
     return render(situation.plan, situation.catalog, Part.RUN, Attempt()).manifests
 
 
 def rights_for(manifests: Sequence[Manifest], namespace: str) -> list[Right]:
-    """The verbs that applying these objects takes, each once."""
+    """Return the permissions needed to apply these objects, without duplicates."""
     wanted: dict[Right, None] = {}
     jobs = set(JOBS.values())
     for manifest in manifests:
         kind = str(manifest["kind"])
         verbs = ("get", "create", "delete") if kind in jobs else ("get", "create", "patch")
         wanted |= {Right(verb, PLURALS[kind], namespace): None for verb in verbs}
-    # The ledger of a run is a config map, and a launch looks at pods of the attempt before.
+    # The ledger of a run is a config map, and a launch lists the pods of the previous attempt.
     for verb, resource in (("create", "configmaps"), ("patch", "configmaps"), ("list", "pods")):
         wanted[Right(verb, resource, namespace)] = None
     return list(wanted)
 
 
 def following_rights(manifests: Sequence[Manifest], namespace: str) -> list[Right]:
-    """The verbs that status, watch, logs and stop take besides."""
+    """Return the additional permissions that status, watch, logs and stop need."""
     jobs = {str(each["kind"]) for each in manifests} & set(JOBS.values())
     pairs = [(verb, PLURALS[kind]) for kind in sorted(jobs) for verb in ("list", "watch", "patch")]
     pairs += [("watch", "pods"), ("get", "pods/log"), ("list", "events")]
@@ -63,11 +63,11 @@ def following_rights(manifests: Sequence[Manifest], namespace: str) -> list[Righ
 
 
 SILENT = ("failed calling webhook", "exceeded quota")
-"""Refusals that another rule tells better."""
+"""Rejections that another rule explains better."""
 
 
 def rights(situation: Situation) -> Iterator[Checked]:
-    """What launching takes, or following afterwards, and the account may not do."""
+    """Report missing permissions for launching the run and for following it."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
     manifests = manifests_of(situation)
     for asked, what, make in (
@@ -80,15 +80,16 @@ def rights(situation: Situation) -> Iterator[Checked]:
             yield make(
                 SiteCode.RIGHTS,
                 "cluster.namespace",
-                f"{what} takes rights in namespace {namespace} that the account lacks: {words}.",
-                "Let an administrator bind the role seatrial-launcher there: charts/seatrial, or "
-                "seatrial render --part admin.",
+                f"{what} needs permissions in namespace {namespace} that the account lacks: "
+                f"{words}.",
+                "Ask an administrator to bind the role seatrial-launcher there: charts/seatrial, "
+                "or seatrial render --part admin.",
                 words,
             )
 
 
 def refused(situation: Situation) -> Iterator[Checked]:
-    """Objects that the API server refused, asked without keeping them."""
+    """Report objects that the API server rejected in a dry run."""
     for refusal in cluster_of(situation).refusals:
         if any(words in refusal.said for words in SILENT):
             continue
@@ -97,29 +98,29 @@ def refused(situation: Situation) -> Iterator[Checked]:
                 SiteCode.OBJECT_REFUSED,
                 Severity.ERROR,
                 Where(field=refusal.about),
-                f"the API server would refuse it: {refusal.said}.",
+                f"the API server rejects this object: {refusal.said}.",
                 "",
-                "Compare with seatrial render --diff; see cluster.operator_version and the "
+                "Compare with seatrial render --diff, and check cluster.operator_version and the "
                 "policies of the cluster.",
             )
         )
 
 
 def taken(situation: Situation) -> Iterator[Checked]:
-    """Names that objects of other owners have, so that a launch is refused."""
+    """Report objects of other owners with the same name, which prevent a launch."""
     yield from map(Checked, cluster_of(situation).taken)
 
 
 def unseen(situation: Situation) -> Iterator[Checked]:
-    """Parts of the cluster that this account may not look at."""
+    """Report the resources that this account cannot list."""
     facts = cluster_of(situation)
     hidden = [str(subject) for subject in Subject if subject in facts.unseen]
     if hidden:
         yield situation.note(
             SiteCode.UNSEEN,
             "cluster",
-            f"this account may not list {', '.join(hidden)}, so that nothing is said of them.",
-            "Nothing needs doing; the role seatrial-observer lets it look at most of them.",
+            f"this account cannot list {', '.join(hidden)}: rules about them were skipped.",
+            "No action needed. The role seatrial-observer allows listing most of them.",
             ", ".join(hidden),
         )
 
@@ -127,7 +128,7 @@ def unseen(situation: Situation) -> Iterator[Checked]:
 RULES = (
     of_cluster(SiteCode.RIGHTS, look=rights),
     of_cluster(SiteCode.OBJECT_REFUSED, look=refused),
-    # Its code is that of a launch, ST-RUN-001.
+    # Reported under the code of a launch, ST-RUN-001.
     of_cluster(look=taken),
     of_cluster(SiteCode.UNSEEN, look=unseen),
 )

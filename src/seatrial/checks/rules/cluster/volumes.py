@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the volume of a run on the cluster: claim, access, room, driver, class."""
+"""Rules about the run's volume in the cluster: claim, access mode, size, driver, class."""
 
 from collections.abc import Iterator
 
@@ -18,19 +18,19 @@ FOR_ONE = ("ReadWriteOnce", "ReadWriteOncePod")
 
 
 def _claims(situation: Situation) -> list[ClaimFacts]:
-    """The claims of the run's namespace."""
+    """Return the claims of the run's namespace."""
     namespace = namespace_of(situation)
     return [claim for claim in cluster_of(situation).claims if claim.namespace == namespace]
 
 
 def _claim(situation: Situation) -> ClaimFacts | None:
-    """The claim that the run names, where it is there and nobody deletes it."""
+    """Return the claim that the spec names, if it exists and is not being deleted."""
     name = situation.spec.cluster.storage.claim
     return next((c for c in _claims(situation) if c.name == name and not c.ending), None)
 
 
 def _good(situation: Situation) -> list[str]:
-    """Claims that the run could use."""
+    """Return the names of claims that the run could use."""
     needed = _needed(situation)
     return [
         claim.name
@@ -43,14 +43,14 @@ def _good(situation: Situation) -> list[str]:
 
 
 def _instead(situation: Situation) -> tuple[str, list[str]]:
-    """The claim that was probably meant, as the beginning of a fix and as overrides."""
+    """Return the claim that was probably meant, as the start of a fix and as overrides."""
     name = situation.spec.cluster.storage.claim or ""
     other = nearest(name, [each for each in _good(situation) if each != name])
     return (f"Use {other}, or " if other else ""), [f"{FIELD}={other}"] if other else []
 
 
 def _mountable(situation: Situation, claim: ClaimFacts) -> bool:
-    """Whether all nodes of the run can write to a claim."""
+    """True if all nodes of the run can write to a claim."""
     if situation.plan.machines.nodes > 1:
         return SHARED in claim.access_modes
     return any(mode in (SHARED, *FOR_ONE) for mode in claim.access_modes)
@@ -61,7 +61,7 @@ def _room(claim: ClaimFacts) -> int:
 
 
 def _needed(situation: Situation) -> int:
-    """Bytes of the checkpoints that lie on the volume at most; 0 where nobody can tell."""
+    """Return the most bytes that checkpoints take on the volume; 0 if unknown."""
     chosen, location = situation.run.chosen, situation.plan.checkpoint_location
     mount = situation.spec.cluster.storage.mount.rstrip("/")
     if chosen is None or not f"{location}/".startswith(f"{mount}/"):
@@ -70,7 +70,7 @@ def _needed(situation: Situation) -> int:
 
 
 def no_claim(situation: Situation) -> Iterator[Checked]:
-    """A claim that is not in the run's namespace."""
+    """Report a claim that does not exist in the run's namespace."""
     facts, name = cluster_of(situation), situation.spec.cluster.storage.claim
     namespace = namespace_of(situation)
     if name is None or not facts.sees(Subject.CLAIMS, namespace) or _claim(situation):
@@ -80,17 +80,17 @@ def no_claim(situation: Situation) -> Iterator[Checked]:
     if any(c.name == name for c in _claims(situation)):
         rule = f"the claim {name} is being deleted"
     elif elsewhere:
-        rule += f"; there is one in {elsewhere[0]}, which pods of other namespaces cannot mount"
+        rule += f"; the one in {elsewhere[0]} cannot be mounted from another namespace"
     else:
         there = ", ".join(sorted(c.name for c in _claims(situation)))
-        rule += f"; it has {there or 'none'}"
+        rule += f"; its claims: {there or 'none'}"
     use, by = _instead(situation)
-    fix = f"{use}{'make' if use else 'Make'} the claim, or give a tier instead for a new volume."
+    fix = f"{use}{'create' if use else 'Create'} the claim, or set a tier for a new volume."
     yield situation.error(SiteCode.NO_CLAIM, FIELD, f"{rule}.", fix, name, proposed(*by))
 
 
 def access_mode(situation: Situation) -> Iterator[Checked]:
-    """A claim that one node may mount, for several."""
+    """Report a claim that not all nodes of the run can write to."""
     claim, nodes = _claim(situation), situation.plan.machines.nodes
     if claim is None or _mountable(situation, claim):
         return
@@ -100,15 +100,15 @@ def access_mode(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.ACCESS_MODE,
         FIELD,
-        f"the claim {claim.name} is {modes}, and {whom} to it: that takes {SHARED}.",
-        f"{use}{'make' if use else 'Make'} a claim of a file system that is {SHARED}.",
+        f"the claim {claim.name} has {modes}, and {whom} to it: that needs {SHARED}.",
+        f"{use}{'create' if use else 'Create'} a claim with {SHARED}.",
         modes,
         proposed(*by),
     )
 
 
 def not_bound(situation: Situation) -> Iterator[Checked]:
-    """A claim without a volume."""
+    """Report a claim that is not bound."""
     claim = _claim(situation)
     if claim is None or claim.phase == "Bound":
         return
@@ -117,7 +117,7 @@ def not_bound(situation: Situation) -> Iterator[Checked]:
         SiteCode.NOT_BOUND,
         FIELD,
         f"the claim {claim.name} is {claim.phase} and has no volume: pods would stay Pending.",
-        f"{use}{'s' if use else 'S'}ee why: kubectl -n {claim.namespace} describe pvc "
+        f"{use}{'f' if use else 'F'}ind out why: kubectl -n {claim.namespace} describe pvc "
         f"{claim.name}.",
         claim.phase,
         proposed(*by),
@@ -125,7 +125,7 @@ def not_bound(situation: Situation) -> Iterator[Checked]:
 
 
 def small_claim(situation: Situation) -> Iterator[Checked]:
-    """A volume that ends before the checkpoints do."""
+    """Report a volume that is too small for the checkpoints."""
     claim, needed = _claim(situation), _needed(situation)
     chosen = situation.run.chosen
     if claim is None or chosen is None or _room(claim) >= needed:
@@ -141,12 +141,12 @@ def small_claim(situation: Situation) -> Iterator[Checked]:
         fitting = _room(claim) // budget.size - 1
         by = [f"checkpoints.keep_last={fitting}"] if fitting > 0 else []
     fix += " and keep_every_steps." if budget.kept.permanent else "."
-    state = "free on" if claim.free is not None else "the size of"
+    state = "free" if claim.free is not None else "in total"
     yield situation.error(
         SiteCode.SMALL_CLAIM,
         FIELD,
-        f"{budget.kept.total:,} checkpoints of {format_bytes(budget.size)} lie there at most, "
-        f"{format_bytes(needed)} together; {format_bytes(_room(claim))} are {state} {claim.name}.",
+        f"the run keeps up to {budget.kept.total:,} checkpoints of {format_bytes(budget.size)}, "
+        f"{format_bytes(needed)} together; {claim.name} has {format_bytes(_room(claim))} {state}.",
         fix,
         format_bytes(_room(claim)),
         proposed(*by),
@@ -154,7 +154,7 @@ def small_claim(situation: Situation) -> Iterator[Checked]:
 
 
 def no_driver(situation: Situation) -> Iterator[Checked]:
-    """A new volume whose driver the cluster lacks."""
+    """Report a new volume whose CSI driver the cluster lacks."""
     facts, tier = cluster_of(situation), demand_of(situation).scene.tier
     if tier is None or not tier.csi_driver or not facts.sees(Subject.DRIVERS):
         return
@@ -167,16 +167,16 @@ def no_driver(situation: Situation) -> Iterator[Checked]:
         if situation.catalog.storage(name).csi_driver in facts.drivers
     ]
     there = ", ".join(facts.drivers) or "none"
-    fix = "Install the driver, or name an existing claim."
+    fix = "Install the driver, or use an existing claim."
     by = list[str]()
     if others:
-        fix = f"Install the driver, use {others[0]}, or name an existing claim."
+        fix = f"Install the driver, use {others[0]}, or use an existing claim."
         by = [f"cluster.storage.tier={others[0]}"]
     yield situation.error(
         SiteCode.NO_DRIVER,
         "cluster.storage.tier",
-        f"volumes of {situation.plan.machines.storage} are made by {tier.csi_driver}, which the "
-        f"cluster lacks; it has {there}.",
+        f"{situation.plan.machines.storage} volumes need the CSI driver {tier.csi_driver}, which "
+        f"is not installed; installed drivers: {there}.",
         fix,
         situation.plan.machines.storage,
         proposed(*by),
@@ -184,7 +184,7 @@ def no_driver(situation: Situation) -> Iterator[Checked]:
 
 
 def no_class(situation: Situation) -> Iterator[Checked]:
-    """A new volume whose storage class has not been made yet."""
+    """Report a new volume whose storage class does not exist or belongs to another driver."""
     facts, tier = cluster_of(situation), demand_of(situation).scene.tier
     if tier is None or not tier.storage_class or not facts.sees(Subject.CLASSES):
         return
@@ -195,24 +195,24 @@ def no_class(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NO_CLASS,
             "cluster.storage.tier",
-            f"the storage class {tier.storage_class} is not there yet: the claim stays Pending "
-            "until it is.",
-            "Let an administrator apply what seatrial render --part admin writes.",
+            f"the storage class {tier.storage_class} does not exist: the claim stays Pending "
+            "until it does.",
+            "Ask an administrator to apply the output of seatrial render --part admin.",
             tier.storage_class,
         )
     elif found.provisioner != tier.csi_driver:
         yield situation.error(
             SiteCode.NO_CLASS,
             "cluster.storage.tier",
-            f"the storage class {found.name} is of {found.provisioner}, and the tier of "
-            f"{tier.csi_driver}: somebody else's class has its name.",
-            "Have it renamed, or name an existing claim.",
+            f"the storage class {found.name} uses {found.provisioner}, and the tier needs "
+            f"{tier.csi_driver}: another class has the same name.",
+            "Have it renamed, or use an existing claim.",
             found.provisioner,
         )
 
 
 def other_claim(situation: Situation) -> Iterator[Checked]:
-    """A claim of the run's name that a launch could not make into the one it wants."""
+    """Report a claim with the run's name that a launch cannot change as needed."""
     tier, name = demand_of(situation).scene.tier, situation.spec.name
     found = next((claim for claim in _claims(situation) if claim.name == name), None)
     if tier is None or found is None:
@@ -222,18 +222,18 @@ def other_claim(situation: Situation) -> Iterator[Checked]:
     storage_class = "" if existing else tier.storage_class
     words = []
     if found.storage_class != storage_class:
-        words.append(f"of class {found.storage_class or 'none'} instead of {storage_class}")
+        words.append(f"with class {found.storage_class or 'none'} instead of {storage_class}")
     if found.capacity > wanted:
-        words.append(f"of {format_bytes(found.capacity)}, which cannot become smaller")
+        words.append(f"with {format_bytes(found.capacity)}, which cannot shrink")
     if SHARED not in found.access_modes:
-        words.append(", ".join(found.access_modes))
+        words.append(f"with {', '.join(found.access_modes)}")
     if words:
         yield situation.error(
             SiteCode.OTHER_CLAIM,
             "cluster.storage",
-            f"namespace {found.namespace} has a claim {name} already, {' and '.join(words)}; a "
-            "claim keeps what it was made with.",
-            f"Use it by cluster.storage.claim={name}, or give the run another name.",
+            f"namespace {found.namespace} already has a claim {name}, {' and '.join(words)}. These "
+            "cannot be changed on an existing claim.",
+            f"Use it with cluster.storage.claim={name}, or give the run another name.",
             name,
         )
 
