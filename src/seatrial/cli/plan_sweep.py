@@ -4,22 +4,18 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.errors import ExitCode, FindingsError, UsageError
-from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.run_budget import RunBudget, budget_of
-from seatrial.reports.plan_phrases import GIB, duration, layout_words, three
-from seatrial.reports.plan_text import cost_words
-from seatrial.reports.tables import name, number, say_table
-from seatrial.reports.terminal import say, say_json, say_text
+from seatrial.planning.run_budget import budget_of
+from seatrial.reports.plan_table import ComparedPlan, compared_data, say_plans
+from seatrial.reports.terminal import say, say_json
 from seatrial.runs.kept_plan import find
 from seatrial.sdk.plan import load_checked, refuse_unsupported
 from seatrial.spec.fields import field_at, places_named, siblings
@@ -88,23 +84,6 @@ MOST_PLANS = 64
 """Plans of one sweep; more is a typing mistake, or a script's work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One plan of a sweep, or why there is none."""
-
-    cells: tuple[str, ...]
-    """What is different: the spec, or the value of each field that varies."""
-    run: PlannedRun | None
-    budget: RunBudget | None
-    refusal: str = ""
-    """Why there is no plan."""
-
-
-def _refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
-    """A variant that cannot be planned."""
-    return Variant(cells, None, None, error.findings[0].rule)
-
-
 def combinations(
     what_if: Sequence[str], overrides: Sequence[str] = ()
 ) -> Iterator[tuple[str, ...]]:
@@ -149,84 +128,6 @@ def _split(values: str) -> list[str]:
     return [value.strip() for value in (*found, word)]
 
 
-def _say_variants(variants: Sequence[Variant], headers: Sequence[str]) -> None:
-    """Print plans as a table, one a line; the first columns say what is different."""
-    columns = [
-        *(name(header.rpartition(".")[2]) for header in headers),
-        name("layout"),
-        number("micro", rank=3),
-        name("recompute", rank=4),
-        number("GiB", rank=2),
-        name("fits"),
-        number("step"),
-        number("tokens/s/GPU", rank=5),
-        number("time"),
-        number("cost", rank=1),
-    ]
-    say_table(columns, [_row(variant) for variant in variants])
-    reasons: dict[str, list[str]] = {}
-    for variant in variants:
-        if variant.refusal:
-            reasons.setdefault(variant.refusal, []).append(" ".join(variant.cells))
-    for reason, cells in reasons.items():
-        say_text(f"{', '.join(cells)}: {reason}", "no plan  ")
-
-
-def _row(variant: Variant) -> tuple[str, ...]:
-    """One line of the table."""
-    run, budget = variant.run, variant.budget
-    if run is None or budget is None:
-        return (*variant.cells, "no plan", *[""] * 8)
-    plan, chosen = run.plan, run.chosen
-    if chosen is None:
-        return (*variant.cells, layout_words(plan.layout), *[""] * 8)
-    return (
-        *variant.cells,
-        layout_words(plan.layout),
-        str(plan.batch.micro_batch_size),
-        str(plan.recompute),
-        f"{chosen.memory.fullest.total / GIB:.1f}",
-        chosen.memory.verdict.replace("-", " "),
-        duration(chosen.time.total),
-        three(chosen.rate),
-        duration(budget.duration.total) if budget.duration else "no end",
-        f"${three(budget.cost.usd)}" if budget.cost else "no price",
-    )
-
-
-def _variant_data(variant: Variant, headers: Sequence[str]) -> dict[str, Any]:
-    """A plan of a sweep as plain data."""
-    different = dict(zip(headers, variant.cells, strict=True))
-    run, budget = variant.run, variant.budget
-    if run is None or budget is None:
-        return {"variant": different, "refusal": variant.refusal}
-    chosen = run.chosen
-    return {
-        "variant": different,
-        "layout": layout_words(run.plan.layout),
-        "plan_digest": run.plan.digest,
-        "micro_batch_size": run.plan.batch.micro_batch_size,
-        "recompute": run.plan.recompute,
-        "memory_bytes": chosen.memory.fullest.total if chosen else None,
-        "verdict": chosen.memory.verdict if chosen else None,
-        "step_seconds": chosen.time.total if chosen else None,
-        "tokens_per_second_per_gpu": chosen.rate if chosen else None,
-        "seconds": budget.duration.total if budget.duration else None,
-        "training_seconds": budget.duration.training if budget.duration else None,
-        "cost_usd": budget.cost.usd if budget.cost else None,
-    }
-
-
-def _cost_note(variants: Sequence[Variant]) -> str:
-    """The date of the prices in a table."""
-    dates = {
-        cost_words(variant.budget.cost, "").partition(" at ")[2]
-        for variant in variants
-        if variant.budget is not None and variant.budget.cost is not None
-    }
-    return f"Costs: {'; '.join(sorted(dates))}." if dates else ""
-
-
 def say_sweep(
     files: list[Path], given: Sequence[str], what_if: Sequence[str], *, as_json: bool
 ) -> None:
@@ -240,26 +141,23 @@ def say_sweep(
             cells = (str(file), *values) if several else values
             variants.append(_variant(file, [*given, *more], cells, catalog))
     if as_json:
-        say_json([_variant_data(variant, headers) for variant in variants])
+        say_json([compared_data(variant, headers) for variant in variants])
     else:
-        _say_variants(variants, headers)
-        note = _cost_note(variants)
-        if note:
-            say_text(note)
-        say("next  seatrial plan with the values of one row, or these in the file")
+        say_plans(variants, headers)
+        say("next  seatrial plan with the values of one row, or write them to the file")
     if not any(variant.run for variant in variants):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _variant(
     file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
-) -> Variant:
-    """One plan of several; a spec that cannot be planned takes its line all the same."""
+) -> ComparedPlan:
+    """Plan one spec; one that cannot be planned still takes its row."""
     try:
         loaded = load_checked(file, overrides)
         basis = resolve_basis(loaded, catalog)
         run = plan_run(basis, calibration=find(basis, file).calibration)
         refuse_unsupported(loaded, run.plan)
     except FindingsError as error:
-        return _refused(cells, error)
-    return Variant(cells, run, budget_of(run, catalog))
+        return ComparedPlan(cells, None, None, error.findings[0].rule)
+    return ComparedPlan(cells, run, budget_of(run, catalog))

@@ -6,6 +6,7 @@ from seatrial.codes.planning import PlanCode
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout_rules import nearby_multiples
 from seatrial.planning.length import Length, Schedule
+from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.training import TrainingSpec
 
 
@@ -60,6 +61,18 @@ def check_saves(report: FindingReport, length: Length, interval: int, retained: 
             f"{retained} is not a multiple of every_steps, which is {interval}.",
             retained,
             f"Use {nearby_multiples(retained, interval)}.",
+        )
+
+
+def check_timed_saves(report: FindingReport, saves: CheckpointsSpec, accelerator: str) -> None:
+    """An interval given as a time needs a step time, which is only modelled for GPUs."""
+    if saves.every_seconds is not None and not accelerator:
+        report.error(
+            PlanCode.SAVES,
+            saves.interval_field,
+            f"{saves.interval_field} needs the step time, and it is not modelled without GPUs.",
+            f"{saves.every_minutes or saves.every_hours:g}",
+            "Use checkpoints.every_steps instead.",
         )
 
 

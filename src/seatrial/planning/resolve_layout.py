@@ -143,6 +143,7 @@ class LayoutResolution:
         length_rules.check_schedule(report, schedule)
         if saves.every_steps != AUTO:
             length_rules.check_saves(report, length, int(saves.every_steps), saves.keep_every_steps)
+        length_rules.check_timed_saves(report, saves, self.basis.machines.accelerator)
         length_rules.check_evaluation(report, training, self.spec.data.split)
         report.stop_if_errors()
         return schedule
@@ -192,4 +193,7 @@ class LayoutResolution:
     def origins(self, choices: Choices) -> MappingProxyType[str, Origin]:
         """For each resolved field, where its value came from."""
         published = self.basis.published_tokens // self.basis.sequence_length
-        return MappingProxyType(self._origins | origins_of(choices, published))
+        found = self._origins | origins_of(choices, published)
+        if self.spec.checkpoints.every_seconds is not None:
+            found[SAVES] = Origin.YOU
+        return MappingProxyType(found)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that fit the terminal: names stay whole, words wrap, lesser columns give way."""
+"""Tables that fit the terminal: names are not broken, text wraps, minor columns are dropped."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ class Column:
     """One column of a table."""
 
     header: str
-    """What stands above it; the unit too, where there is one."""
+    """The title of the column, with the unit if there is one."""
     number: bool = False
-    """Whether it holds numbers, which stand to the right."""
+    """True if it holds numbers, which are right-aligned."""
     whole: bool = False
-    """Whether its cells are names, which are never broken."""
+    """True if its cells are never broken."""
     rank: int = 0
-    """Where the table is too wide, the column of the highest rank goes first; 0 never goes."""
+    """If the table is too wide, the column of the highest rank is dropped first; 0 never is."""
 
 
 def text(header: str, rank: int = 0) -> Column:
-    """A column of words, which wrap."""
+    """Return a column of text, which wraps."""
     return Column(header, rank=rank)
 
 
 def name(header: str, rank: int = 0) -> Column:
-    """A column of names, which are never broken."""
+    """Return a column of names, which are never broken."""
     return Column(header, whole=True, rank=rank)
 
 
 def number(header: str, rank: int = 0) -> Column:
-    """A column of numbers, or of a number and its unit."""
+    """Return a column of numbers, or of a number and its unit."""
     return Column(header, number=True, whole=True, rank=rank)
 
 
@@ -47,10 +47,10 @@ def say_table(
     """Print a table.
 
     Args:
-        columns: What it shows.
+        columns: The columns.
         rows: The cells of each row.
-        width: How wide it may be off a terminal; without it, as wide as its content, so that
-            nothing is cut.
+        width: The maximum width if stdout is not a terminal; by default, the table is as wide as
+            its content.
     """
     table = [tuple(column.header for column in columns), *map(tuple, rows)]
     width = terminal_columns() or width
@@ -69,8 +69,16 @@ def say_table(
         say_text(f"Not shown in {width} columns: {', '.join(left_out)}. All: --json.", rest="")
 
 
+def fits_terminal(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> bool:
+    """Return True if the columns that are never dropped fit the terminal."""
+    width = terminal_columns()
+    table = [tuple(column.header for column in columns), *map(tuple, rows)]
+    needed = [_least(columns, table, i) for i, column in enumerate(columns) if column.rank == 0]
+    return width is None or sum(needed) + len(GAP) * (len(needed) - 1) <= width
+
+
 def _least(columns: Sequence[Column], table: Sequence[Sequence[str]], i: int) -> int:
-    """The least width of a column: whole cells, or its longest word."""
+    """Return the minimum width of a column: its longest cell, or its longest word."""
     if columns[i].whole:
         return max(len(row[i]) for row in table)
     return max(len(word) for row in table for word in row[i].split() or [""])
@@ -79,7 +87,7 @@ def _least(columns: Sequence[Column], table: Sequence[Sequence[str]], i: int) ->
 def _kept(
     columns: Sequence[Column], table: Sequence[Sequence[str]], width: int | None
 ) -> list[int]:
-    """The columns for which there is room, by number."""
+    """Return the indices of the columns that fit."""
     kept = list(range(len(columns)))
     least = [_least(columns, table, i) for i in kept]
     while width and sum(least[i] for i in kept) + len(GAP) * (len(kept) - 1) > width:
@@ -96,7 +104,7 @@ def _widths(
     kept: Sequence[int],
     width: int | None,
 ) -> dict[int, int]:
-    """The width of each kept column; where room is short, the widest words give way."""
+    """Return the width of each column that is kept; the widest text column shrinks first."""
     widths = {i: max(len(row[i]) for row in table) for i in kept}
     least = {i: _least(columns, table, i) for i in kept}
     while width and sum(widths.values()) + len(GAP) * (len(kept) - 1) > width:
