@@ -372,12 +372,12 @@ REFUSALS = {
     ),
     "local-without-processes": (
         ("cluster={profile: local}",),
-        "ST-PLAN-004 cluster.processes_per_node: local has no GPUs to count, so the number of "
-        "processes is needed. Add cluster.processes_per_node=2, for example.",
+        "ST-PLAN-004 cluster.processes_per_node: local has no GPUs, so "
+        "cluster.processes_per_node is required. Add cluster.processes_per_node=2, for example.",
     ),
     "engine": (
         ("model.preset=mpt-7b",),
-        "ST-PLAN-005 model.preset: mpt-7b is trained by llm-foundry, and the engine is megatron. "
+        "ST-PLAN-005 model.preset: mpt-7b needs the engine llm-foundry, not megatron. "
         "Use engine.name=llm-foundry, or another preset.",
     ),
 }

@@ -135,16 +135,16 @@ def why(chosen: Priced, outcome: SearchOutcome, problem: SearchProblem) -> list[
     """Return why the next layouts are slower, which one does not fit, and which are invalid."""
     own = chosen.candidate.shape.degrees
     others = [found for found in outcome.ranked if found.candidate.shape.degrees != own]
-    said = [loss(chosen, other) for other in others[:RUNNERS_UP]]
+    reasons = [loss(chosen, other) for other in others[:RUNNERS_UP]]
     shared = sharing(chosen, outcome)
     if shared:
-        said.insert(0, shared)
+        reasons.insert(0, shared)
     lacking = nearest_lacking(chosen, outcome)
     if lacking is not None:
-        said.append(f"{named(lacking.candidate)} needs {_gib(lacking)} GiB")
-    if len(said) <= RUNNERS_UP:
-        said += broken_neighbours(chosen, problem)[:1]
-    return said
+        reasons.append(f"{named(lacking.candidate)} needs {_gib(lacking)} GiB")
+    if len(reasons) <= RUNNERS_UP:
+        reasons += broken_neighbours(chosen, problem)[:1]
+    return reasons
 
 
 def sharing(chosen: Priced, outcome: SearchOutcome) -> str:
