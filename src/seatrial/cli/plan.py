@@ -10,13 +10,12 @@ from typing import Annotated
 import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import check
 from seatrial.cli.options import Json, Overrides, SpecFile
 from seatrial.cli.plan_sweep import say_sweep
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode, UsageError
-from seatrial.findings import Finding, has_errors
-from seatrial.planning.planner import PlannedRun, plan_run
+from seatrial.findings import has_errors
+from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.sizing import limits_of
@@ -26,7 +25,6 @@ from seatrial.reports.plan_json import page_data
 from seatrial.reports.plan_phrases import new_volume_words
 from seatrial.reports.plan_text import Page, say_page
 from seatrial.reports.terminal import (
-    count_line,
     hides_next,
     say,
     say_error,
@@ -38,6 +36,7 @@ from seatrial.reports.terminal import (
 from seatrial.runs.kept_plan import find, plan_file, write
 from seatrial.sdk.output_files import write_new
 from seatrial.sdk.plan import load_checked, refuse_unsupported
+from seatrial.sdk.plan_check import check_words
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -161,14 +160,5 @@ def _page(file: Path, overrides: Sequence[str], catalog: Catalog, *, again: bool
         following,
         findings,
         volume=new_volume_words(run.plan, catalog),
-        warned=_warned(file, overrides, run, findings),
+        warned=check_words(file, overrides, run, findings),
     )
-
-
-def _warned(file: Path, overrides: Sequence[str], run: PlannedRun, shown: Sequence[Finding]) -> str:
-    """Return the number of findings that the check adds, and the command that lists them."""
-    text = file.read_text(encoding="utf-8-sig")
-    verdict = check(text, str(file), run.basis.catalog, overrides, planner=lambda _: run)
-    known = {(finding.code, finding.rule) for finding in shown}
-    more = [each for each in verdict.findings if (each.code, each.rule) not in known]
-    return f"{count_line(more)} more: {seatrial_words('check', file, *overrides)}" if more else ""

@@ -4,6 +4,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import typer
 
 from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.errors import ExitCode, FindingsError, UsageError
-from seatrial.planning.planner import plan_run
+from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.run_budget import budget_of
-from seatrial.reports.plan_table import ComparedPlan, compared_data, say_plans
+from seatrial.planning.run_budget import RunBudget, budget_of
+from seatrial.reports.plan_table import compared_data, say_plans
 from seatrial.reports.terminal import say, say_json
 from seatrial.runs.kept_plan import find
 from seatrial.sdk.plan import load_checked, refuse_unsupported
@@ -84,6 +85,23 @@ MOST_PLANS = 64
 """Plans of one sweep; more is a typing mistake, or a script's work."""
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One plan of a sweep, or why there is none."""
+
+    cells: tuple[str, ...]
+    """What is different: the spec, or the value of each field that varies."""
+    run: PlannedRun | None
+    budget: RunBudget | None
+    refusal: str = ""
+    """Why there is no plan."""
+
+
+def _refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
+    """A variant that cannot be planned."""
+    return Variant(cells, None, None, error.findings[0].rule)
+
+
 def combinations(
     what_if: Sequence[str], overrides: Sequence[str] = ()
 ) -> Iterator[tuple[str, ...]]:
@@ -144,20 +162,20 @@ def say_sweep(
         say_json([compared_data(variant, headers) for variant in variants])
     else:
         say_plans(variants, headers)
-        say("next  seatrial plan with the values of one row, or write them to the file")
+        say("next  seatrial plan with the values of one row, or these in the file")
     if not any(variant.run for variant in variants):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _variant(
     file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
-) -> ComparedPlan:
-    """Plan one spec; one that cannot be planned still takes its row."""
+) -> Variant:
+    """One plan of several; a spec that cannot be planned takes its line all the same."""
     try:
         loaded = load_checked(file, overrides)
         basis = resolve_basis(loaded, catalog)
         run = plan_run(basis, calibration=find(basis, file).calibration)
         refuse_unsupported(loaded, run.plan)
     except FindingsError as error:
-        return ComparedPlan(cells, None, None, error.findings[0].rule)
-    return ComparedPlan(cells, run, budget_of(run, catalog))
+        return _refused(cells, error)
+    return Variant(cells, run, budget_of(run, catalog))

@@ -3,8 +3,7 @@
 """Several plans side by side, for `--what-if` and `--compare`: each number with its error."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.run_budget import RunBudget
@@ -27,16 +26,24 @@ MACHINE = (name("model"), name("machine"), number("GPUs"))
 """The columns that are left out if all plans share their value."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedPlan:
+class ComparedPlan(Protocol):
     """One of several plans, or the reason why there is none."""
 
-    cells: tuple[str, ...]
-    """What differs: the spec, or the value of each field that varies."""
-    run: PlannedRun | None
-    budget: RunBudget | None
-    refusal: str = ""
-    """Why there is no plan."""
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The spec, or the value of each field that varies."""
+
+    @property
+    def run(self) -> PlannedRun | None:
+        """The plan; None if the spec cannot be planned."""
+
+    @property
+    def budget(self) -> RunBudget | None:
+        """Time and cost of the plan."""
+
+    @property
+    def refusal(self) -> str:
+        """Why there is no plan; empty if there is one."""
 
 
 def say_plans(plans: Sequence[ComparedPlan], headers: Sequence[str]) -> None:

@@ -69,7 +69,7 @@ def _bar(bar: Bar, names: Sequence[str], scale: float, limit: float | None) -> s
             x += width
     if limit is not None:
         at = min(limit * scale, WIDTH - 1)
-        parts.append(_line("limit", (at, 0), (at, ROW)))
+        parts += [_line(style, (at, 0), (at, ROW)) for style in ("halo", "limit")]
     if bar.error:
         parts += _error_bar(x, bar.error * scale)
     label = escape(f"{bar.label}: {bar.note}")
