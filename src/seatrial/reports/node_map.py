@@ -27,10 +27,10 @@ class DrawnNodes:
     """True if the node has more GPUs than are drawn."""
 
 
-def caption(layout: Layout) -> str:
+def caption(layout: Layout, machines: Machines) -> str:
     """Return the meaning of the numbers in the picture."""
     axis = "pipeline stage" if layout.pp_size > 1 else "data-parallel rank"
-    return f"each number is the {axis} of a GPU"
+    return f"each number is the {axis} of a {'GPU' if machines.accelerator else 'process'}"
 
 
 def drawn_nodes(

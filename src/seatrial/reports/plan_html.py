@@ -88,10 +88,10 @@ def _nodes(page: Page) -> str:
     plan = page.run.plan
     drawn = drawn_nodes(plan.layout, plan.machines, NODES_DRAWN)
     boxes = "".join("<div>…</div>" if node is None else _node(node) for node in drawn)
-    numbers = caption(plan.layout)
+    numbers = caption(plan.layout, plan.machines)
     note = f"{numbers[:1].upper()}{numbers[1:]}."
     if plan.layout.tp_size > 1:
-        note += " GPUs without a gap split the matrices of each layer."
+        note += " Neighbours without a gap split the matrices of each layer."
     return f'<h2>Nodes</h2><div class="nodes">{boxes}</div><p class="note">{escape(note)}</p>'
 
 

@@ -219,7 +219,7 @@ def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
     if pictures:
         for picture in node_pictures(plan.layout, plan.machines):
             yield "", picture
-        yield "", caption(plan.layout)
+        yield "", caption(plan.layout, plan.machines)
 
 
 def _batch(run: PlannedRun) -> Iterator[Line]:

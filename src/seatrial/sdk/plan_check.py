@@ -25,4 +25,4 @@ def check_words(
     known = {(finding.code, finding.rule) for finding in shown}
     more = [each for each in verdict.findings if (each.code, each.rule) not in known]
     command = shlex.join(["seatrial", "check", str(file), *overrides])
-    return f"{count_line(more)} more: {command}" if more else ""
+    return f"{count_line(more)} not shown here: {command}" if more else ""

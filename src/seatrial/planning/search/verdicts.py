@@ -28,7 +28,7 @@ MUCH_LOST = 0.1
 """Share of time lost to saves and failures from which on a finding reports it."""
 FASTER = 0.8
 """A storage tier counts as faster if a save takes at most this share of the current time."""
-MINUTE, HOUR = 60.0, 3600.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
 def verdicts(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
@@ -51,13 +51,20 @@ def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[
     rule = (
         f"saves take {percent(lost.saving)} of the time, failures and restarts "
         f"{percent(lost.failures)}. The estimate assumes one failure in "
-        f"{saves.between_failures / MINUTE:,.0f} min and {RESTART_SECONDS / MINUTE:,.0f} min to "
-        "restart."
+        f"{_long(saves.between_failures)} and {RESTART_SECONDS / MINUTE:,.0f} min to restart."
     )
     fix = _lose_less(run, run.chosen, saves)
     where = loaded.where(run.plan.spec.checkpoints.interval_field)
     value = percent(lost.total)
     return [Finding(PlanCode.LOST_TIME, Severity.WARNING, where, rule, value, fix)]
+
+
+def _long(seconds: float) -> str:
+    """Return a long time in whole days, hours or minutes."""
+    for size, unit in ((DAY, "days"), (HOUR, "hours")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds / MINUTE:,.0f} min"
 
 
 def _lose_less(run: PlannedRun, chosen: Priced, saves: Saves) -> str:
