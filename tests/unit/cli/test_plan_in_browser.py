@@ -76,7 +76,7 @@ def test_the_page_holds_at_every_width_and_in_both_themes(page_file: Path) -> No
         for width in (390, 768, 1440):
             tab = browser.new_page(viewport={"width": width, "height": 900})
             for scheme in ("light", "dark"):
-                tab.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                tab.emulate_media(color_scheme=scheme)
                 looked_at(tab, page_file)
             tab.close()
         browser.close()
