@@ -15,8 +15,7 @@ class CheckpointsSpec(SpecModel):
     """When checkpoints are saved, and which are kept."""
 
     every_steps: AutoInt = AUTO
-    """Steps between checkpoints; `auto` loses the least time with at most 2 hours of work at risk.
-    """
+    """Steps between checkpoints; `auto` puts at most 2 hours of work at risk."""
     # Left out of dumps while not set, so that specs without them keep their digest.
     every_minutes: PositiveFloat | None = Field(
         default=None, exclude_if=lambda value: value is None
