@@ -5,7 +5,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from seatrial.findings import Finding
 from seatrial.planning.choices import SAVES
@@ -20,6 +19,7 @@ from seatrial.planning.search.sizing import MOST_NODES, ROUND, Limits
 from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.reports.node_map import caption, node_pictures
+from seatrial.reports.plan_colours import paint, paint_head
 from seatrial.reports.plan_phrases import (
     GIB,
     TIB,
@@ -110,7 +110,7 @@ def say_page(page: Page) -> None:
     width = columns()
     head = head_words(page)
     lines = wrapped(_unbroken(head, width - 2), width, rest="  ") if width else [head]
-    say_painted("\n".join(lines).replace(NO_BREAK, " "), _paint_head)
+    say_painted("\n".join(lines).replace(NO_BREAK, " "), paint_head)
     say()
     for label, text in page_lines(page, bars=_bar_length(width)):
         first = f"{label:<{LABEL}}"
@@ -119,7 +119,7 @@ def say_page(page: Page) -> None:
             lines = wrapped(_unbroken(text), width, first)
         else:
             lines = [first + text]
-        say_painted("\n".join(lines).replace(NO_BREAK, " "), _paint)
+        say_painted("\n".join(lines).replace(NO_BREAK, " "), paint)
 
 
 _TOGETHER = re.compile(r"\b[tpdcev]p \d+|[\d.,]+ (?:[a-z]+ )?± [\d.,]+|\d+ %|± [\d.,]+ [MBT]\b")
@@ -134,37 +134,6 @@ def _unbroken(text: str, longest: int = LONGEST_PART) -> str:
             part.replace(" ", NO_BREAK) if len(part) <= longest else part for part in parts
         )
     return _TOGETHER.sub(lambda found: found[0].replace(" ", NO_BREAK), text)
-
-
-BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31;1", "32;1", "33;1", "36"
-_PAINTS = (
-    (re.compile(r"^(?=\S).{1,10}", re.MULTILINE), BOLD),
-    (re.compile(r" ± [\d.,]+(?: [kMBT]\b| %)?(?: \(\d+ %\))?"), CYAN),
-    (re.compile(r"(?<=   )fits$"), GREEN),
-    (re.compile(r"(?<=   )might not fit$"), YELLOW),
-    (re.compile(r"(?<=   )does not fit$"), RED),
-    (re.compile(r"(?<= of )[\d.,]+ GiB|(?<=at most )2 hours"), BOLD),
-    (re.compile(r"\d+ errors?\b"), RED),
-    (re.compile(r"\d+ warnings?\b"), YELLOW),
-    (re.compile(r"\((?:you|planner|catalog|default)\)$"), DIM),
-)
-"""What is painted in which colour: labels, error bars, verdicts, limits, counts, origins."""
-
-
-def _painted(colour: str, found: re.Match[str]) -> str:
-    return f"\033[{colour}m{found[0]}\033[0m"
-
-
-def _paint(text: str) -> str:
-    """Return the lines with colours."""
-    for pattern, colour in _PAINTS:
-        text = pattern.sub(partial(_painted, colour), text)
-    return text
-
-
-def _paint_head(text: str) -> str:
-    """Return the first lines with the name of the run in bold."""
-    return re.sub(r"^\S+", partial(_painted, BOLD), text, count=1)
 
 
 def head_words(page: Page, *, name: bool = True) -> str:
