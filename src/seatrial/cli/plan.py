@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.options import Json, Overrides, SpecFile, examples
-from seatrial.cli.plan_sweep import say_sweep
 from seatrial.errors import ExitCode, UsageError
 from seatrial.findings import has_errors
 from seatrial.reports.plan_html import html_page, refuse_other_file
 from seatrial.reports.plan_json import page_data
+from seatrial.reports.plan_table import compared_data, say_plans
 from seatrial.reports.plan_text import Page, say_page
 from seatrial.reports.terminal import (
     hides_next,
@@ -82,7 +82,11 @@ def command(
                 "several. Use one kind at a time."
             )
         sweep = sweep_plans([file, *(compare or ())], what_if or (), given)
-        say_sweep(sweep, as_json=as_json)
+        if as_json:
+            say_json([compared_data(variant, sweep.headers) for variant in sweep.variants])
+        else:
+            say_plans(sweep.variants, sweep.headers)
+            say("next  set the values of one row in the spec, then seatrial plan")
         if not any(variant.run for variant in sweep.variants):
             raise typer.Exit(ExitCode.FINDINGS)
         return

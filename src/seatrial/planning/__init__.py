@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Spec and catalog to a plan: layout, memory, time, cost, checkpoints.
+"""From a spec and the catalog to a plan: layout, memory, time, cost, checkpoints.
 
-Pure arithmetic; no I/O but its own constants. Entry points: `resolve.resolve_basis`, and
-`planner.plan_run`, the one way to a plan.
+The code is pure arithmetic and reads only its own constants. Entry points are
+`resolve.resolve_basis` and `planner.plan_run`, the only way to a plan.
 """

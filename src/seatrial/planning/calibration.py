@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration: one factor between predicted and measured step time, from a few steps of one's own.
+"""Calibration: one factor between predicted and measured step time, from a few of your own steps.
 
-The factor stands for what the published runs cannot know: this cluster's clocks, cooling, network
-and software release. It is kept with the digest of what it was measured on, so that it is not used
-for other machines.
+The factor covers what published runs cannot show: clocks, cooling, network and software release of
+your cluster. It is stored with a digest of the machines, so that it is not used for others.
 """
 
 import json
@@ -23,40 +22,40 @@ from seatrial.planning.timing.error_bars import after_calibration
 from seatrial.storage.state_files import DamagedError, decode, read_json, write_state
 
 FILE = "calibration.json"
-"""Name of the file, in the run's directory beside the spec."""
+"""Name of the file in the run's directory next to the spec."""
 FEWEST = 3
-"""Steps that a calibration needs after those that do not count are left out."""
+"""Minimum number of steps, without warm-up and outliers."""
 WARM_UP = 2
-"""Steps after a start that are slow for other reasons: compiling, allocating, connecting."""
+"""Steps after a start that are slow because of compiling, allocating and connecting."""
 OUTLIER = 5.0
-"""Multiples of the median deviation beyond which a step is an outlier."""
+"""A step further from the median than this multiple of the median deviation is an outlier."""
 ALIKE = 0.02
-"""Relative difference below which steps are alike, however closely the others agree."""
+"""Relative difference below which a step is never an outlier."""
 SURPRISE = 0.15
-"""How far from 1 a factor is expected, relatively: the error on machines that were never seen."""
+"""Expected relative distance of a factor from 1: the error on unseen machines."""
 NORMAL = 1.4826
-"""Standard deviation over median deviation, of a normal distribution."""
+"""Ratio of the standard to the median deviation of a normal distribution."""
 NINE_OF_TEN, HALF = 1.645, 0.6745
-"""Standard deviations within which nine of ten values of a normal distribution lie, and half."""
+"""Standard deviations that contain nine of ten values of a normal distribution, and half."""
 OF_MEDIAN = 1.2533
-"""Standard error of a median over that of a mean, of a normal distribution: sqrt(pi / 2)."""
+"""Ratio of the standard error of a median to that of a mean: sqrt(pi / 2)."""
 NOISIEST = 0.1
-"""Median deviation of steps beyond which they are no measurement of one layout.
+"""Maximum median deviation of the steps.
 
-Steps of a healthy run differ by a per cent or two. Where half of them are further than this from
-their median, something else sets their time (stalls of the input, other jobs, a bad node), and a
-factor would carry it into every plan.
+Steps of a healthy run differ by one or two per cent. If half of them deviate more than this,
+something else determines their time (input stalls, other jobs, a bad node), and a factor would
+carry it into every plan.
 """
 WIDEST = 20.0
-"""A factor beyond this, or below its inverse, is a mistake rather than a calibration."""
+"""A factor above this, or below its inverse, is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The steps that count, and how many do not."""
+    """The steps that are used, and the number of those that are not."""
 
     seconds: tuple[float, ...]
-    """Times of the steps that count."""
+    """Times of the steps that are used."""
     warm_up: int
     """Steps left out because they came right after a start."""
     outliers: int
@@ -65,31 +64,31 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """One factor between predicted and measured time, and where it comes from."""
+    """One factor between predicted and measured time, and its origin."""
 
     scale: float
     """Measured over predicted time."""
     measured: float
-    """Median time of the steps that count, seconds."""
+    """Median time of the steps that are used, seconds."""
     predicted: float
-    """Time that was predicted without calibration, seconds."""
+    """Predicted time without calibration, seconds."""
     steps: int
     warm_up: int
     """Steps left out because they came right after a start."""
     outliers: int
     """Steps left out because they took much longer, or much less, than the others."""
     spread: float
-    """Median relative deviation of the steps that count from their median."""
+    """Median relative deviation of the steps from their median."""
     measured_on: Mapping[str, str]
-    """What it was measured on: accelerator, node type, engine, precision."""
+    """Accelerator, node type, fabric, engine and precision of the measurement."""
     digest: str
-    """Digest of what it was measured on."""
+    """Digest of `measured_on`."""
     version: str
-    """Version of the constants that predicted."""
+    """Version of the constants behind the prediction."""
     constants: str = ""
-    """Digest of the rates that predicted: the factor corrects these and no others."""
+    """Digest of the rates behind the prediction; the factor only corrects these."""
     workload: str = ""
-    """Digest of the workload that was measured."""
+    """Digest of the measured workload."""
 
     @property
     def error_before(self) -> float:
@@ -98,30 +97,27 @@ class Calibration:
 
     @property
     def error_after(self) -> float:
-        """Relative error of the prediction with it: steps that disagree draw the factor to 1."""
+        """Relative error of the prediction with calibration; noisy steps pull the factor to 1."""
         return self.scale * self.predicted / self.measured - 1
 
     @property
     def deviation(self) -> float:
-        """How far the factor itself may be off, relatively: its standard error."""
+        """Relative standard error of the factor."""
         return OF_MEDIAN * NORMAL * self.spread / math.sqrt(self.steps)
 
     @property
     def own_error(self) -> Measured:
-        """How far steps of the layout that was measured are from what is now said of them."""
+        """Error of the calibrated prediction for the measured layout."""
         off = abs(self.error_after)
         return Measured(self.workload, off + self.spread, off + NINE_OF_TEN * NORMAL * self.spread)
 
     def corrects(self, constants: TimingConstants) -> bool:
-        """Whether it was measured against these constants."""
+        """Return True if it was measured against these constants."""
         return self.constants == rates_digest(constants)
 
 
 def choose_steps(starts: Sequence[Sequence[float]], warm_up: int = WARM_UP) -> Chosen:
-    """The steps that count, of the times of the steps after each start, in order.
-
-    Left out are the first of each start, as long as enough remain, and outliers.
-    """
+    """Select steps from the times after each start, without the first ones and outliers."""
     early = 0
     kept: list[float] = []
     for times in starts:
@@ -138,10 +134,10 @@ def choose_steps(starts: Sequence[Sequence[float]], warm_up: int = WARM_UP) -> C
 
 
 def factor(ratios: Sequence[float]) -> float:
-    """One factor for measured over predicted times: their median, and nearer to 1 if they disagree.
+    """Return the median of measured over predicted times, shrunk towards 1 if they disagree.
 
-    How far it is drawn to 1 is what Bayes says of a factor that is expected within `SURPRISE` of
-    it, and is seen through ratios that spread as these do. Steps of one run hardly differ.
+    The shrinkage is Bayesian: the prior is a factor within `SURPRISE` of 1, and the evidence is
+    the spread of the ratios. Steps of one run hardly differ.
     """
     logs = [math.log(ratio) for ratio in ratios]
     middle = median(logs)
@@ -151,7 +147,7 @@ def factor(ratios: Sequence[float]) -> float:
 
 
 def rates_digest(constants: TimingConstants) -> str:
-    """The digest of what a factor corrects."""
+    """Return the digest of the rates that a factor corrects."""
     rates = (constants.rates, constants.expert_rates, constants.shapes)
     return digest(to_jsonable_python(rates))
 
@@ -163,27 +159,27 @@ def calibrate(
     constants: TimingConstants,
     workload: str = "",
 ) -> Calibration:
-    """The calibration that the steps yield; refused where they cannot be this run's."""
+    """Return the calibration from the steps; raise if they cannot belong to this run."""
     if len(chosen.seconds) < FEWEST:
-        left = f" ({chosen.warm_up} after a start and {chosen.outliers} outliers do not count)"
+        left = f" (without {chosen.warm_up} warm-up steps and {chosen.outliers} outliers)"
         raise UsageError(
-            f"a calibration needs {FEWEST} steps that count, and there are "
-            f"{len(chosen.seconds)}{left}. Let the run go on for a few steps and try again."
+            f"a calibration needs at least {FEWEST} steps, and there are "
+            f"{len(chosen.seconds)}{left}. Let the run continue for a few steps and try again."
         )
     measured = median(chosen.seconds)
     spread = median(abs(time / measured - 1) for time in chosen.seconds)
     if spread > NOISIEST:
         raise UsageError(
-            f"half of the {len(chosen.seconds)} steps are more than {spread:.0%} from their median "
-            f"of {measured:.3g} s; a calibration takes at most {NOISIEST:.0%}, because steps of "
-            "one layout hardly differ. Find what slows some of them down (input, other jobs, a bad "
-            "node), or give only steps of a quiet stretch with --seconds."
+            f"half of the {len(chosen.seconds)} steps deviate by more than {spread:.0%} from their "
+            f"median of {measured:.3g} s; the limit is {NOISIEST:.0%}, because steps of one layout "
+            "hardly differ. Find what slows some of them down (input, other jobs, a bad node), or "
+            "pass only undisturbed steps with --seconds."
         )
     scale = factor([time / predicted for time in chosen.seconds])
     if not 1 / WIDEST <= scale <= WIDEST:
         raise UsageError(
-            f"a step took {measured:.3g} s, and {predicted:.3g} s are predicted: too far apart for "
-            "a calibration. Check that the times are seconds and that the spec is this run's."
+            f"a step took {measured:.3g} s, but {predicted:.3g} s were predicted: too far apart "
+            "for a calibration. Check that the times are seconds and that the spec is this run's."
         )
     return Calibration(
         scale=scale,
@@ -202,10 +198,9 @@ def calibrate(
 
 
 def calibrated(constants: TimingConstants, calibration: Calibration) -> TimingConstants:
-    """Constants with the factor applied, and the errors that remain after a calibration.
+    """Return the constants with the factor, and the errors that remain after a calibration.
 
-    What layouts differ by after a calibration, and what the factor itself may be off by, add up as
-    independent errors do.
+    The differences between layouts and the error of the factor add up as independent errors.
     """
     left, own = after_calibration(constants, 0.0), calibration.deviation
     return replace(
@@ -221,21 +216,21 @@ def calibrated(constants: TimingConstants, calibration: Calibration) -> TimingCo
 
 
 def write_calibration(calibration: Calibration, directory: Path) -> Path:
-    """Keep a calibration in a run's directory; the path of the file."""
+    """Write a calibration to a run's directory; return the path of the file."""
     target = directory / FILE
     try:
         write_state(target, json.dumps(asdict(calibration), indent=2) + "\n")
     except OSError as error:
         raise UsageError(
-            f"{target} cannot be written: {error.strerror}. Make room for it beside the spec."
+            f"{target} cannot be written: {error.strerror}. Make the spec's directory writable."
         ) from error
     return target
 
 
 def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibration | None:
-    """The calibration in a run's directory; None if there is none for these machines.
+    """Return the calibration in a run's directory, or None if there is none for these machines.
 
-    Raises DamagedError if the file is not a calibration that Seatrial wrote.
+    Raise DamagedError if the file is not a calibration that Seatrial wrote.
     """
     try:
         found = decode(Calibration, read_json(directory / FILE))

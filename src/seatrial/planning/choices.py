@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fields that a spec leaves to the planner, and the spec with choices for them."""
+"""The fields that a spec leaves to the planner, and how choices fill them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from seatrial.spec.scalars import AUTO
 
 Choice = int | bool | str
 Choices = Mapping[str, Choice]
-"""Fields of a spec by their dotted names, with the values that fill them."""
+"""The chosen values by the dotted names of their fields."""
 
 SAVES = "checkpoints.every_steps"
 BATCH = "training.global_batch_size"
@@ -31,17 +31,17 @@ LAYOUT_FIELDS = (
 )
 """Fields that the search fills."""
 STAGE_ENDS = ("parallelism.first_stage_layers", "parallelism.last_stage_layers")
-"""Fields that it sets where stages come out uneven; they are never `auto`."""
+"""Fields that the search sets for uneven stages; they are never `auto`."""
 
 
 def value_at(spec: RunSpec, field: str) -> Any:
-    """The value of a field such as `parallelism.tp_size`."""
+    """Return the value of a field such as `parallelism.tp_size`."""
     section, _, key = field.partition(".")
     return getattr(getattr(spec, section), key)
 
 
 def open_fields(spec: RunSpec, model: Architecture) -> list[str]:
-    """The fields that a spec leaves to the planner; those with one possible value are not."""
+    """Return the `auto` fields of a spec, without those that have one possible value."""
     given = spec.parallelism
     forced = {
         "parallelism.ep_size": model.moe is None,
@@ -56,7 +56,7 @@ def open_fields(spec: RunSpec, model: Architecture) -> list[str]:
 
 
 def origins_of(choices: Choices, published_batch: int) -> dict[str, Origin]:
-    """Where filled values came from: some leave no choice, and some batches are published."""
+    """Return the origins of chosen values: forced values and published batches are separate."""
     origins = dict.fromkeys(choices, Origin.PLANNER)
     forced = {
         "parallelism.vp_size": choices.get("parallelism.pp_size") == 1,
@@ -69,7 +69,7 @@ def origins_of(choices: Choices, published_batch: int) -> dict[str, Origin]:
 
 
 def fill(spec: RunSpec, choices: Choices) -> RunSpec:
-    """The spec with values in place of `auto`; raises ValueError for a word that is none."""
+    """Return the spec with values in place of `auto`; raise ValueError for an invalid word."""
     by_section: dict[str, dict[str, Any]] = {}
     for field, value in choices.items():
         section, _, key = field.partition(".")
@@ -82,7 +82,7 @@ def fill(spec: RunSpec, choices: Choices) -> RunSpec:
 
 
 def _typed(key: str, value: Choice) -> Any:
-    """The value in the type of its field."""
+    """Return the value in the type of its field."""
     if key == "sharding":
         return Sharding(str(value))
     return Recompute(str(value)) if key == "recompute" else value

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine can do, as the planner takes it: a value that the engine of the spec gives."""
+"""The capabilities of an engine that the planner depends on."""
 
 from dataclasses import dataclass
 
@@ -11,28 +11,28 @@ from seatrial.spec.run import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """The layouts that an engine has, and what memory and time of a spec depend on in it."""
+    """The layouts that an engine supports, and its effects on memory and time."""
 
     stack: str
-    """The software under which its fitted constants are filed, such as `megatron-core`."""
+    """The software that its fitted constants are for, such as `megatron-core`."""
     splits_model: bool
-    """Whether it has tp, pp and cp; else every rank is a data-parallel one."""
+    """True if it supports tp, pp and cp; otherwise all ranks are data-parallel."""
     shardings: tuple[tuple[Sharding, ...], ...]
-    """What it can share out among data-parallel ranks: alternatives, of which the first that fits
-    wins. On a host without GPUs, where nothing is priced, the last of the first alternative."""
+    """Shardings in groups; the first group with a layout that fits wins. On a host without GPUs,
+    where no layout is estimated, the last sharding of the first group is used."""
     recomputes: tuple[Recompute, ...]
-    """What it can compute again, from the fastest to the one that needs least memory."""
+    """Supported recomputation, from the fastest to the one that needs the least memory."""
     vocab_multiple: int = 1
     """It pads the vocabulary to a multiple of this times tp_size."""
     gradient_bytes: int = 4
     """Bytes of a gradient while it is accumulated."""
     narrow_weights: bool = False
-    """Whether weights are kept only in the products' own 8 or 4 bits."""
+    """True if weights are stored only in the 8 or 4 bits of the matrix products."""
     has_fsdp_runs: bool = False
-    """Whether published runs of it that share out everything were fitted."""
+    """True if published FSDP runs of this engine were used for fitting."""
 
 
 def limits_of(spec: RunSpec) -> EngineLimits:
-    """What the engine of a spec can do."""
+    """Return the capabilities of the engine of a spec."""
     limits: EngineLimits = engine_named(spec.engine.name).limits(spec)
     return limits

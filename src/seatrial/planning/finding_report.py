@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The findings of one resolution, each placed at its field in the user's file."""
+"""Collects the findings of one resolution, each with its position in the user's file."""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +12,11 @@ from seatrial.spec.loader import LoadedSpec
 
 @dataclass
 class FindingReport:
-    """Collects findings, so that one pass reports everything."""
+    """Collects findings, so that one pass reports all of them."""
 
     loaded: LoadedSpec
-    """The spec with its places."""
+    """The spec with the positions of its values."""
     findings: list[Finding] = field(default_factory=list)
-    """What was found so far."""
 
     def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
         """Add an error about a field of the spec."""
@@ -30,7 +29,7 @@ class FindingReport:
         self.findings.append(Finding(code, Severity.WARNING, where, rule, str(value), fix))
 
     def stop_if_errors(self) -> None:
-        """Raise with everything found when any of it is an error."""
+        """Raise with all findings if any of them is an error."""
         if has_errors(self.findings):
             places = sorted(self.findings, key=lambda f: (f.where.line, f.where.column))
             raise FindingsError(places)

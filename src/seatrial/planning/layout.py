@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank holds what: Megatron's grids, in Megatron's order (tp-cp-ep-dp-pp).
+"""The part of the model on each rank: Megatron's grids, in Megatron's order (tp-cp-ep-dp-pp).
 
-Attention and dense layers live on the grid tp x cp x dp x pp, expert layers on a second grid
+Attention and dense layers use the grid tp x cp x dp x pp. Expert layers use a second grid
 etp x ep x edp x pp over the same ranks (`megatron/core/parallel_state.py`, RankGenerator).
 The first axis changes fastest from rank to rank.
 """
@@ -41,12 +41,12 @@ EXPERT_AXES = (Axis.ETP, Axis.EP, Axis.EDP, Axis.PP)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The sizes of both grids, and how many chunks a pipeline stage has."""
+    """The sizes of both grids, and the number of chunks per pipeline stage."""
 
     tp_size: int = 1
-    """Ranks that share each layer's matrices."""
+    """Ranks that split the matrices of each layer."""
     cp_size: int = 1
-    """Ranks that share each sequence."""
+    """Ranks that split each sequence."""
     dp_size: int = 1
     """Model copies that read different data."""
     pp_size: int = 1
@@ -54,28 +54,28 @@ class Layout:
     vp_size: int = 1
     """Chunks of layers per pipeline stage."""
     ep_size: int = 1
-    """Ranks that share the experts."""
+    """Ranks that split the experts."""
     etp_size: int = 1
-    """Ranks that share one expert's matrices."""
+    """Ranks that split the matrices of one expert."""
 
     def __str__(self) -> str:
-        """`tp 2 · dp 4`, leaving out what is 1."""
+        """Return `tp 2 · dp 4`, without the degrees that are 1."""
         names = ("tp", "pp", "vp", "cp", "ep", "dp")
         sizes = {name: getattr(self, f"{name}_size") for name in names}
         return " · ".join(f"{name} {n}" for name, n in sizes.items() if n > 1) or "dp 1"
 
     def spread_over(self, world_size: int) -> "Layout":
-        """The same with as many model copies as the ranks hold; ranks that are left over idle."""
+        """Return the layout with as many model copies as fit; remaining ranks are idle."""
         return replace(self, dp_size=world_size // self.model_size)
 
     @property
     def model_size(self) -> int:
-        """Ranks that hold one copy of the model."""
+        """Ranks per copy of the model."""
         return self.tp_size * self.cp_size * self.pp_size
 
     @property
     def world_size(self) -> int:
-        """All ranks."""
+        """Number of ranks."""
         return self.tp_size * self.cp_size * self.dp_size * self.pp_size
 
     @property
@@ -84,11 +84,11 @@ class Layout:
         return self.world_size // (self.etp_size * self.ep_size * self.pp_size)
 
     def size(self, axis: Axis) -> int:
-        """The size along an axis."""
+        """Return the size along an axis."""
         return int(getattr(self, f"{axis}_size"))
 
     def coordinates(self, rank: int, axes: tuple[Axis, ...] = DENSE_AXES) -> dict[Axis, int]:
-        """Where a rank stands on a grid."""
+        """Return the position of a rank on a grid."""
         if not 0 <= rank < self.world_size:
             raise ValueError(f"rank {rank} is not below the world size {self.world_size}")
         place = {}
@@ -97,7 +97,7 @@ class Layout:
         return place
 
     def rank(self, place: dict[Axis, int], axes: tuple[Axis, ...] = DENSE_AXES) -> int:
-        """The rank at a place on a grid; axes that are left out are at 0."""
+        """Return the rank at a position on a grid; omitted axes are at 0."""
         rank, stride = 0, 1
         for axis in axes:
             rank += place.get(axis, 0) * stride
@@ -105,7 +105,7 @@ class Layout:
         return rank
 
     def groups(self, *together: Axis) -> Iterator[tuple[int, ...]]:
-        """The groups of ranks that differ only along the given axes, in Megatron's order."""
+        """Return the groups of ranks that differ only along the given axes, in Megatron's order."""
         grid = EXPERT_AXES if {Axis.ETP, Axis.EP, Axis.EDP} & set(together) else DENSE_AXES
         inside = [axis for axis in grid if axis in together]
         across = [axis for axis in grid if axis not in together]
@@ -113,11 +113,11 @@ class Layout:
             yield tuple(self.rank(fixed | moving, grid) for moving in _places(self, inside))
 
     def group_count(self, *together: Axis) -> int:
-        """How many groups of that kind there are."""
+        """Return the number of such groups."""
         return self.world_size // prod(self.size(axis) for axis in together)
 
 
 def _places(layout: Layout, axes: list[Axis]) -> Iterator[dict[Axis, int]]:
-    """Every combination of positions along the axes, the first axis changing fastest."""
+    """Return every combination of positions along the axes; the first axis changes fastest."""
     for reverse in product(*(range(layout.size(axis)) for axis in reversed(axes))):
         yield dict(zip(axes, reversed(reverse), strict=True))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that a layout must keep, each with what would fit when it is broken.
+"""The rules that a layout must follow, each with the values that would fit.
 
-They are Megatron's own (`megatron/training/arguments.py`, `core/transformer/transformer_config.py`,
-`core/parallel_state.py` and `core/pipeline_parallel/schedules.py` of 0.19.2), told before a GPU is
-asked for.
+They are Megatron's rules (`megatron/training/arguments.py`,
+`core/transformer/transformer_config.py`, `core/parallel_state.py` and
+`core/pipeline_parallel/schedules.py` of 0.19.2), checked before any GPU is requested.
 """
 
 from math import gcd
@@ -21,36 +21,35 @@ from seatrial.spec.training import Precision
 
 
 class Reporter(Protocol):
-    """Who is told of broken rules: the report of a spec, or a search that tries many layouts."""
+    """Collects broken rules: the report of a spec, or a search that tries many layouts."""
 
     findings: list[Finding]
-    """What was found so far."""
 
     def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Take an error about a field of the spec."""
+        """Report an error in a field of the spec."""
         ...
 
     def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Take a warning about a field of the spec."""
+        """Report a warning about a field of the spec."""
         ...
 
 
 def choices(limit: int, total: int) -> str:
-    """The largest divisors of a number up to a limit, in words."""
-    # A mistyped number must not become a long loop; nobody means more ranks than this.
+    """Return the largest divisors of a number up to a limit, as text."""
+    # A mistyped number must not become a long loop; no run has more ranks than this.
     highest = min(limit, total, 1 << 16)
     divisors = [n for n in range(1, highest + 1) if total % n == 0]
     return " or ".join(str(n) for n in divisors[-3:])
 
 
 def nearby_multiples(number: int, step: int) -> str:
-    """The multiples next to a number, in words."""
+    """Return the multiples next to a number, as text."""
     lower = number // step * step
     return f"{lower} or {lower + step}" if lower else f"{step}"
 
 
 def check_world(report: Reporter, world_size: int, per_node: int, layout: Layout) -> None:
-    """All ranks must be shared out over tp x pp x cp."""
+    """Check that the number of ranks is divisible by tp x pp x cp."""
     if world_size % layout.model_size == 0:
         return
     factors = f"tp {layout.tp_size} × pp {layout.pp_size}"
@@ -64,14 +63,14 @@ def check_world(report: Reporter, world_size: int, per_node: int, layout: Layout
     report.error(
         PlanCode.WORLD,
         "cluster.nodes",
-        f"{_ranks(world_size)} cannot be shared out: {factors} = {layout.model_size}.",
+        f"{_ranks(world_size)} not divisible by {factors} = {layout.model_size}.",
         world_size,
         f"Use nodes in multiples of {nodes}{smaller}.",
     )
 
 
 def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout) -> bool:
-    """Heads and inner widths must divide by the ranks that share them; whether they do."""
+    """Check that heads and inner widths are divisible by tp; return True if they are."""
     before = len(report.findings)
     tp = layout.tp_size
     qkv = (model.heads + 2 * model.kv_heads) * model.head_dim
@@ -79,7 +78,7 @@ def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout)
         report.error(
             PlanCode.HEADS,
             "parallelism.tp_size",
-            f"{model.heads} attention heads cannot be shared out over tp {tp}.",
+            f"{model.heads} attention heads are not divisible by tp_size {tp}.",
             tp,
             f"Use tp_size {choices(tp, model.heads)}.",
         )
@@ -88,7 +87,7 @@ def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout)
         report.error(
             PlanCode.HEADS,
             "parallelism.tp_size",
-            f"{model.kv_heads} key and value heads cannot be shared out over tp {tp}.",
+            f"{_kv_heads(model.kv_heads)} not divisible by tp_size {tp}.",
             tp,
             f"Use tp_size {fitting}.",
         )
@@ -97,7 +96,7 @@ def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout)
             report.error(
                 PlanCode.WIDTH,
                 f"parallelism.{field}",
-                f"{name} {width} cannot be shared out over {field} {ranks}.",
+                f"{name} {width} is not divisible by {field} {ranks}.",
                 ranks,
                 f"Use {field} {choices(ranks, width)}.",
             )
@@ -105,7 +104,7 @@ def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout)
 
 
 def _shared_widths(model: Architecture, layout: Layout) -> list[tuple[str, int, str, int]]:
-    """The inner widths of a model, and the field and number of ranks that share each."""
+    """Return the inner widths of a model, and the field and degree that divides each."""
     dense = ("ffn_hidden_size", model.ffn_hidden_size, "tp_size", layout.tp_size)
     moe = model.moe
     if moe is None:
@@ -119,24 +118,26 @@ def _shared_widths(model: Architecture, layout: Layout) -> list[tuple[str, int, 
 
 
 def _ranks(number: int) -> str:
-    return "1 rank" if number == 1 else f"{number} ranks"
+    return "1 rank is" if number == 1 else f"{number} ranks are"
+
+
+def _kv_heads(number: int) -> str:
+    return "1 key-value head is" if number == 1 else f"{number} key-value heads are"
 
 
 def _joined(link_domain: int) -> str:
-    """The GPUs that tensor parallelism should stay within."""
-    return (
-        "the one GPU of a node" if link_domain == 1 else f"the {link_domain} GPUs that NVLink joins"
-    )
+    """Return the GPUs within which tensor parallelism should stay."""
+    return "the one GPU of a node" if link_domain == 1 else f"the {link_domain} GPUs on NVLink"
 
 
 def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
-    """Tensor parallelism beyond NVLink works, slowly."""
+    """Warn about tensor parallelism beyond NVLink, which is slow."""
     if link_domain and layout.tp_size > link_domain:
         report.warning(
             PlanCode.ACROSS_NODES,
             "parallelism.tp_size",
-            f"tp {layout.tp_size} leaves {_joined(link_domain)}; every layer then "
-            "waits for the network between nodes.",
+            f"tp_size {layout.tp_size} exceeds {_joined(link_domain)}, so every layer waits for "
+            "the network between nodes.",
             layout.tp_size,
             f"Use tp_size {link_domain} or less, and pipeline stages for the rest.",
         )
@@ -145,12 +146,12 @@ def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
 def check_stages(
     report: Reporter, layers: int, pp: int, vp: int, spec: ParallelismSpec
 ) -> tuple[Stage, ...]:
-    """Layers must divide over stages, and each stage's over its chunks."""
+    """Check that the layers divide over the stages, and those of a stage over its chunks."""
     if pp > layers + spec.embedding_as_layer + spec.loss_as_layer:
         report.error(
             PlanCode.STAGES,
             "parallelism.pp_size",
-            f"{pp} pipeline stages are more than the model's {layers} layers.",
+            f"pp_size {pp} is more than the {layers} layers of the model.",
             pp,
             f"Use at most {layers}.",
         )
@@ -176,7 +177,7 @@ def check_stages(
             PlanCode.CHUNKS,
             "parallelism.vp_size",
             f"a stage of {uneven[0]} layers{f', counting {counted},' if counted else ''} "
-            f"cannot be cut into {vp} chunks.",
+            f"is not divisible into {vp} chunks.",
             vp,
             f"Use vp_size {choices(vp, uneven[0])}.",
         )
@@ -190,7 +191,7 @@ def check_stages(
 
 
 def check_experts(report: Reporter, model: Architecture, world_size: int, layout: Layout) -> None:
-    """Experts must divide over ep, and the ranks over the experts' own grid."""
+    """Check that the experts divide over ep, and the ranks over the grid of the experts."""
     ep, etp = layout.ep_size, layout.etp_size
     if model.moe is None:
         for field, size in (("ep_size", ep), ("etp_size", etp)):
@@ -198,7 +199,7 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
                 report.error(
                     PlanCode.EXPERTS,
                     f"parallelism.{field}",
-                    "the model is dense: it has no experts to share out.",
+                    "the model is dense and has no experts to split.",
                     size,
                     f"Use {field} 1.",
                 )
@@ -208,7 +209,7 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
         report.error(
             PlanCode.EXPERTS,
             "parallelism.ep_size",
-            f"{experts} experts cannot be shared out over ep {ep}.",
+            f"{experts} experts are not divisible by ep_size {ep}.",
             ep,
             f"Use ep_size {choices(ep, experts)}.",
         )
@@ -216,7 +217,7 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
         report.error(
             PlanCode.EXPERT_BIAS,
             "parallelism.etp_size",
-            "experts with biases cannot be cut.",
+            "Megatron cannot split experts that have biases.",
             etp,
             "Use etp_size 1, or dimensions with linear_bias: false.",
         )
@@ -224,9 +225,9 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
 
 
 def _check_expert_grid(report: Reporter, experts: int, world_size: int, layout: Layout) -> None:
-    """The ranks of a stage must divide over etp x ep."""
+    """Check that the ranks of a stage divide over etp x ep."""
     ep, etp, pp = layout.ep_size, layout.etp_size, layout.pp_size
-    # A pp that does not divide the world is reported with the dense grid.
+    # A pp that does not divide the world size is reported with the dense grid.
     if world_size % pp or world_size % (etp * ep * pp) == 0:
         return
     even = world_size % (etp * pp) == 0
@@ -235,8 +236,8 @@ def _check_expert_grid(report: Reporter, experts: int, world_size: int, layout: 
     report.error(
         PlanCode.EXPERT_GRID,
         f"parallelism.{field}",
-        f"{_ranks(world_size)} cannot be shared out over the experts: "
-        f"etp {etp} × ep {ep} × pp {pp} = {etp * ep * pp}.",
+        f"{_ranks(world_size)} not divisible by etp {etp} × ep {ep} × pp {pp} = {etp * ep * pp}, "
+        "the grid of the experts.",
         size,
         f"Use {field} {fitting}.",
     )
@@ -245,24 +246,24 @@ def _check_expert_grid(report: Reporter, experts: int, world_size: int, layout: 
 def check_recompute(
     report: Reporter, model: Architecture, precision: Precision, spec: ParallelismSpec
 ) -> None:
-    """Every module that is to be computed again must exist, and be one that the format allows."""
+    """Check that each module to recompute exists, and that the precision supports it."""
     experts = {RecomputeModule.MOE, RecomputeModule.MOE_ACT, RecomputeModule.SHARED_EXPERTS}
     for module in spec.recompute_modules:
         reason = ""
         if module in experts and model.moe is None:
-            reason = "the model is dense: it has no experts"
+            reason = "the model is dense and has no experts"
         elif module is RecomputeModule.MLA_UP_PROJ:
-            reason = "no model of a plan has multi-latent attention"
+            reason = "Seatrial supports no model with multi-latent attention"
         elif module is RecomputeModule.MLP and model.linear_bias:
-            # Its bias is an output of what is checkpointed, and becomes an input of its own
-            # gradient: megatron-core 0.19.2 then goes backwards for ever (seen on a CPU).
-            reason = "the engine never ends the first step where the mlp has biases"
+            # The bias is an output of the recomputed block and an input of its own gradient:
+            # in megatron-core 0.19.2, the backward pass never ends (seen on a CPU).
+            reason = "with biases in the MLP, the engine never finishes the first step"
         elif precision is Precision.FP8 and module in (
             RecomputeModule.LAYERNORM,
             RecomputeModule.MOE_ACT,
         ):
-            # transformer_config.py: only recipes that scale by the tensor at hand can.
-            reason = "fp8 with delayed scaling cannot compute it again"
+            # transformer_config.py: only recipes with current scaling support it.
+            reason = "fp8 with delayed scaling does not support it"
         if reason:
             report.error(
                 PlanCode.RECOMPUTE,
@@ -276,14 +277,14 @@ def check_recompute(
 def check_sequence(
     report: Reporter, model: Architecture, length: int, layout: Layout, *, split: bool
 ) -> None:
-    """The sequence must fit the positions and divide over the ranks that share it."""
+    """Check that the sequence fits the positions and divides over the ranks that split it."""
     tp, cp = layout.tp_size, layout.cp_size
     _check_positions(report, model, length)
     if cp > 1 and length % (2 * cp):
         report.error(
             PlanCode.CONTEXT,
             "training.sequence_length",
-            f"{length} tokens cannot be shared out over cp {cp}: each rank takes two chunks.",
+            f"{length} tokens are not divisible by {2 * cp}: each of {cp} cp ranks has two chunks.",
             length,
             f"Use {nearby_multiples(length, 2 * cp)}.",
         )
@@ -291,7 +292,7 @@ def check_sequence(
         report.error(
             PlanCode.SEQUENCE_PARALLEL,
             "training.sequence_length",
-            f"{length // cp} tokens of a rank cannot be split over tp {tp} (sequence parallel).",
+            f"{length // cp} tokens a rank are not divisible by tp_size {tp} (sequence parallel).",
             length,
             f"Use {nearby_multiples(length, tp * cp)}.",
         )
@@ -299,21 +300,21 @@ def check_sequence(
         report.error(
             PlanCode.SEQUENCE_PARALLEL,
             "parallelism.sequence_parallel",
-            f"a mixture of experts with tp {tp} trains only with sequence parallelism.",
+            f"a mixture of experts with tp_size {tp} requires sequence parallelism.",
             "false",
             "Use true, or tp_size 1.",
         )
 
 
 def _check_positions(report: Reporter, model: Architecture, length: int) -> None:
-    """A table of positions ends; rotary ones go on, beyond what the model was made for."""
+    """Check the length: learned positions are a limit, others can be exceeded."""
     if length <= model.max_positions:
         return
     if model.positions is Positions.LEARNED:
         report.error(
             PlanCode.POSITIONS,
             "training.sequence_length",
-            f"the model has a table of {model.max_positions} positions.",
+            f"{length} tokens exceed the {model.max_positions} learned positions of the model.",
             length,
             f"Use at most {model.max_positions}, or dimensions with a larger max_positions.",
         )
@@ -321,23 +322,23 @@ def _check_positions(report: Reporter, model: Architecture, length: int) -> None
         report.warning(
             PlanCode.POSITIONS,
             "training.sequence_length",
-            f"{length} tokens are more than the {model.max_positions} positions of the model.",
+            f"{length} tokens exceed the {model.max_positions} positions of the model.",
             length,
-            f"Use at most {model.max_positions}, unless the model is to learn longer ones.",
+            f"Use at most {model.max_positions}, unless you extend the context on purpose.",
         )
 
 
 def check_batch(
     report: Reporter, micro: int, total: int, layout: Layout, length: int, nodes: int = 1
 ) -> Batch:
-    """The global batch must divide into micro batches over the data-parallel ranks."""
+    """Check that the global batch divides into micro batches over the data-parallel ranks."""
     step = micro * layout.dp_size
     micro_batches = total // step
     if total % step:
         report.error(
             PlanCode.BATCH,
             "training.global_batch_size",
-            f"{total} sequences cannot be split evenly: "
+            f"{total} sequences are not divisible by "
             f"micro batch {micro} × dp {layout.dp_size} = {step}.",
             total,
             f"Use {nearby_multiples(total, step)}.{_or_nodes(total, step, nodes)}",
@@ -346,8 +347,8 @@ def check_batch(
         report.error(
             PlanCode.INTERLEAVED_BATCH,
             "training.global_batch_size",
-            f"{micro_batches} micro batches are not a multiple of pp {layout.pp_size}, "
-            "which the interleaved schedule needs.",
+            f"{micro_batches} micro batches are not a multiple of pp_size {layout.pp_size}, "
+            "as the interleaved schedule requires.",
             total,
             f"Use {nearby_multiples(total, step * layout.pp_size)}, or vp_size 1.",
         )
@@ -355,10 +356,10 @@ def check_batch(
 
 
 def _or_nodes(total: int, step: int, nodes: int) -> str:
-    """The numbers of nodes around this one over which the batch can be split, in words.
+    """Return the nearest numbers of nodes that divide the batch, as text.
 
-    Where there are some on both sides, it is the number of nodes that divides badly; of a power of
-    two it is rather the batch.
+    They are only proposed if there is one on both sides. For a power of two, the batch is the more
+    likely mistake.
     """
     of_node = step // nodes
     if nodes.bit_count() == 1 or step % nodes or total % of_node:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a run is, and what its schedule and its evaluations come to, in samples."""
+"""The length of a run, its schedule and its evaluations, in samples."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from seatrial.spec.training import Span, TrainingSpec
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The length of a run in every unit, and the samples its data must yield."""
+    """The length of a run in every unit, and the samples that its data must provide."""
 
     steps: int
     """Optimizer steps."""
     samples: int
-    """Sequences to be read for training."""
+    """Sequences that training reads."""
     tokens: int
     """Tokens that the steps train on."""
     validation_samples: int
@@ -32,15 +32,15 @@ class Schedule:
     minimum: float
     """Learning rate at the end of the decay."""
     warmup_samples: int
-    """Sequences over which it rises."""
+    """Sequences of the warm-up."""
     decay_samples: int
-    """Sequences after which the decay has ended, from the start of the run."""
+    """Sequences from the start of the run to the end of the decay."""
     anneal_samples: int = 0
-    """Sequences over which it falls at the end, with the style wsd."""
+    """Sequences of the final decay, with the style wsd."""
 
 
 def run_length(training: TrainingSpec, global_batch_size: int, sequence_length: int) -> Length:
-    """The length of the run; samples leave out a partial batch, tokens finish the last one."""
+    """Return the length; samples drop a partial batch, tokens complete the last one."""
     if training.steps is not None:
         steps = training.steps
         samples = steps * global_batch_size
@@ -63,7 +63,7 @@ def run_length(training: TrainingSpec, global_batch_size: int, sequence_length: 
 
 
 def span_samples(span: Span, samples: int, global_batch_size: int, sequence_length: int) -> int:
-    """A part of the run's length in samples."""
+    """Return a part of the run in samples."""
     if span.steps is not None:
         return span.steps * global_batch_size
     if span.samples is not None:

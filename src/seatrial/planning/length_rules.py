@@ -1,33 +1,34 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that length, schedule, saves and evaluation must keep, each with what would fit."""
+"""Rules for length, schedule, checkpoints and evaluation, each with values that would fit."""
 
 from seatrial.codes.planning import PlanCode
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout_rules import nearby_multiples
 from seatrial.planning.length import Length, Schedule
+from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.training import TrainingSpec
 
 
 def check_length(report: FindingReport, length: Length, batch: int) -> None:
-    """A run has at least one step."""
+    """Check that the run has at least one step."""
     if length.steps == 0:
         report.error(
             PlanCode.LENGTH,
             "training.samples",
-            f"{length.samples} samples are less than one global batch of {batch}.",
+            f"{length.samples} samples are fewer than one global batch of {batch}.",
             length.samples,
             f"Use at least {batch} samples.",
         )
 
 
 def check_schedule(report: FindingReport, schedule: Schedule) -> None:
-    """The learning rate rises before it falls, and falls to something lower."""
+    """Check that the warm-up ends before the decay, and that the minimum is below the peak."""
     if schedule.warmup_samples >= schedule.decay_samples:
         report.error(
             PlanCode.WARMUP,
             "training.learning_rate.warmup",
-            f"the warm-up ends after {schedule.warmup_samples:,} samples, the decay after "
+            f"the warm-up ends after {schedule.warmup_samples:,} samples, but the decay ends after "
             f"{schedule.decay_samples:,}.",
             schedule.warmup_samples,
             "Make the warm-up shorter than the decay.",
@@ -43,16 +44,16 @@ def check_schedule(report: FindingReport, schedule: Schedule) -> None:
 
 
 def check_saves(report: FindingReport, length: Length, interval: int, retained: int | None) -> None:
-    """A run saves before it ends, and what it keeps for good is among what it saves."""
+    """Check that a run saves before it ends, and at the steps that it keeps permanently."""
     if 0 < length.steps < interval:
         report.error(
             PlanCode.SAVES,
             "checkpoints.every_steps",
-            f"the run ends at step {length.steps:,}, before its first save at {interval:,}.",
+            f"the run ends at step {length.steps:,}, before its first save at step {interval:,}.",
             interval,
             f"Use at most {length.steps}, or make the run longer.",
         )
-    # What would be kept first after the end of the run is nothing that it must save.
+    # A first permanent checkpoint after the end of the run is never written.
     if retained is not None and retained <= length.steps and retained % interval:
         report.error(
             PlanCode.RETENTION,
@@ -63,16 +64,28 @@ def check_saves(report: FindingReport, length: Length, interval: int, retained: 
         )
 
 
+def check_timed_saves(report: FindingReport, saves: CheckpointsSpec, accelerator: str) -> None:
+    """An interval given as a time needs a step time, which is only modelled for GPUs."""
+    if saves.every_seconds is not None and not accelerator:
+        report.error(
+            PlanCode.SAVES,
+            saves.interval_field,
+            f"{saves.interval_field} needs the step time, and it is not modelled without GPUs.",
+            f"{saves.every_minutes or saves.every_hours:g}",
+            "Use checkpoints.every_steps instead.",
+        )
+
+
 def check_evaluation(
     report: FindingReport, training: TrainingSpec, split: tuple[float, float, float]
 ) -> None:
-    """What is evaluated needs a share of the data."""
+    """Check that evaluation has a share of the data."""
     batches = training.evaluation.batches
     if batches and not split[1]:
         report.error(
             PlanCode.EVALUATION,
             "data.split",
-            f"no share is left for validation, and {batches} batches are to be evaluated.",
+            f"the split has no data for validation, but each evaluation reads {batches} batches.",
             f"{split[0]:g}, {split[1]:g}, {split[2]:g}",
             "Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
         )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What machines, network, image and storage of the catalog say about a spec."""
+"""Rules for the machines, network, image and storage of a spec."""
 
 from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog, Kind
@@ -17,15 +17,15 @@ TIB = 1 << 40
 GIB = 1 << 30
 
 _VARIANTS = {"infiniband": ("infiniband-sharp",)}
-"""Networks that are another way to use the one a node has."""
+"""Networks that use the hardware of another one."""
 _NEEDS = {Precision.FP8: "fp8", Precision.MXFP8: "fp8", Precision.NVFP4: "fp4"}
-"""The peak rate that an accelerator must have for a precision."""
+"""The peak rate that an accelerator must state for a precision."""
 
 
 def check_precision(
     report: FindingReport, precision: Precision, name: str, gpu: Accelerator
 ) -> None:
-    """The GPUs must have hardware for the precision."""
+    """Check that the GPUs support the precision."""
     rates = gpu.peak_tflops
     blackwell_only = precision is Precision.MXFP8 and rates.fp4 is None
     need = _NEEDS.get(precision)
@@ -33,14 +33,14 @@ def check_precision(
         report.error(
             PlanCode.PRECISION,
             "training.precision",
-            f"{name} has no hardware for {precision}.",
+            f"{name} does not support {precision}.",
             precision,
             "Use bf16." if rates.fp8 is None else "Use bf16 or fp8.",
         )
 
 
 def check_fabric(report: FindingReport, fabric: str, node_name: str, node: NodeType) -> None:
-    """The network must be the one that the nodes have, or none."""
+    """Check that the nodes have the network."""
     fitting = dict.fromkeys((node.fabric, *_VARIANTS.get(node.fabric, ()), "none"))
     if fabric not in fitting:
         report.error(
@@ -53,12 +53,12 @@ def check_fabric(report: FindingReport, fabric: str, node_name: str, node: NodeT
 
 
 def check_image(report: FindingReport, image: str, engine: str, catalog: Catalog) -> None:
-    """A name of the catalog must be of the same engine; anything else must be a reference."""
+    """Check that the image is a reference, or an image of the catalog for this engine."""
     try:
         found = catalog.image(image)
     except NotInCatalogError as error:
         if ":" not in image and "@" not in image:
-            rule = f"{image!r} is neither an image of the catalog nor has it a tag or a digest."
+            rule = f"{image!r} is not an image of the catalog, and has no tag or digest."
             fix = f"Write REPOSITORY:TAG. {str(error).partition('. ')[2]}"
             report.error(PlanCode.IMAGE, "cluster.image", rule, image, fix)
         return
@@ -76,7 +76,7 @@ def check_image(report: FindingReport, image: str, engine: str, catalog: Catalog
 
 
 def check_capacity(report: FindingReport, capacity: int, name: str, tier: StorageTier) -> None:
-    """A new volume must be of a size that the tier comes in."""
+    """Check that the storage tier offers volumes of this size."""
     least = int((tier.min_tib or 0) * TIB)
     step = int((tier.step_tib or 0) * TIB)
     if capacity >= least and (not step or (capacity - least) % step == 0):
@@ -84,19 +84,19 @@ def check_capacity(report: FindingReport, capacity: int, name: str, tier: Storag
     steps = max(0, -(-(capacity - least) // step)) if step else 0
     fitting = least + steps * step
     size = f"{fitting // GIB}Gi" if fitting % TIB else f"{fitting // TIB}Ti"
-    rule = f"{name} comes in {format_bytes(least)} and steps of {format_bytes(step)}."
+    rule = f"{name} offers {format_bytes(least)} and multiples of {format_bytes(step)} above."
     if not step:
-        rule = f"{name} comes in {format_bytes(least)} or more."
+        rule = f"{name} offers {format_bytes(least)} or more."
     report.error(
         PlanCode.CAPACITY, "cluster.storage.capacity", rule, format_bytes(capacity), f"Use {size}."
     )
 
 
 def state_bytes(parameters: int, sharding: Sharding, copies: int) -> int:
-    """Weights, gradients and optimizer state of a rank.
+    """Return the size of weights, gradients and optimizer state of a rank.
 
-    18 bytes a parameter in Megatron's mixed precision, of which the data-parallel copies share
-    the 12 of the optimizer or, with FSDP, all.
+    Megatron's mixed precision takes 18 bytes per parameter. The data-parallel copies shard the 12
+    bytes of the optimizer or, with FSDP, all of them.
     """
     if sharding is Sharding.FSDP:
         return parameters * 18 // copies
@@ -106,7 +106,7 @@ def state_bytes(parameters: int, sharding: Sharding, copies: int) -> int:
 
 
 def check_state(report: FindingReport, state: int, name: str, gpu: Accelerator) -> None:
-    """A rough count, long before activations: what cannot fit at all is said now."""
+    """Warn if the state alone exceeds the memory of the GPU, before activations are estimated."""
     memory = int(gpu.usable_memory_gib * GIB)
     if state > memory:
         report.warning(

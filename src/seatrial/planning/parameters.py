@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How many parameters a rank holds, exactly as Megatron builds them."""
+"""The number of parameters of a rank, exactly as Megatron builds them."""
 
 from dataclasses import dataclass
 
@@ -13,25 +13,25 @@ VOCAB_MULTIPLE = 128
 
 
 def padded_vocab_size(vocab_size: int, tp_size: int, multiple: int = VOCAB_MULTIPLE) -> int:
-    """The vocabulary with the dummy entries that make it divide evenly over tp ranks."""
+    """Return the vocabulary size, padded so that it divides evenly over the tp ranks."""
     step = multiple * tp_size
     return -(-vocab_size // step) * step
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterSharding:
-    """By how many ranks each kind of matrix is shared."""
+    """The number of ranks that split each kind of matrix."""
 
     tp_size: int = 1
-    """For attention, dense feed-forward, embeddings."""
+    """Attention, dense feed-forward blocks and embeddings."""
     ep_size: int = 1
-    """For the experts of a layer."""
+    """The experts of a layer."""
     etp_size: int = 1
-    """For the matrices of one expert."""
+    """The matrices of one expert."""
 
 
 def layer_parameters(model: Architecture, layer: int, sharding: ParameterSharding) -> int:
-    """The parameters that one rank holds of a layer."""
+    """Return the parameters of a layer on one rank."""
     norms = 2 * _norm_parameters(model, model.hidden_size)
     moe = model.moe
     if moe is None or layer < moe.dense_layers:
@@ -46,12 +46,12 @@ def layer_parameters(model: Architecture, layer: int, sharding: ParameterShardin
 
 
 def _norm_parameters(model: Architecture, width: int) -> int:
-    """Weight, and bias where the norm has one."""
+    """Return the parameters of a norm: its weight, and its bias if it has one."""
     return 2 * width if model.norm is Norm.LAYERNORM else width
 
 
 def _attention(model: Architecture, tp_size: int) -> int:
-    """Projections to queries, keys and values, back to the residual stream, and their biases."""
+    """Return the parameters of the query, key, value and output projections."""
     hidden, queries = model.hidden_size, model.heads * model.head_dim
     inner = queries + 2 * model.kv_heads * model.head_dim
     parameters = (hidden * inner + queries * hidden) // tp_size
@@ -65,7 +65,7 @@ def _attention(model: Architecture, tp_size: int) -> int:
 
 
 def _feed_forward(model: Architecture, width: int, tp_size: int) -> int:
-    """One feed-forward block, or one expert, of the given inner width."""
+    """Return the parameters of a feed-forward block, or of one expert, of an inner width."""
     up = 2 * width if model.activation is Activation.SWIGLU else width
     parameters = (model.hidden_size * up + width * model.hidden_size) // tp_size
     if model.linear_bias:
@@ -74,14 +74,14 @@ def _feed_forward(model: Architecture, width: int, tp_size: int) -> int:
 
 
 def input_parameters(model: Architecture, padded_vocab: int, tp_size: int = 1) -> int:
-    """The embeddings on the first stage: words, and positions where they are learned."""
+    """Return the parameters of the embeddings on the first stage: words and learned positions."""
     words = padded_vocab // tp_size * model.hidden_size
     learned = model.positions is Positions.LEARNED
     return words + (model.max_positions * model.hidden_size if learned else 0)
 
 
 def total_parameters(model: Architecture, padded_vocab: int) -> int:
-    """The parameters of the whole model, each counted once."""
+    """Return the parameters of the whole model, each counted once."""
     whole = ParameterSharding()
     layers = sum(layer_parameters(model, layer, whole) for layer in range(model.layers))
     output = 0 if model.tied_embeddings else padded_vocab * model.hidden_size
@@ -90,7 +90,7 @@ def total_parameters(model: Architecture, padded_vocab: int) -> int:
 
 
 def active_parameters(model: Architecture, padded_vocab: int) -> int:
-    """The parameters that one token goes through: of the routed experts only `top_k`."""
+    """Return the parameters that one token uses: of the routed experts only `top_k`."""
     total = total_parameters(model, padded_vocab)
     if model.moe is None:
         return total
@@ -100,9 +100,9 @@ def active_parameters(model: Architecture, padded_vocab: int) -> int:
 
 
 def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stage: Stage) -> int:
-    """The parameters that one rank of a stage holds, as the engine would report them.
+    """Return the parameters of one rank of a stage, as the engine reports them.
 
-    With tied embeddings the last of several stages holds a copy of the words for its output.
+    With tied embeddings, the last of several stages holds a copy of the word embeddings.
     """
     sharding = ParameterSharding(layout.tp_size, layout.ep_size, layout.etp_size)
     parameters = sum(layer_parameters(model, layer, sharding) for layer in stage.layers)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Plan: a spec with everything resolved, from which all later steps start."""
+"""The plan: a fully resolved spec, the start of all later steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,16 +21,16 @@ from seatrial.spec.run import RunSpec
 
 
 class Origin(StrEnum):
-    """Where a resolved value came from."""
+    """The origin of a resolved value."""
 
     YOU = "you"
-    """The spec or an override says so."""
+    """The spec or an override."""
     CATALOG = "catalog"
-    """A preset, a node type or a profile of the catalog."""
+    """A preset, node type or profile of the catalog."""
     DEFAULT = "default"
-    """The default of the field, or the only value that is possible."""
+    """The default of the field, or the only possible value."""
     PLANNER = "planner"
-    """Chosen by the planner."""
+    """The planner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class PlannedModel:
     sequence_length: int
     """Tokens of one sequence."""
     padded_vocab_size: int
-    """Vocabulary with the entries that make it divide evenly."""
+    """Vocabulary size with padding."""
     parameters: int
     """Parameters of the whole model, each counted once."""
     active_parameters: int
-    """Parameters that one token goes through."""
+    """Parameters that one token uses."""
     tokenizer: str
-    """The tokenizer, as the spec or the preset names it; empty for mock data without one."""
+    """The tokenizer of the spec or the preset; empty for mock data without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +60,31 @@ class Machines:
     profile: str
     """Kind of cluster."""
     operator: Operator
-    """What starts the processes."""
+    """The operator that starts the processes."""
     node_type: str
     """Machine type."""
     nodes: int
-    """Machines."""
+    """Number of nodes."""
     processes_per_node: int
-    """Processes on each."""
+    """Processes per node."""
     accelerator: str
     """The GPU; empty on a host without one."""
     fabric: str
-    """Network between nodes."""
+    """Network between the nodes."""
     image: str
-    """Container image, by name of the catalog or reference; empty without Kubernetes."""
+    """Container image, a name of the catalog or a reference; empty without Kubernetes."""
     storage: str
     """Storage tier, or the existing claim as `claim/NAME`."""
 
     @property
     def world_size(self) -> int:
-        """All processes."""
+        """Number of processes."""
         return self.nodes * self.processes_per_node
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch of a step and how it is split."""
+    """The batch of a step and its division."""
 
     micro_batch_size: int
     """Sequences that one data-parallel rank processes at a time."""
@@ -98,26 +98,26 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything about a run that follows from its spec and the catalog."""
+    """Everything that follows from a spec and the catalog."""
 
     spec: RunSpec
-    """What was asked for."""
+    """The spec, with chosen values in place of `auto`."""
     model: PlannedModel
     """The model with its sizes."""
     machines: Machines
     """The machines of the run."""
     layout: Layout
-    """Which rank holds what."""
+    """The parallel degrees."""
     sequence_parallel: bool
-    """Whether norms and dropout are split along the sequence."""
+    """True if norms and dropout are split along the sequence."""
     sharding: Sharding
-    """What data-parallel ranks share out."""
+    """State that is sharded over the data-parallel ranks."""
     recompute: Recompute
-    """Activations that are computed again."""
+    """Activations that are recomputed."""
     stages: tuple[Stage, ...]
-    """Which layers each pipeline stage holds."""
+    """The layers of each pipeline stage."""
     stage_parameters: tuple[int, ...]
-    """Parameters that one rank of each stage holds."""
+    """Parameters of one rank of each stage."""
     batch: Batch
     """The batch of a step."""
     length: Length
@@ -129,15 +129,15 @@ class Plan:
     checkpoint_location: str
     """Where checkpoints are written."""
     data_location: str
-    """Where prepared data are kept."""
+    """Where prepared data is stored."""
     origins: Mapping[str, Origin]
-    """For each resolved field of the spec, where its value came from."""
+    """The origin of each resolved field of the spec."""
     findings: tuple[Finding, ...] = ()
-    """Warnings that came up on the way."""
+    """Warnings and notes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data, for JSON."""
-        # A mapping that cannot be changed is not known to the serializer.
+        """Return the plan as plain data for JSON."""
+        # The serializer does not support immutable mappings.
         plain = replace(self, origins=dict(self.origins))
         data: dict[str, Any] = to_jsonable_python(plain, by_alias=True)
         data["machines"]["world_size"] = self.machines.world_size
@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The identity of the plan: what is done, not how it is described or was come by."""
+        """The identity of the plan, without descriptions, origins and findings."""
         data = self.to_dict()
         for remark in ("origins", "findings"):
             del data[remark]
@@ -156,11 +156,11 @@ class Plan:
 
 
 BROUGHT_IN = "initial-weights"
-"""The directory beside a run's checkpoints that Hugging Face weights are brought into."""
+"""The directory next to a run's checkpoints for imported Hugging Face weights."""
 
 
 def parent_location(spec: RunSpec) -> str:
-    """Where the parent's checkpoints lie: as the spec says, or where it would have them."""
+    """Return the location of the parent's checkpoints: the given one, or the default."""
     parent = spec.continue_from
     if parent is None:
         return ""
@@ -169,9 +169,9 @@ def parent_location(spec: RunSpec) -> str:
 
 
 def weights_location(plan: Plan) -> str | None:
-    """The checkpoint whose weights a run begins with; none where they are drawn.
+    """Return the checkpoint that a run starts from, or None for random weights.
 
-    Those of Hugging Face are made one by the worker, before the first step of the run.
+    The worker converts Hugging Face weights to a checkpoint before the first step.
     """
     weights = plan.spec.initial_weights
     if weights is None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kept plan: what the planner chose, for which spec, facts and constants, under a digest.
+"""A kept plan: the choices of the planner, with digests of the spec, facts and constants.
 
-A plan that is read back is not believed: the choices in it are resolved again by the same rules,
-and the result must have the digest that was kept.
+A plan that is read back is not trusted: its choices are resolved again by the same rules, and the
+result must have the stored digest.
 """
 
 import json
@@ -32,30 +32,29 @@ _FIELDS = frozenset((*LAYOUT_FIELDS, *STAGE_ENDS, SAVES))
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Digests of all that a plan depends on.
+    """Digests of everything that a plan depends on.
 
-    Spec and facts say what is asked; choices are used until one of them changes. Constants and
-    calibration say how the answers were compared; another comparison leaves them legal.
+    Choices are used until the spec or the facts change. Constants and calibration only affect how
+    layouts were compared: the choices stay valid if they change.
     """
 
     spec: str
-    """What was asked for."""
     facts: str
-    """The entries of the catalog that it uses."""
+    """The catalog entries that it uses."""
     constants: str
     """The constants of memory and time."""
     calibration: str
-    """The user's own measurements."""
+    """The user's measurements."""
 
     def ask_the_same(self, earlier: "Inputs") -> bool:
-        """Whether choices for the earlier question answer this one."""
+        """Return True if choices for the earlier inputs are valid for these."""
         return (self.spec, self.facts) == (earlier.spec, earlier.facts)
 
     def changed_since(self, earlier: "Inputs") -> list[str]:
-        """What is not as it was, in words."""
+        """Return the names of the inputs that changed."""
         words = {
             "spec": "the spec",
-            "facts": "facts of the catalog",
+            "facts": "the catalog",
             "constants": "the planner's constants",
             "calibration": "the calibration",
         }
@@ -66,17 +65,16 @@ class Inputs:
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
     inputs: Inputs
-    """What it was made from."""
     choices: Choices
     """The fields that the planner filled."""
     plan_digest: str
 
 
 def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
-    """The digests of what a plan of the spec depends on."""
+    """Return the digests of everything that a plan of the spec depends on."""
     spec, catalog = basis.loaded.spec, basis.catalog
     wanted = spec.model_dump(mode="json", by_alias=True)
-    # Words for people change no layout.
+    # The description does not affect the layout.
     del wanted["description"]
     machines = basis.machines
     names = [(Kind.PROFILES, machines.profile), (Kind.NODE_TYPES, machines.node_type)]
@@ -85,11 +83,11 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
     if basis.preset is not None:
         names.append((Kind.MODELS, basis.preset[0]))
     claimed = machines.storage.startswith("claim/")
-    # Of a claim the tier is not known; saves are then reckoned with the profile's own.
+    # The tier of a claim is unknown; the profile's default is assumed for saves.
     tier = catalog.profile(machines.profile).default_storage if claimed else machines.storage
     names.append((Kind.STORAGE, tier))
     facts = {
-        # Another price changes what a layout costs, and not which one is chosen.
+        # A price changes the cost of a layout, but not which one is chosen.
         f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json", exclude={"price"})
         for kind, name in names
     }
@@ -103,24 +101,25 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
 
 
 def _constants(spec: RunSpec, accelerator: str, stack: str) -> str:
-    """The digest of every fitted figure that a plan of the spec depends on."""
+    """Return the digest of every fitted constant that a plan of the spec depends on."""
     used: dict[str, Any] = {
         "memory": memory_constants(stack),
         "failures": rate_of(spec.cluster.failures_per_gpu_year),
     }
     if accelerator:
-        # The version is of the whole file, and other accelerators in it are not of this plan.
+        # The version covers the whole file, including accelerators that this plan does not use.
         own = constants_for(accelerator, spec.training.precision, stack)
         used["time"] = replace(own, version="")
         used["errors"] = replace(table(), version="", fits=())
     return digest(to_jsonable_python(used))
 
 
-def record_text(inputs: Inputs, choices: Choices, plan: Plan) -> str:
-    """The file of a kept plan."""
+def record_text(inputs: Inputs, choices: Choices, plan: Plan, spec_file: str) -> str:
+    """Return the content of the file of a kept plan; `spec_file` is the name of its spec."""
     content: dict[str, Any] = {
         "format": FORMAT,
         "run": plan.spec.name,
+        "spec_file": spec_file,
         "inputs": asdict(inputs),
         "choices": dict(choices),
         "plan_digest": plan.digest,
@@ -131,7 +130,7 @@ def record_text(inputs: Inputs, choices: Choices, plan: Plan) -> str:
 
 
 def read_record(text: bytes | str) -> KeptPlan | None:
-    """The kept plan in a file; nothing when it is not as it was written."""
+    """Return the kept plan in a file, or None if the file was modified."""
     try:
         content = parse_json(text)
         kept = content.pop("digest")
@@ -143,8 +142,16 @@ def read_record(text: bytes | str) -> KeptPlan | None:
         return None
 
 
+def spec_file_of(text: bytes | str) -> str:
+    """Return the name of the spec that a kept plan belongs to; empty if it is unknown."""
+    try:
+        return str(parse_json(text).get("spec_file", ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
 def _choices(given: Mapping[str, Any]) -> Choices:
-    """The choices, refused when they name a field that the planner never fills."""
+    """Return the choices; raise if they contain a field that the planner never fills."""
     for field, value in given.items():
         if field not in _FIELDS or not isinstance(value, int | str):
             raise ValueError(field)

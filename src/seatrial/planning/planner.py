@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Basis -> planned run: the one way to a plan, for every command."""
+"""From a basis to a planned run: every command uses this path."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,44 +23,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan with what the planner thought of it; memory and time are reckoned when asked for."""
+    """A plan with its search; memory and time are estimated on first use."""
 
     plan: Plan
-    """Everything about the run."""
     choices: Choices
     """The fields that the planner filled, with their values."""
     basis: Basis
-    """What was planned for."""
+    """The resolved spec without a layout."""
     calibration: "Calibration | None"
-    """The user's own steps."""
+    """The calibration from the user's own steps."""
     outcome: "SearchOutcome | None"
-    """The search: the one that chose, or what it would choose where the layout was given."""
+    """The search that chose the layout, or that shows alternatives to a given one."""
     searched: bool
-    """Whether the layout was chosen, at least in part, by the search."""
+    """True if the search chose at least a part of the layout."""
 
     @cached_property
     def chooser(self) -> "LayoutChooser":
-        """What searches and prices for the basis."""
+        """Searches and estimates layouts for the basis."""
         return _chooser(self.basis, self.calibration)
 
     @property
     def problem(self) -> "SearchProblem":
-        """The question that the search was asked."""
+        """The input of the search."""
         return self.chooser.problem
 
     @property
     def constants(self) -> "TimingConstants | None":
-        """The constants of the time; `None` on a host without GPUs."""
+        """The constants of the step time; None on a host without GPUs."""
         return self.chooser.constants
 
     @cached_property
     def chosen(self) -> "Priced | None":
-        """Memory and time of the plan; `None` on a host without GPUs."""
+        """Memory and time of the plan; None on a host without GPUs."""
         return self.chooser.price(self.plan)
 
     @property
     def time_error(self) -> "StepTimeError | None":
-        """The error to expect of the plan's time; `None` on a host without GPUs."""
+        """The expected error of the step time; None on a host without GPUs."""
         return self.chooser.time_error(self.chosen)
 
 
@@ -71,14 +70,13 @@ def plan_run(
     kept: Choices | None = None,
     alternatives: bool = False,
 ) -> PlannedRun:
-    """Plan a run; raises with every finding when there can be no plan.
+    """Plan a run; raise with all findings if there is no valid plan.
 
     Args:
         basis: The spec, with its model and machines.
-        calibration: The user's own steps.
-        kept: The choices of an earlier plan of the same spec, which are used again.
-        alternatives: Whether to search also where nothing is left to choose, for what else there
-            would be.
+        calibration: The calibration from the user's own steps.
+        kept: The choices of an earlier plan of the same spec, which are reused.
+        alternatives: True to search for alternatives even if no field is open.
     """
     searched = any(field in LAYOUT_FIELDS for field in basis.open_fields)
     choices: dict[str, Choice] = dict(kept or {})
@@ -123,7 +121,7 @@ def plan_run(
 
 
 def _chooser(basis: Basis, calibration: "Calibration | None") -> "LayoutChooser":
-    """What fills open fields; loaded here, as a spec without `auto` needs none of the search."""
+    """Return the chooser; imported here because a spec without `auto` needs no search."""
     from seatrial.planning.search.choose import LayoutChooser  # noqa: PLC0415
 
     return LayoutChooser(basis, calibration)

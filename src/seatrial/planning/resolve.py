@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Spec -> Basis: model and machines looked up in the catalog, once for all that is planned."""
+"""From a spec to its basis: look up model and machines in the catalog, once."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,13 +28,13 @@ from seatrial.spec.run import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a layout is for: all of a spec that a plan needs before it, resolved once."""
+    """Everything that a plan needs before its layout, resolved once."""
 
     loaded: LoadedSpec
-    """The spec with its places."""
+    """The spec with the positions of its values."""
     catalog: Catalog
     preset: tuple[str, ModelPreset] | None
-    """The preset by name, if one is named."""
+    """The preset and its name; None for custom dimensions."""
     architecture: Architecture
     """Every dimension of the model."""
     machines: Machines
@@ -42,11 +42,11 @@ class Basis:
     sequence_length: int
     """Tokens of one sequence."""
     origins: Mapping[str, Origin]
-    """Where the values of these fields came from."""
+    """The origins of the resolved fields."""
     findings: tuple[Finding, ...]
-    """Warnings that came up on the way."""
+    """Warnings and notes."""
     limits: EngineLimits
-    """What the engine can do."""
+    """The capabilities of the engine."""
 
     @property
     def open_fields(self) -> list[str]:
@@ -55,7 +55,7 @@ class Basis:
 
     @property
     def published_tokens(self) -> int:
-        """Tokens of a step as the model's authors trained it; 0 when they do not say."""
+        """Tokens per step that the authors of the model used; 0 if not published."""
         preset = self.preset[1] if self.preset else None
         if preset is None or preset.global_batch_size is None:
             return 0
@@ -63,13 +63,13 @@ class Basis:
 
 
 def resolve_basis(loaded: LoadedSpec, catalog: Catalog) -> Basis:
-    """What a layout is for; raises with every finding when names or machines are wrong."""
+    """Return the basis of a plan; raise with all findings if names or machines are wrong."""
     return _Resolution(loaded, catalog).basis()
 
 
 @dataclass
 class _Resolution:
-    """One pass over the names of a spec; what it finds on the way is reported together."""
+    """One pass over the names of a spec, which reports all findings together."""
 
     loaded: LoadedSpec
     catalog: Catalog
@@ -80,7 +80,7 @@ class _Resolution:
         self.report = FindingReport(self.loaded)
 
     def basis(self) -> Basis:
-        """Model, machines and sequence length; names of both that are wrong are told together."""
+        """Return model, machines and sequence length; wrong names are reported together."""
         try:
             preset, architecture = self.model()
         except FindingsError:
@@ -102,7 +102,7 @@ class _Resolution:
         )
 
     def report_machines(self) -> None:
-        """Look at the machines of a run whose model is wrong; raises with all that was found."""
+        """Check the machines of a run whose model is wrong; raise with all findings."""
         of_model, self.report.findings = self.report.findings, []
         with suppress(FindingsError):
             self.machines()
@@ -110,7 +110,7 @@ class _Resolution:
         self.report.stop_if_errors()
 
     def model(self) -> tuple[tuple[str, ModelPreset] | None, Architecture]:
-        """The preset, if one is named, and the architecture."""
+        """Return the preset, if there is one, and the architecture."""
         section = self.spec.model
         if section.dimensions is not None:
             return None, section.dimensions
@@ -121,14 +121,14 @@ class _Resolution:
             self.report.error(
                 PlanCode.ENGINE,
                 "model.preset",
-                f"{name} is trained by {preset.engine}, and the engine is {self.spec.engine.name}.",
+                f"{name} needs the engine {preset.engine}, not {self.spec.engine.name}.",
                 name,
                 f"Use engine.name={preset.engine}, or another preset.",
             )
         return (name, preset), preset.architecture
 
     def machines(self) -> Machines:
-        """The machines, with what the profile and the node type supply."""
+        """Return the machines, with the defaults of the profile and the node type."""
         cluster = self.spec.cluster
         profile_name = self.known(Kind.PROFILES, "cluster.profile", cluster.profile)
         if cluster.node_type is not None:
@@ -142,7 +142,7 @@ class _Resolution:
         node = self.catalog.node_type(node_name)
         self.require("cluster.node_type", node_name, profile_name, profile.node_types)
         fabric = self.chosen("cluster.fabric", cluster.fabric, node.fabric)
-        # What the catalog itself supplies fits (`seatrial catalog check`), and is not read again.
+        # `seatrial catalog check` ensures that the defaults of the catalog are valid.
         if cluster.fabric is not None:
             fabric = self.known(Kind.FABRICS, "cluster.fabric", fabric)
             machine_rules.check_fabric(self.report, fabric, node_name, node)
@@ -167,7 +167,7 @@ class _Resolution:
         )
 
     def node_types_like(self, name: str, profile_name: str) -> tuple[str, ...]:
-        """The node types of a profile that a word stands in, such as the name of their GPU."""
+        """Return the node types of a profile whose name or GPU contains a word."""
         names = self.catalog.names(Kind.NODE_TYPES)
         if name in names or profile_name not in self.catalog.names(Kind.PROFILES):
             return ()
@@ -179,14 +179,14 @@ class _Resolution:
         )
 
     def processes(self, name: str, node: NodeType) -> int:
-        """Processes per node: given, or one for each GPU."""
+        """Return the processes per node: the given number, or one per GPU."""
         wanted = self.spec.cluster.processes_per_node
         field_name = "cluster.processes_per_node"
         if wanted is None and not node.gpus:
             self.report.error(
                 PlanCode.PROCESSES,
                 field_name,
-                f"{name} has no GPUs to count, so the number of processes is needed.",
+                f"{name} has no GPUs, so cluster.processes_per_node is required.",
                 "",
                 "Add cluster.processes_per_node=2, for example.",
             )
@@ -204,7 +204,7 @@ class _Resolution:
         return wanted or node.gpus
 
     def operator(self, name: str, profile: Profile) -> Operator:
-        """What starts the processes."""
+        """Return the operator that starts the processes."""
         wanted = self.spec.cluster.operator
         if wanted is Operator.AUTO:
             self.origins["cluster.operator"] = Origin.CATALOG
@@ -214,7 +214,7 @@ class _Resolution:
         return wanted
 
     def storage(self, name: str, profile: Profile) -> str:
-        """The storage tier, or the existing claim."""
+        """Return the storage tier, or the existing claim."""
         storage = self.spec.cluster.storage
         if storage.claim is not None:
             self.origins["cluster.storage.claim"] = Origin.YOU
@@ -230,7 +230,7 @@ class _Resolution:
         return tier
 
     def sequence_length(self, preset: tuple[str, ModelPreset] | None) -> int:
-        """Given, or the preset's, or as long as the model allows."""
+        """Return the given length, that of the preset, or the maximum of the model."""
         given = self.spec.training.sequence_length
         dimensions = self.spec.model.dimensions
         fallback = dimensions.max_positions if dimensions else 1
@@ -239,7 +239,7 @@ class _Resolution:
         )
 
     def known(self, kind: Kind, field_name: str, name: str, others: tuple[str, ...] = ()) -> str:
-        """The entry's own name, or an error at the field that names it, with others that may do."""
+        """Return the canonical name of an entry, or report an error with alternatives."""
         try:
             return self.catalog.canonical(kind, name)
         except NotInCatalogError as error:
@@ -252,7 +252,7 @@ class _Resolution:
             return name
 
     def require(self, field_name: str, name: str, profile: str, known: tuple[str, ...]) -> None:
-        """An error unless the profile has the thing."""
+        """Report an error if the profile does not have the entry."""
         if name not in known:
             self.report.error(
                 PlanCode.NODE_TYPE,
@@ -263,6 +263,6 @@ class _Resolution:
             )
 
     def chosen[T](self, field_name: str, given: T | None, fallback: T) -> T:
-        """The given value, or the one that the catalog supplies."""
+        """Return the given value, or the default of the catalog."""
         self.origins[field_name] = Origin.CATALOG if given is None else Origin.YOU
         return fallback if given is None else given

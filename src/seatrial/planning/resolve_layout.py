@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a spec without open fields comes to: layout, batch and length, by every rule they keep."""
+"""Resolve layout, batch, length and schedule of a spec without open fields, by every rule."""
 
 from types import MappingProxyType
 
@@ -30,12 +30,12 @@ is 2.5e-4, Llama 2's for 7B (arXiv 2307.09288, section 2.2) is 3e-4."""
 class LayoutResolution:
     """One pass from basis and choices to the values of a plan.
 
-    What it finds on the way is reported together: `layout` raises before `batch` and `length` are
-    looked at, and these two are refused together by `schedule`.
+    Errors are reported together: `layout` raises before `batch` and `length` are checked, and
+    `schedule` raises with the errors of both.
     """
 
     def __init__(self, basis: Basis, choices: Choices) -> None:
-        """Begin with the spec in which choices stand for `auto`."""
+        """Start with the spec in which choices replace `auto`."""
         self.basis = basis
         self.spec = fill(basis.loaded.spec, choices)
         self.report = FindingReport(basis.loaded, list(basis.findings))
@@ -43,7 +43,7 @@ class LayoutResolution:
         self._refuse_open()
 
     def _refuse_open(self) -> None:
-        """One finding for all fields that are still `auto`, at the first of them."""
+        """Report all fields that are still `auto` in one finding, at the first of them."""
         left = [name for name in open_fields(self.spec, self.basis.architecture) if name != SAVES]
         if not left:
             return
@@ -51,26 +51,26 @@ class LayoutResolution:
         self.report.error(
             PlanCode.AUTO,
             left[0],
-            f"{names} {verb} auto: the planner chooses.",
+            f"{names} {verb} auto, and the planner chose no value.",
             AUTO,
-            f"See what, and why: seatrial plan {self.basis.loaded.root.file}.",
+            f"Run seatrial plan {self.basis.loaded.root.file}.",
         )
         self.report.stop_if_errors()
 
     @property
     def sequence_parallel(self) -> bool:
-        """Whether norms and dropout are split along the sequence."""
+        """True if norms and dropout are split along the sequence."""
         given = self.spec.parallelism
         return given.tp_size != 1 and given.sequence_parallel is True
 
     def layout(self) -> tuple[Layout, tuple[Stage, ...]]:
-        """The layout with its stages; raises with every rule that it breaks."""
+        """Return the layout with its stages; raise with every broken rule."""
         layout = self._written_layout()
         basis, report, spec = self.basis, self.report, self.spec.parallelism
         model, machines = basis.architecture, basis.machines
         world, per_node = machines.world_size, machines.processes_per_node
         layout_rules.check_experts(report, model, world, layout)
-        # What a wrong tp_size breaks further on would only distract from it.
+        # A wrong tp_size breaks further rules, which would distract from it.
         if layout_rules.check_tensor_parallel(report, model, layout):
             layout_rules.check_world(report, world, per_node, layout)
             layout_rules.check_sequence(
@@ -86,7 +86,7 @@ class LayoutResolution:
         return layout, stages
 
     def _written_layout(self) -> Layout:
-        """The layout as the spec has it; an `auto` with one possible value takes it."""
+        """Return the layout of the spec; an `auto` with one possible value takes it."""
         spec = self.spec.parallelism
         sizes: dict[str, int] = {}
         for name in ("tp_size", "pp_size", "cp_size", "ep_size", "vp_size"):
@@ -108,19 +108,18 @@ class LayoutResolution:
         return layout.spread_over(self.basis.machines.world_size)
 
     def batch(self, layout: Layout) -> Batch:
-        """The batch of a step and how it is split."""
+        """Return the batch of a step and how it is split."""
         training, nodes = self.spec.training, self.spec.cluster.nodes
         micro, total = int(training.micro_batch_size), int(training.global_batch_size)
         length = self.basis.sequence_length
         return layout_rules.check_batch(self.report, micro, total, layout, length, nodes)
 
     def length(self, batch: Batch) -> Length:
-        """The length of the run."""
         length = self.basis.sequence_length
         return run_length(self.spec.training, batch.global_batch_size, length)
 
     def schedule(self, batch: Batch, length: Length) -> Schedule:
-        """The learning rate; raises with every rule that batch, length, saves and it break."""
+        """Return the learning rate; raise with every rule that batch, length, saves or it break."""
         training, preset = self.spec.training, self.basis.preset
         size, sequence_length = batch.global_batch_size, self.basis.sequence_length
         rate = training.learning_rate
@@ -143,12 +142,12 @@ class LayoutResolution:
         length_rules.check_schedule(report, schedule)
         if saves.every_steps != AUTO:
             length_rules.check_saves(report, length, int(saves.every_steps), saves.keep_every_steps)
+        length_rules.check_timed_saves(report, saves, self.basis.machines.accelerator)
         length_rules.check_evaluation(report, training, self.spec.data.split)
         report.stop_if_errors()
         return schedule
 
     def model(self, layout: Layout) -> PlannedModel:
-        """The model with its sizes."""
         basis, preset = self.basis, self.basis.preset
         architecture, given = basis.architecture, self.spec.data.tokenizer
         multiple = basis.limits.vocab_multiple
@@ -168,7 +167,7 @@ class LayoutResolution:
     def stage_parameters(
         self, model: PlannedModel, layout: Layout, stages: tuple[Stage, ...]
     ) -> tuple[int, ...]:
-        """Parameters of a rank of each stage; warns when not even their state fits a GPU."""
+        """Return the parameters of a rank of each stage; warn if their state exceeds a GPU."""
         padded = model.padded_vocab_size
         found = tuple(rank_parameters(model.architecture, padded, layout, each) for each in stages)
         accelerator = self.basis.machines.accelerator
@@ -180,7 +179,7 @@ class LayoutResolution:
         return found
 
     def location(self, field: str, usual: str) -> str:
-        """The given location, or the usual one, in the run's own directory."""
+        """Return the given location, or the default in the directory of the run."""
         given: str | None = value_at(self.spec, field)
         self._origins[field] = Origin.DEFAULT if given is None else Origin.YOU
         return (
@@ -190,6 +189,9 @@ class LayoutResolution:
         )
 
     def origins(self, choices: Choices) -> MappingProxyType[str, Origin]:
-        """For each resolved field, where its value came from."""
+        """Return the origin of the value of each resolved field."""
         published = self.basis.published_tokens // self.basis.sequence_length
-        return MappingProxyType(self._origins | origins_of(choices, published))
+        found = self._origins | origins_of(choices, published)
+        if self.spec.checkpoints.every_seconds is not None:
+            found[SAVES] = Origin.YOU
+        return MappingProxyType(found)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a planned run takes: time, node-hours, money, checkpoints."""
+"""Time, node-hours, cost and checkpoints of a planned run."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -10,6 +10,7 @@ from seatrial.catalog.node_types import NodeType
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.interval import Losses
 from seatrial.planning.saving.run_saves import Saves, saves_of
+from seatrial.planning.saving.save_budget import RESTART_SECONDS
 
 HOUR = 3600.0
 
@@ -25,13 +26,13 @@ class Cost:
     as_of: date
     """The day on which the source stated the price."""
     region: str
-    """The region it holds for."""
+    """The region of the price."""
     source: str
-    """Where the price was read."""
+    """The publication of the price."""
 
 
 def cost_of(node: NodeType, nodes: int, seconds: float) -> Cost | None:
-    """What the nodes cost for that time; nothing where no price is known."""
+    """Return the cost of the nodes for that time, or None if no price is known."""
     price = node.price
     if price is None:
         return None
@@ -40,19 +41,19 @@ def cost_of(node: NodeType, nodes: int, seconds: float) -> Cost | None:
 
 
 MOST_LOST = 0.99
-"""Share of lost time beyond which a run is said to get nowhere, instead of how long it takes."""
+"""Share of lost time above which a run counts as never finishing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """How long a run takes from its first step to its last, and of what that is made."""
+    """The duration of a run from its first step to its last, by parts."""
 
     training: float
-    """Seconds of all steps, each done once."""
+    """Seconds of all steps, without repeated ones."""
     saving: float
     """Seconds that training waits for saves."""
     failures: float
-    """Seconds of steps done again after failures, and of restarts."""
+    """Seconds of repeated steps after failures, and of restarts."""
 
     @property
     def total(self) -> float:
@@ -64,19 +65,41 @@ class RunBudget:
     """Time and cost of a whole run."""
 
     duration: Duration | None
-    """How long it takes; nothing on a host without GPUs, and where it never gets to its end."""
+    """None on a host without GPUs, and if the run never finishes."""
     error: float
-    """Relative error that the time of nine of ten runs stays below."""
+    """Relative error of the time in nine of ten runs."""
     node_hours: float
     """Hours of all nodes together."""
     cost: Cost | None
-    """What they cost; nothing where no price is known."""
+    """Cost of the node-hours; None if no price is known."""
     saves: Saves | None = None
-    """What its checkpoints take; nothing on a host without GPUs."""
+    """The checkpoints; None on a host without GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLoss:
+    """The most that one failure costs."""
+
+    work: float
+    """Seconds of work since the last save."""
+    restart: float
+    """Seconds until the run trains again."""
+    usd: float | None
+    """List price of all nodes for that time; None if no price is known."""
+
+
+def failure_loss(budget: RunBudget, nodes: int) -> FailureLoss | None:
+    """Return the most that one failure costs, or None on a host without GPUs."""
+    if budget.saves is None:
+        return None
+    work = budget.saves.at_risk
+    hours = (work + RESTART_SECONDS) / HOUR
+    usd = budget.cost.usd_per_hour * nodes * hours if budget.cost is not None else None
+    return FailureLoss(work, RESTART_SECONDS, usd)
 
 
 def budget_of(run: PlannedRun, catalog: Catalog) -> RunBudget:
-    """Time and cost of a planned run, with the time that saves, failures and restarts take."""
+    """Return time and cost of a planned run, including saves, failures and restarts."""
     if run.chosen is None:
         return RunBudget(None, 0.0, 0.0, None)
     machines, known = run.plan.machines, run.time_error
@@ -92,7 +115,7 @@ def budget_of(run: PlannedRun, catalog: Catalog) -> RunBudget:
 
 
 def duration_of(training: float, lost: Losses) -> Duration | None:
-    """The time of a run of which shares are lost; nothing where hardly any is left."""
+    """Return the duration with the lost shares, or None if almost all of the time is lost."""
     if lost.total > MOST_LOST:
         return None
     total = training / (1 - lost.total)

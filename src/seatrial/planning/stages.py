@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which layers each pipeline stage holds, by Megatron's rules.
+"""The layers of each pipeline stage, by Megatron's rules.
 
-`megatron/core/transformer/transformer_block.py` (get_num_layers_to_build) and the checks of
-`transformer_config.py`: stages are equal, except that the first and the last may be given their
-own number of layers, or that embedding and loss count as a layer each: then the first chunk of the
-first stage and the last chunk of the last have one layer less. Chunk c of every stage comes before
-chunk c + 1 of any.
+The source is `megatron/core/transformer/transformer_block.py` (get_num_layers_to_build) and the
+checks of `transformer_config.py`. Stages are equal with two exceptions. The first and the last
+stage can have their own number of layers. Or embedding and loss count as one layer each: then the
+first chunk of the first stage and the last chunk of the last stage have one layer less. Chunk c of
+every stage comes before chunk c + 1 of any stage.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Stage:
     """One pipeline stage."""
 
     index: int
-    """Number of the stage, from 0."""
+    """Index of the stage, from 0."""
     chunks: tuple[tuple[int, ...], ...]
-    """The layers, numbered from 0, of each of its chunks."""
+    """The layers of each of its chunks, numbered from 0."""
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -31,20 +31,19 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Uneven:
-    """Why layers cannot be shared out, and what would go."""
+    """Why layers cannot be divided over stages, and the fix."""
 
     reason: str
-    """The rule that is broken."""
+    """The broken rule."""
     fix: str
-    """What would fit."""
     field: str
     """The spec field to change."""
 
 
 def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] | Uneven:
-    """How many layers each stage gets, or why that cannot be.
+    """Return the number of layers of each stage, or why they cannot be divided.
 
-    Where embedding and loss count as layers, they are in these numbers.
+    The numbers include embedding and loss if these count as layers.
     """
     first, last = spec.first_stage_layers, spec.last_stage_layers
     layers += spec.embedding_as_layer + spec.loss_as_layer
@@ -53,7 +52,7 @@ def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] |
     if stages < 0 or (pp_size == 1 and (first or last)):
         field = "first_stage_layers" if first is not None else "last_stage_layers"
         return Uneven(
-            f"pp_size is {pp_size}: there are no further stages to be different from.",
+            f"pp_size is {pp_size}, so there are no other stages to differ from.",
             "Remove it, or use a larger pp_size.",
             field,
         )
@@ -69,26 +68,26 @@ def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] |
 
 
 def _uneven(layers: int, pp_size: int, middle: int, stages: int, spec: ParallelismSpec) -> Uneven:
-    """What to say when the division does not come out."""
+    """Return the reason and the fix for layers that do not divide evenly."""
     divisors = [n for n in range(1, layers + 1) if layers % n == 0]
     even = " or ".join(str(n) for n in _around(divisors, pp_size))
     counted = counted_words(spec)
     if counted:
         return Uneven(
-            f"{layers} layers, counting {counted}, cannot be shared evenly by {pp_size} stages.",
+            f"{layers} layers, counting {counted}, are not divisible by pp_size {pp_size}.",
             f"Use pp_size {even}.",
             "pp_size",
         )
     if spec.first_stage_layers is None and spec.last_stage_layers is None:
         proposal = _counted_ends(layers, pp_size) or _uneven_ends(layers, pp_size)
         return Uneven(
-            f"{layers} layers cannot be shared evenly by {pp_size} pipeline stages.",
+            f"{layers} layers are not divisible by pp_size {pp_size}.",
             f"Use pp_size {even}{proposal}.",
             "pp_size",
         )
     return Uneven(
-        f"{middle} of {layers} layers are left for {stages} middle stages.",
-        f"Choose first_stage_layers and last_stage_layers so that the rest divides by {stages}."
+        f"{middle} of {layers} layers remain for {stages} middle stages.",
+        f"Choose first_stage_layers and last_stage_layers so that {stages} divides the rest."
         if stages
         else f"Make the two add up to {layers}.",
         "first_stage_layers" if spec.first_stage_layers is not None else "last_stage_layers",
@@ -96,13 +95,13 @@ def _uneven(layers: int, pp_size: int, middle: int, stages: int, spec: Paralleli
 
 
 def counted_words(spec: ParallelismSpec) -> str:
-    """What counts as a layer beside layers, in words."""
+    """Return what else counts as a layer, as text."""
     counted = [("embedding", spec.embedding_as_layer), ("loss", spec.loss_as_layer)]
     return " and ".join(name for name, counts in counted if counts)
 
 
 def _counted_ends(layers: int, pp_size: int) -> str:
-    """What to count as a layer to make the division come out, in words."""
+    """Return what to count as a layer so that the layers divide evenly, as text."""
     if (layers + 2) % pp_size == 0:
         return ", or keep it with embedding_as_layer and loss_as_layer true"
     if (layers + 1) % pp_size == 0:
@@ -111,10 +110,10 @@ def _counted_ends(layers: int, pp_size: int) -> str:
 
 
 def _uneven_ends(layers: int, pp_size: int) -> str:
-    """Sizes of the first and last stage that would make the division come out, in words."""
+    """Return sizes of the first and last stage so that the rest divides evenly, as text."""
     if pp_size < 3 or layers < pp_size:
         return ""
-    # Both ends also carry the embedding or the loss, so they get no more than an even share.
+    # The ends also hold the embedding or the loss, so they get at most an even share.
     for ends in range(2 * (layers // pp_size), 1, -1):
         if (layers - ends) % (pp_size - 2) == 0 and layers > ends:
             last = (ends + 1) // 2
@@ -124,7 +123,7 @@ def _uneven_ends(layers: int, pp_size: int) -> str:
 
 
 def _around(numbers: list[int], wanted: int) -> list[int]:
-    """The nearest of the numbers below and above the wanted one."""
+    """Return the nearest numbers below and above the wanted one."""
     below = [n for n in numbers if n < wanted]
     above = [n for n in numbers if n > wanted]
     return below[-1:] + above[:1]
@@ -137,7 +136,7 @@ def stages_of(
     embedding_as_layer: bool = False,
     loss_as_layer: bool = False,
 ) -> tuple[Stage, ...]:
-    """The stages with their layers numbered; every size must divide by `vp_size`."""
+    """Return the stages with numbered layers; every size must be divisible by `vp_size`."""
     chunks: list[list[tuple[int, ...]]] = [[] for _ in sizes]
     following = 0
     for chunk in range(vp_size):

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What memory and time of a step depend on: one layout of one model on one kind of machine.
+"""The inputs of the memory and time models: one layout of one model on one kind of machine.
 
-The search makes thousands of them and the back-test makes one of each published row, so that what
-is tested is what is used.
+The search creates thousands of workloads, and the back-test creates one for each published row, so
+both use the same models.
 """
 
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ from seatrial.spec.training import Precision
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The GPUs and what joins them."""
+    """The GPUs and their interconnect."""
 
     accelerator: str
     """Name of the GPU in the catalog."""
     memory_bytes: int
-    """Device memory that a process sees."""
+    """Device memory that a process can use."""
     peak_flops: float
     """Dense peak rate in the precision of the matrix products, FLOP/s."""
     peak_flops_bf16: float
-    """Dense peak rate in bfloat16, for what stays in it (attention, logits), FLOP/s."""
+    """Dense peak rate in bfloat16, which attention and logits use, FLOP/s."""
     memory_bandwidth: float
     """Device memory bandwidth, bytes/s."""
     link_bandwidth: float
-    """GPU-to-GPU link of one GPU, one direction, bytes/s."""
+    """Bandwidth of the link of one GPU in one direction, bytes/s."""
     link_domain_gpus: int
-    """GPUs that reach each other over that link."""
+    """Number of GPUs connected by that link."""
     gpus_per_node: int
     network_bandwidth: float
-    """A GPU's share of its node's network, one direction, bytes/s."""
+    """Network bandwidth of a node per GPU in one direction, bytes/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class Workload:
     sequence_length: int
     """Tokens of one sequence."""
     padded_vocab_size: int
-    """Vocabulary with the entries that make it divide evenly."""
+    """Vocabulary size with padding."""
     layout: Layout
     """The parallel degrees."""
     stages: tuple[Stage, ...]
-    """Which layers each pipeline stage holds."""
+    """The layers of each pipeline stage."""
     sequence_parallel: bool
-    """Whether norms and dropout are split along the sequence."""
+    """True if norms and dropout are split along the sequence."""
     sharding: Sharding
-    """What data-parallel ranks share out."""
+    """State that is sharded over the data-parallel ranks."""
     recompute: Recompute
-    """Activations that are computed again."""
+    """Activations that are recomputed."""
     micro_batch_size: int
     """Sequences that one data-parallel rank processes at a time."""
     micro_batches: int
@@ -65,27 +65,26 @@ class Workload:
     precision: Precision
     """Number format of the matrix products."""
     hardware: Hardware
-    """The GPUs and what joins them."""
     stack: str
-    """The software whose constants hold, such as `megatron-core`."""
+    """The software that selects the constants, such as `megatron-core`."""
     flash_attention: bool = True
-    """Whether attention is computed without keeping its square of scores."""
+    """True if attention does not store its matrix of scores."""
     gradient_bytes: int = 4
-    """Bytes of a gradient; Megatron accumulates in fp32, older fp16 runs kept 2."""
+    """Bytes of a gradient: Megatron accumulates in fp32, older fp16 runs used 2."""
     hidden_dropout: bool = False
-    """Whether there is dropout on the residual stream, whose masks are kept."""
+    """True if there is dropout on the residual stream, whose masks are stored."""
     attention_weights: int = 0
-    """Weights of a layer's attention where they are not those of grouped queries (MLA); 0: are."""
+    """Attention weights of a layer if they differ from grouped queries (MLA); otherwise 0."""
     attention_share: float = 1.0
-    """Share of the whole sequence that a token attends to, mean of layers; less with windows."""
+    """Share of the sequence that a token attends to, mean over layers; below 1 with windows."""
     shard_size: int = 0
-    """Ranks that share out what `sharding` says, next to each other; 0: all model copies do."""
+    """Number of adjacent ranks that shard the state; 0 for all model copies."""
     moe_every: int = 1
-    """Every how many layers one has experts, after the leading dense ones."""
+    """Interval of the layers with experts, after the leading dense ones."""
     recompute_modules: frozenset[RecomputeModule] = frozenset()
-    """What selective recomputing covers; empty: the attention's inner part."""
+    """Modules that selective recomputation covers; if empty, core attention."""
     narrow_weights: bool = False
-    """Whether weights are kept only in the products' own 8 or 4 bits (`--fp8-param-gather`)."""
+    """True if weights are stored only in the 8 or 4 bits of the products (`--fp8-param-gather`)."""
 
     @property
     def tokens_per_step(self) -> int:

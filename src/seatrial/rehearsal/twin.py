@@ -146,6 +146,7 @@ def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data:
     spec["parallelism"] |= _small_parallelism(plan, small)
     spec["cluster"] = {"profile": "local", "processes_per_node": small.world_size}
     spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}
+    spec["checkpoints"] |= {"every_minutes": None, "every_hours": None}
     spec["monitoring"] = {"log_every_steps": 1, "tensorboard": plan.spec.monitoring.tensorboard}
     shrunk = LoadedSpec(RunSpec.model_validate(spec), Node({}, loaded.root.file))
     twin = plan_run(resolve_basis(shrunk, catalog)).plan

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as one HTML file: no script, nothing fetched, light and dark."""
+"""A plan as one HTML file without scripts or external resources, light and dark."""
 
 from html import escape
 from pathlib import Path
@@ -9,65 +9,39 @@ from seatrial.errors import UsageError
 from seatrial.planning.memory.breakdown import MemoryPart
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.search.candidates import Priced
-from seatrial.planning.search.pipeline_schedule import schedule
+from seatrial.planning.search.pipeline_schedule import Slot, schedule
 from seatrial.planning.timing.breakdown import TimePart
-from seatrial.reports.plan_phrases import duration, duration_with_error, gib
-from seatrial.reports.plan_text import Page, head_words, page_lines, percent_of, step_words
+from seatrial.reports.node_map import DrawnNodes, caption, drawn_nodes
+from seatrial.reports.plan_phrases import GIB, duration, duration_with_error, gib, spread
+from seatrial.reports.plan_style import STYLE
+from seatrial.reports.plan_text import (
+    FIT_WORDS,
+    Page,
+    head_words,
+    page_lines,
+    percent_of,
+    step_error,
+    step_words,
+)
 from seatrial.reports.svg import Bar, BarPiece, Box, legend, stacked, timeline
 
 MOST_STAGES = 16
-"""Stages that are drawn; of more, evenly spaced ones."""
-MOST_SCHEDULE_STAGES = 8
-"""Rows of the schedule."""
-MOST_ROUNDS = 2
-"""Micro batches of the schedule, in multiples of its stages; more would be too small to see."""
-
+"""Maximum number of stages that are drawn; of more, evenly spaced ones."""
+STEADY = 4
+"""Micro batches of the schedule beyond those that fill the pipeline; the others repeat them."""
+NODES_DRAWN = 15
+"""Nodes that are drawn first; the last one follows them."""
 SMALLEST_SHARE = 0.0005
 """Parts of a step below this share are left out of the list."""
 
 MARK = '<meta name="generator" content="seatrial plan">'
-"""What tells a page that may be replaced by a newer one from any other file."""
+"""The mark of a page that a newer one may replace."""
 MARKED_WITHIN = 4096
-"""Bytes at the beginning of a file among which the mark is."""
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --paper: #ffffff;
-  --line: #d5dae0; --p0: #2f6db3; --p1: #5a9bd4; --p2: #8ec1e8; --p3: #e08a3c; --p4: #f2b97f;
-  --p5: #8a8f98; --p6: #c3c7cd; --p7: #6b8e5a; --p8: #a9c49a; --p9: #b4576b; --forward: #5a9bd4;
-  --backward: #e08a3c; --limit: #b3261e; --inside: #10151a; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --soft: #9aa4af; --paper: #14181d;
-  --line: #333b44; --p0: #4f8fd6; --p1: #3a6ea5; --p2: #2a527d; --p3: #d9863b; --p4: #9a6330;
-  --p5: #8a8f98; --p6: #545b64; --p7: #86ad73; --p8: #57754a; --p9: #cf7286; --forward: #3f79b5;
-  --backward: #c97a35; --limit: #ff8a80; --inside: #f3f5f7; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 900px; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.4em; margin-bottom: 0; } h2 { font-size: 1.05em; margin: 2em 0 .5em; }
-.head, .note { color: var(--soft); } dl { display: grid; grid-template-columns: 6em 1fr;
-  gap: .3em 1em; } dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere;
-  white-space: pre-wrap; } .head { white-space: pre-wrap; }
-svg { width: 100%; height: auto; display: block; } text { font-size: 13px; fill: var(--ink); }
-text.note { fill: var(--soft); } text.end { text-anchor: end; }
-text.inside { text-anchor: middle; font-size: 11px; fill: var(--inside); }
-line.error { stroke: var(--ink); stroke-width: 1.5; }
-line.limit { stroke: var(--limit); stroke-width: 1.5; stroke-dasharray: 4 3; }
-rect.c0 { fill: var(--p0); } rect.c1 { fill: var(--p1); } rect.c2 { fill: var(--p2); }
-rect.c3 { fill: var(--p3); } rect.c4 { fill: var(--p4); } rect.c5 { fill: var(--p5); }
-rect.c6 { fill: var(--p6); } rect.c7 { fill: var(--p7); } rect.c8 { fill: var(--p8); }
-rect.c9 { fill: var(--p9); } rect.forward { fill: var(--forward); }
-rect.backward { fill: var(--backward); } rect.odd { opacity: .65; }
-.legend { display: flex; flex-wrap: wrap; gap: .2em 1.2em; margin: .5em 0; font-size: .9em; }
-.legend i { display: inline-block; width: .9em; height: .9em; margin-right: .4em;
-  vertical-align: -.1em; }
-i.c0 { background: var(--p0); } i.c1 { background: var(--p1); } i.c2 { background: var(--p2); }
-i.c3 { background: var(--p3); } i.c4 { background: var(--p4); } i.c5 { background: var(--p5); }
-i.c6 { background: var(--p6); } i.c7 { background: var(--p7); } i.c8 { background: var(--p8); }
-i.c9 { background: var(--p9); } i.forward { background: var(--forward); }
-i.backward { background: var(--backward); }
-"""
+"""Bytes at the start of a file that contain the mark."""
 
 
 def refuse_other_file(path: Path) -> None:
-    """Refuse to replace a file that is no page of a plan, the spec for one."""
+    """Refuse to replace any file that is not a page of a plan, such as the spec."""
     if not path.is_file():
         return
     try:
@@ -77,13 +51,13 @@ def refuse_other_file(path: Path) -> None:
         raise UsageError(f"--html {path} cannot be read: {error.strerror}.") from None
     if beginning and MARK.encode() not in beginning:
         raise UsageError(
-            f"--html {path} exists and is not a page of seatrial plan, which alone is replaced. "
+            f"--html {path} exists and is not a page of seatrial plan, so it is not replaced. "
             "Choose another name, or remove the file."
         )
 
 
 def html_page(page: Page) -> str:
-    """The whole file."""
+    """Return the whole file."""
     name = escape(page.run.plan.spec.name)
     parts = [
         "<!doctype html>",
@@ -93,6 +67,7 @@ def html_page(page: Page) -> str:
         f"<style>{STYLE}</style></head><body>",
         f'<h1>{name}</h1><p class="head">{escape(head_words(page, name=False))}</p>',
         _facts(page),
+        _nodes(page),
     ]
     if page.run.chosen is not None:
         chosen = page.run.chosen
@@ -101,21 +76,49 @@ def html_page(page: Page) -> str:
 
 
 def _facts(page: Page) -> str:
-    """The lines of the page as a list; pictures replace those that draw."""
+    """Return the lines of the page as a list, without those that the pictures replace."""
     rows = []
     for label, text in page_lines(page, pictures=False):
         rows.append(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>")
     return f"<dl>{''.join(rows)}</dl>"
 
 
+def _nodes(page: Page) -> str:
+    """Return the map of the nodes: which part of the model each GPU holds."""
+    plan = page.run.plan
+    drawn = drawn_nodes(plan.layout, plan.machines, NODES_DRAWN)
+    boxes = "".join("<div>…</div>" if node is None else _node(node) for node in drawn)
+    numbers = caption(plan.layout, plan.machines)
+    note = f"{numbers[:1].upper()}{numbers[1:]}."
+    if plan.layout.tp_size > 1:
+        note += " Neighbours without a gap split the matrices of each layer."
+    return f'<h2>Nodes</h2><div class="nodes">{boxes}</div><p class="note">{escape(note)}</p>'
+
+
+def _node(node: DrawnNodes) -> str:
+    """Return one node with its GPUs."""
+    groups = "".join(
+        "<b>"
+        + "".join(f'<em class="{"odd" if n % 2 else "even"}">{n}</em>' for n in group)
+        + "</b>"
+        for group in node.groups
+    )
+    more = "<b>…</b>" if node.more else ""
+    return f'<div class="node"><span>{escape(node.name)}</span><div>{groups}{more}</div></div>'
+
+
+def _shown_stages(count: int) -> list[int]:
+    """Return the stages that are drawn: all of them, or evenly spaced ones and the last."""
+    step = -(-count // MOST_STAGES)
+    return sorted({*range(0, count, step), count - 1})
+
+
 def _memory(chosen: Priced) -> str:
-    """Memory of the stages as stacked bars, with the room of the GPU."""
+    """Return the memory of the stages as stacked bars, with the memory of the GPU as the limit."""
     need = chosen.memory
     room = need.headroom + need.fullest.total
     names = [str(part) for part in MemoryPart]
-    step = -(-len(need.stages) // MOST_STAGES)
-    last = need.stages[-1]
-    shown = [stage for stage in need.stages if stage.index % step == 0 or stage is last]
+    shown = [need.stages[index] for index in _shown_stages(len(need.stages))]
     bars = [
         Bar(
             f"stage {stage.index}",
@@ -123,21 +126,22 @@ def _memory(chosen: Priced) -> str:
                 BarPiece(str(part), size, f"stage {stage.index}, {part}: {gib(size)} GiB")
                 for part, size in stage.parts.items()
             ],
-            f"{gib(stage.total)} GiB ± {gib(stage.total * need.error)}",
+            f"{gib(stage.total)} ± {spread(stage.total * need.error / GIB)} GiB",
             stage.total * need.error,
         )
         for stage in shown
     ]
-    picture = stacked(
-        bars, names, room, f"{gib(room)} GiB of {chosen.workload.hardware.accelerator}"
-    )
+    used = [str(part) for stage in shown for part, size in stage.parts.items() if size]
+    limit = f"limit: {gib(room)} GiB of {chosen.workload.hardware.accelerator}"
+    key = legend(names, used, ("limit", limit), ("error", "error bar"))
     left_out = len(need.stages) - len(shown)
-    note = f'<p class="note">{left_out} stages between are not drawn.</p>' if left_out else ""
-    return f"<h2>Memory of each stage: {need.verdict}</h2>{legend(names)}{picture}{note}"
+    note = f'<p class="note">{left_out} other stages are not drawn.</p>' if left_out else ""
+    verdict = f'<span class="{need.verdict}">{FIT_WORDS[need.verdict]}</span>'
+    return f"<h2>Memory per stage: {verdict}</h2>{key}{stacked(bars, names, room)}{note}"
 
 
 def _step(run: PlannedRun, chosen: Priced) -> str:
-    """The parts of a step as one stacked bar, and as numbers."""
+    """Return the parts of a step as one stacked bar, and as numbers."""
     time = chosen.time
     names = [str(part) for part in TimePart]
     pieces = [
@@ -146,44 +150,79 @@ def _step(run: PlannedRun, chosen: Priced) -> str:
         )
         for part, seconds in time.parts.items()
     ]
-    error = run.time_error.nine_of_ten if run.time_error else 0.0
-    words = duration_with_error(time.total, error)
-    bar = Bar("step", pieces, words, time.total * error)
-    picture = stacked([bar], names, time.total)
+    error = step_error(run)
+    bar = Bar("step", pieces, duration_with_error(time.total, error), time.total * error)
+    parts = sorted(time.parts.items(), key=lambda item: -item[1])
+    large = [(part, seconds) for part, seconds in parts if seconds >= SMALLEST_SHARE * time.total]
     numbers = "".join(
         f"<dt>{percent_of(seconds / time.total)}</dt>"
         f"<dd>{escape(str(part))}, {duration(seconds)}</dd>"
-        for part, seconds in sorted(time.parts.items(), key=lambda item: -item[1])
-        if seconds >= SMALLEST_SHARE * time.total
+        for part, seconds in large
     )
-    head = f"<h2>Time of a step: {escape(step_words(run, chosen))}</h2>"
-    return f"{head}{legend(names)}{picture}<dl>{numbers}</dl>"
+    key = legend(names, [str(part) for part, _ in large], ("error", "error bar"))
+    head = f"<h2>Step time: {escape(step_words(run, chosen))}</h2>"
+    return f"{head}{key}{stacked([bar], names)}<dl>{numbers}</dl>"
 
 
 def _schedule(chosen: Priced) -> str:
-    """The pipeline schedule, shortened where it is long."""
-    layout, time = chosen.workload.layout, chosen.time
-    if layout.pp_size == 1:
+    """Return the pipeline schedule from the first micro batch to the last, with the bubble."""
+    layout, total = chosen.workload.layout, chosen.workload.micro_batches
+    stages, chunks = layout.pp_size, layout.vp_size
+    if stages == 1:
         return ""
-    stages = min(layout.pp_size, MOST_SCHEDULE_STAGES)
-    count = min(chosen.workload.micro_batches, MOST_ROUNDS * stages)
-    chunks = layout.vp_size if layout.vp_size * stages * count <= 512 else 1
-    slots = schedule(time.stages[:stages], count, chunks)
+    # Interleaved schedules work in rounds of as many micro batches as there are stages.
+    count = min(total, 2 * stages if chunks > 1 else stages + STEADY)
+    slots = schedule(chosen.time.stages, count, chunks)
+    rows = _shown_stages(stages)
+    left_out = total - count
     boxes = [
-        Box(
-            slot.stage,
-            slot.begin,
-            slot.end,
-            ("forward" if slot.forward else "backward") + (" odd" if slot.chunk % 2 else ""),
-            str(slot.micro_batch),
-            f"{'forward' if slot.forward else 'backward'} of micro batch {slot.micro_batch}, "
-            f"chunk {slot.chunk}: {duration(slot.begin)} to {duration(slot.end)}",
-        )
+        _box(slot, rows.index(slot.stage), left_out if slot.micro_batch >= count // 2 else 0)
         for slot in slots
+        if slot.stage in rows
     ]
-    rows = [f"stage {stage}" for stage in range(stages)]
-    drawn = f"{count} of {chosen.workload.micro_batches:,} micro batches"
-    drawn += f", {stages} of {layout.pp_size} stages" if stages < layout.pp_size else ""
-    key = '<p class="legend"><span><i class="forward"></i>forward</span>'
-    key += '<span><i class="backward"></i>backward</span></p>'
-    return f"<h2>Pipeline schedule ({drawn})</h2>{key}{timeline(boxes, rows)}"
+    boxes += _bubble(slots, rows)
+    key = legend(
+        (), (), ("forward", "forward"), ("backward", "backward"), ("bubble", "bubble: idle")
+    )
+    share = chosen.time.parts.get(TimePart.BUBBLE, 0.0) / chosen.time.total
+    notes = [f"The bubble takes {percent_of(share)} of the step."]
+    if left_out:
+        notes.append(
+            f"Micro batches {count // 2} to {count // 2 + left_out - 1:,} repeat the same pattern "
+            "and are not drawn."
+        )
+    if len(rows) < stages:
+        notes.append(f"{len(rows)} of {stages} stages are drawn.")
+    picture = timeline(boxes, [f"stage {stage}" for stage in rows])
+    words = f'<p class="note">{escape(" ".join(notes))}</p>'
+    return f"<h2>Pipeline schedule of a step</h2>{key}{picture}{words}"
+
+
+def _box(slot: Slot, row: int, later: int) -> Box:
+    """Return the box of a pass; `later` is the number of micro batches left out before it."""
+    kind, number = "forward" if slot.forward else "backward", slot.micro_batch + later
+    return Box(
+        row,
+        slot.begin,
+        slot.end,
+        kind + (" odd" if slot.chunk % 2 else ""),
+        str(number),
+        f"{kind} of micro batch {number}, chunk {slot.chunk}: {duration(slot.end - slot.begin)}",
+    )
+
+
+def _bubble(slots: list[Slot], rows: list[int]) -> list[Box]:
+    """Return a box for each time in which a stage waits."""
+    end = max(slot.end for slot in slots)
+    boxes = []
+    for row, stage in enumerate(rows):
+        free = 0.0
+        for slot in sorted((s for s in slots if s.stage == stage), key=lambda s: s.begin):
+            boxes.append((row, free, slot.begin))
+            free = slot.end
+        boxes.append((row, free, end))
+    return [
+        Box(row, begin, until, "bubble", "", f"idle for {duration(until - begin)}")
+        for row, begin, until in boxes
+        if until - begin > SMALLEST_SHARE * end
+    ]

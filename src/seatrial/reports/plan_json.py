@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A planned run as plain data, for `--json`."""
+"""A planned run as plain data for `--json`."""
 
 from dataclasses import asdict
 from typing import Any
 
 from seatrial.planning.memory.breakdown import Memory
+from seatrial.planning.run_budget import failure_loss
 from seatrial.planning.saving.run_saves import Saves
 from seatrial.planning.search.candidates import Lacking, Priced
 from seatrial.planning.search.explain import named, why
@@ -14,7 +15,7 @@ from seatrial.reports.plan_text import Page
 
 
 def page_data(page: Page) -> dict[str, Any]:
-    """Everything that the page shows, and the whole plan."""
+    """Return everything that the page shows, and the whole plan."""
     run, budget = page.run, page.budget
     length = budget.duration
     data: dict[str, Any] = {
@@ -31,7 +32,7 @@ def page_data(page: Page) -> dict[str, Any]:
             "node_hours": budget.node_hours,
             "cost": asdict(budget.cost) if budget.cost else None,
         },
-        "saves": _saves(budget.saves) if budget.saves else None,
+        "saves": _saves(page, budget.saves) if budget.saves else None,
         "limits": _limits(page.limits) if page.limits else None,
         "search": None,
         "findings": [finding.to_dict() for finding in page.findings],
@@ -57,9 +58,12 @@ def page_data(page: Page) -> dict[str, Any]:
     return data
 
 
-def _saves(saves: Saves) -> dict[str, Any]:
-    """The checkpoints; times in seconds, sizes in bytes."""
+def _saves(page: Page, saves: Saves) -> dict[str, Any]:
+    """Return the checkpoints; times in seconds, sizes in bytes."""
+    loss = failure_loss(page.budget, page.run.plan.machines.nodes)
     return asdict(saves.budget) | {
+        "work_at_risk_seconds": saves.at_risk,
+        "failure_loss": asdict(loss) if loss else None,
         "tier": saves.tier,
         "tier_assumed": saves.assumed,
         "write_seconds_by_tier": saves.write_seconds,
@@ -69,7 +73,7 @@ def _saves(saves: Saves) -> dict[str, Any]:
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    """The fewest nodes and the largest model."""
+    """Return the fewest nodes and the largest model."""
     largest = limits.largest_model
     return {
         "fewest_nodes": limits.fewest.nodes if limits.fewest else None,
@@ -86,7 +90,7 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 
 def estimate_data(chosen: Priced) -> dict[str, Any]:
-    """Memory and time of a layout."""
+    """Return the memory and time of a layout."""
     time = chosen.time
     return {
         "memory": _memory(chosen.memory),
@@ -100,7 +104,7 @@ def estimate_data(chosen: Priced) -> dict[str, Any]:
 
 
 def _memory(need: Memory) -> dict[str, Any]:
-    """Memory of the stages, in bytes."""
+    """Return the memory of the stages in bytes."""
     return {
         "verdict": need.verdict,
         "headroom_bytes": need.headroom,
@@ -120,7 +124,7 @@ def _memory(need: Memory) -> dict[str, Any]:
 
 
 def _alternative(found: Priced) -> dict[str, Any]:
-    """A layout of the ranking, in short."""
+    """Return the summary of a ranked layout."""
     candidate = found.candidate
     return {
         "layout": named(candidate),
@@ -136,7 +140,7 @@ def _alternative(found: Priced) -> dict[str, Any]:
 
 
 def _instead(found: Priced | Lacking | None) -> dict[str, Any] | None:
-    """The best layout of the other way to share out, where memory decided between the two."""
+    """Return the best layout with the other sharding, if memory decided between the two."""
     if found is None:
         return None
     own = _alternative(found) if isinstance(found, Priced) else _lacking(found)
@@ -144,7 +148,7 @@ def _instead(found: Priced | Lacking | None) -> dict[str, Any] | None:
 
 
 def _lacking(found: Lacking) -> dict[str, Any]:
-    """A layout that does not fit, in short."""
+    """Return the summary of a layout that does not fit."""
     return {
         "layout": named(found.candidate),
         "recompute": found.candidate.recompute,

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of a plan as people say them: days, dollars, shares, layouts."""
+"""The numbers of a plan as text: days, dollars, shares, layouts."""
+
+from itertools import groupby
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.layout import Layout
@@ -17,7 +19,7 @@ GIB = 1 << 30
 TIB = 1 << 40
 
 SHARDING_WORDS = {
-    Sharding.NONE: "nothing shared out",
+    Sharding.NONE: "no sharding",
     Sharding.OPTIMIZER: "distributed optimizer",
     Sharding.FSDP: "fully sharded (fsdp)",
 }
@@ -29,7 +31,7 @@ RECOMPUTE_WORDS = {
 
 
 def three(number: float) -> str:
-    """A number with three significant digits and separators: `37,300`, `4.28`, `12.3 M`."""
+    """Return a number with three significant digits: `37,300`, `4.28`, `12.3 M`."""
     if number == 0:
         return "0"
     if number >= 1e6:
@@ -41,7 +43,7 @@ def three(number: float) -> str:
 
 
 def rate(number: float) -> str:
-    """A learning rate as it is written in papers: `3e-4`, `1.25e-5`."""
+    """Return a learning rate as papers write it: `3e-4`, `1.25e-5`."""
     if number == 0 or number >= 0.1:
         return f"{number:g}"
     digits, _, power = f"{number:.3e}".partition("e")
@@ -49,7 +51,7 @@ def rate(number: float) -> str:
 
 
 def schedule_words(plan: Plan) -> str:
-    """The learning rate over the run: `3e-4, cosine to 3e-5, 715 steps of warm-up`."""
+    """Return the learning-rate schedule: `3e-4, cosine to 3e-5, 715 steps of warm-up`."""
     schedule, size = plan.schedule, plan.batch.global_batch_size
     style, least = plan.spec.training.learning_rate.style, rate(schedule.minimum)
     falls = f"{style} to {least}"
@@ -59,7 +61,7 @@ def schedule_words(plan: Plan) -> str:
         falls = f"{style}, at least {least}"
     elif style is DecayStyle.WSD:
         falls += f" in the last {_steps(schedule.anneal_samples, size)}"
-    # Where the run and its decay end together, the length says when.
+    # If the decay ends with the run, its end is the length of the run.
     ends = schedule.decay_samples // size
     if style not in (DecayStyle.CONSTANT, DecayStyle.WSD) and ends != plan.length.steps:
         falls += f" at step {ends:,}"
@@ -70,13 +72,13 @@ def schedule_words(plan: Plan) -> str:
 
 
 def _steps(samples: int, size: int) -> str:
-    # Whole ones, as the engines are told.
+    # Whole steps, as the engines count them.
     steps = samples // size
     return f"{steps:,} step{'s' * (steps != 1)}"
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """The unit in which a duration is said, as seconds and word."""
+    """Return the unit for a duration: its seconds and its name."""
     for size, word in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "min"), (1.0, "s")):
         if seconds >= 2 * size:
             return size, word
@@ -84,30 +86,39 @@ def unit_of(seconds: float) -> tuple[float, str]:
 
 
 def duration(seconds: float) -> str:
-    """A duration: `35.4 days`, `95 min`, `0.42 s`."""
+    """Return a duration: `35.4 days`, `95 min`, `0.42 s`."""
     size, word = unit_of(seconds)
     return f"{three(seconds / size)} {word}"
 
 
 def duration_with_error(seconds: float, error: float) -> str:
-    """A duration with its error bar in the same unit: `35.4 days ± 2.4`."""
+    """Return a duration with its error bar in the same unit: `35.4 days ± 2.4`."""
     size, word = unit_of(seconds)
     return f"{three(seconds / size)} {word} ± {spread(seconds * error / size)}"
 
 
+def with_error(number: float, error: float) -> str:
+    """Return a number with its error bar in the same unit: `37,300 ± 5,600`, `1.37 M ± 0.21 M`."""
+    size, unit = 1.0, ""
+    for power, letter in ((1e6, "M"), (1e9, "B"), (1e12, "T")):
+        if number >= power:
+            size, unit = power, f" {letter}"
+    return f"{three(number / size)}{unit} ± {spread(number * error / size)}{unit}"
+
+
 def spread(number: float) -> str:
-    """An error bar, with two significant digits."""
+    """Return an error bar with two significant digits."""
     shown = float(f"{number:.2g}")
     return f"{shown:,.0f}" if shown >= 10 else f"{shown:.2g}"
 
 
 def gib(size: float) -> str:
-    """Bytes in GiB, with one digit."""
+    """Return bytes in GiB, with one digit."""
     return f"{size / GIB:,.1f}"
 
 
 def layout_words(layout: Layout) -> str:
-    """The parallel degrees: `tp 4 · pp 1 · dp 4`."""
+    """Return the parallel degrees: `tp 4 · pp 1 · dp 4`."""
     sizes = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
     more = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
     more |= {"etp": layout.etp_size}
@@ -116,20 +127,30 @@ def layout_words(layout: Layout) -> str:
 
 
 def manner(plan: Plan) -> str:
-    """What belongs to the degrees, in words."""
+    """Return how the degrees are used: sequence parallelism, sharding, recompute."""
     words = [SHARDING_WORDS[plan.sharding], RECOMPUTE_WORDS[plan.recompute]]
     if plan.sequence_parallel:
         words.insert(0, "sequence parallel")
-    given = plan.spec.parallelism
-    ends = (given.first_stage_layers, given.last_stage_layers)
-    if ends != (None, None):
-        sizes = [len(stage.layers) for stage in plan.stages]
-        words.append(f"layers {sizes[0]} | {sizes[len(sizes) // 2]} each | {sizes[-1]}")
+    return ", ".join(words)
+
+
+def stage_words(plan: Plan) -> str:
+    """Return the layers of uneven stages: `17 layers in stage 0, 15 in stages 1–7`; else empty."""
+    sizes = [len(stage.layers) for stage in plan.stages]
+    if len(set(sizes)) == 1:
+        return ""
+    words: list[str] = []
+    first = 0
+    for size, group in groupby(sizes):
+        last = first + len(list(group)) - 1
+        stages = f"stage {first}" if first == last else f"stages {first}–{last}"
+        words.append(f"{size}{'' if words else ' layers'} in {stages}")
+        first = last + 1
     return ", ".join(words)
 
 
 def new_volume_words(plan: Plan, catalog: Catalog) -> str:
-    """The volume that a launch would claim, with its list price; empty where one is there."""
+    """Return the volume that a launch would create, with its list price; empty if one exists."""
     storage = plan.spec.cluster.storage
     if plan.machines.operator is Operator.TORCHRUN or storage.claim or storage.volume:
         return ""

@@ -1,25 +1,27 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `seatrial plan`: what a person reads in ten seconds."""
+"""The page of `seatrial plan`: one fact per line, with error bars."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.findings import Finding
-from seatrial.planning.layout import Axis, Layout
-from seatrial.planning.memory.breakdown import Memory, StageMemory
-from seatrial.planning.plan import Machines, Origin
+from seatrial.planning.choices import SAVES
+from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
+from seatrial.planning.plan import Origin
 from seatrial.planning.planner import PlannedRun
-from seatrial.planning.run_budget import Cost, Duration, RunBudget
+from seatrial.planning.run_budget import Cost, Duration, RunBudget, failure_loss
 from seatrial.planning.saving.save_budget import SaveBudget
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
 from seatrial.planning.search.sizing import MOST_NODES, ROUND, Limits
 from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import TimingConstants
+from seatrial.reports.node_map import caption, node_pictures
+from seatrial.reports.plan_colours import paint, paint_head
 from seatrial.reports.plan_phrases import (
     GIB,
-    RECOMPUTE_WORDS,
     TIB,
     duration,
     duration_with_error,
@@ -28,88 +30,31 @@ from seatrial.reports.plan_phrases import (
     manner,
     schedule_words,
     spread,
+    stage_words,
     three,
     unit_of,
+    with_error,
 )
-from seatrial.reports.terminal import columns, counted, say, wrapped
+from seatrial.reports.terminal import columns, counted, say, say_painted, wrapped
 from seatrial.spec.parallelism import Sharding
 from seatrial.units import format_count
 
-BAR = 20
-"""Characters of a bar."""
-NODES_DRAWN = 2
-"""Nodes that are drawn at the beginning; the last one follows them."""
-WIDEST_NODE = 16
-"""Ranks of a node that are drawn."""
-
-
-def bar(share: float) -> str:
-    """A bar that is filled to a share of its length."""
-    full = max(0, min(BAR, round(share * BAR)))
-    return "█" * full + "░" * (BAR - full)
-
-
-def caption(layout: Layout) -> str:
-    """What the numbers in the picture are."""
-    return "the number is the pipeline stage" if layout.pp_size > 1 else "the number is the dp rank"
-
-
-def node_pictures(layout: Layout, machines: Machines) -> list[str]:
-    """The nodes as `node 0  ▕0 0 0 0│1 1 1 1▏`: the first ones and the last."""
-    per_node = machines.processes_per_node
-    if layout.pp_size > 1 and (layout.world_size // layout.pp_size) % per_node == 0:
-        return _stage_pictures(layout, per_node)
-    drawn = list(range(min(machines.nodes, NODES_DRAWN)))
-    pictures = [f"node {node}  {_ranks(layout, node * per_node, per_node)}" for node in drawn]
-    last = machines.nodes - 1
-    if last > drawn[-1]:
-        gap = ["…"] if last > drawn[-1] + 1 else []
-        pictures += [*gap, f"node {last:,}  {_ranks(layout, last * per_node, per_node)}"]
-    return pictures
-
-
-def _stage_pictures(layout: Layout, per_node: int) -> list[str]:
-    """Nodes by stage, where each stage has whole nodes."""
-    each = layout.world_size // layout.pp_size // per_node
-    stages = list(range(layout.pp_size))
-    shown = stages if len(stages) <= NODES_DRAWN + 1 else [*stages[:NODES_DRAWN], stages[-1]]
-    pictures = []
-    for stage in shown:
-        first = stage * each
-        name = f"node {first:,}" if each == 1 else f"nodes {first:,}–{first + each - 1:,}"
-        pictures.append(f"{name}  {_ranks(layout, first * per_node, per_node)}")
-    if len(shown) < len(stages):
-        pictures.insert(-1, "…")
-    return pictures
-
-
-def _ranks(layout: Layout, first: int, count: int) -> str:
-    """The ranks of a node, a line between those that do not share a layer's matrices."""
-    shown = min(count, WIDEST_NODE)
-    axis = Axis.PP if layout.pp_size > 1 else Axis.DP
-    groups: list[list[str]] = []
-    for rank in range(first, first + shown):
-        if not groups or rank % layout.tp_size == 0:
-            groups.append([])
-        groups[-1].append(str(layout.coordinates(rank)[axis]))
-    more = " …" if shown < count else ""
-    return "▕" + "│".join(" ".join(group) for group in groups) + f"{more}▏"
-
-
+BARS = ((80, 20), (70, 10))
+"""Columns of the terminal, and the characters of a bar that fits; below, none is drawn."""
 LABEL = 10
 """Characters of the column of labels."""
-CLAUSES, BETWEEN, APART = "; ", " · ", "   "
-"""What stands between the pieces of a line."""
-LONGEST_PIECE = 44
-"""Characters of a piece that is not broken."""
+BETWEEN, APART = " · ", "   "
+"""Separators between the parts of a line."""
+LONGEST_PART = 44
+"""Characters of the longest part of a line that is not broken."""
 EXPERTS, CALIBRATED = "; with experts: ", "; calibrated on "
-"""Where parts of the provenance of constants begin."""
-WHOLE = "\u00a0"
-"""A blank at which no line is broken."""
+"""Separators in the provenance of constants."""
+NO_BREAK = "\u00a0"
+"""A space at which no line is broken."""
 MOST_STAGES = 4
-"""Stages whose memory is drawn; of more, the first, the fullest and the last."""
+"""Stages whose memory is drawn; of more, only the first, the fullest and the last."""
 SMALL_PART = 0.005
-"""Parts of a step below this share are not named."""
+"""Parts of a step below this share are left out."""
 TIME_WORDS = {
     TimePart.TENSOR_PARALLEL: "tp",
     TimePart.CONTEXT_PARALLEL: "cp",
@@ -117,61 +62,82 @@ TIME_WORDS = {
     TimePart.PIPELINE_TRANSFER: "pp",
     TimePart.DATA_PARALLEL: "dp",
 }
+FIT_WORDS = {
+    MemoryFit.FITS: "fits",
+    MemoryFit.RISKY: "might not fit",
+    MemoryFit.DOES_NOT_FIT: "does not fit",
+}
+Line = tuple[str, str]
+"""A label, empty below the first line of its section, and a fact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page shows."""
+    """The content of the page."""
 
     run: PlannedRun
-    """The plan and what the planner thought of it."""
+    """The plan and the search behind it."""
     budget: RunBudget
     """Time, cost and checkpoints."""
     engine: str
     kept: str
-    """Where the plan is kept, in words."""
+    """Where the plan is stored."""
     command: str
-    """The next command; nothing where it is called without the reader's doing."""
+    """The next command; empty if another command called this one."""
     findings: tuple[Finding, ...] = ()
-    """What speaks against the plan."""
+    """Problems of the plan."""
     limits: Limits | None = None
-    """The fewest nodes and the largest model, where they were asked for."""
+    """The fewest nodes and the largest model, if they were asked for."""
     volume: str = ""
-    """The volume that would be made for the run, in words."""
+    """The volume that a launch would create."""
     warned: str = ""
-    """What the check warns of though the plan can be made, in words."""
+    """The number of findings that only `seatrial check` lists, and the command."""
+
+
+def bar(share: float, length: int = BARS[0][1]) -> str:
+    """Return a bar that is filled to a share of its length."""
+    full = max(0, min(length, round(share * length)))
+    return "█" * full + "░" * (length - full)
+
+
+def _bar_length(width: int | None) -> int:
+    """Return the length of the bars for a terminal."""
+    return next((length for least, length in BARS if width is None or width >= least), 0)
 
 
 def say_page(page: Page) -> None:
+    """Print the page; on a terminal, with colours."""
     width = columns()
     head = head_words(page)
-    lines = wrapped(_in_pieces(head, width - 2), width, rest="  ") if width else [head]
-    say("\n".join(lines).replace(WHOLE, " "))
+    lines = wrapped(_unbroken(head, width - 2), width, rest="  ") if width else [head]
+    say_painted("\n".join(lines).replace(NO_BREAK, " "), paint_head)
     say()
-    for label, text in page_lines(page):
+    for label, text in page_lines(page, bars=_bar_length(width)):
         first = f"{label:<{LABEL}}"
-        # A command stays in one line, to be copied.
+        # A command stays on one line, so that it can be copied.
         if width and label != "next":
-            lines = wrapped(_in_pieces(text), width, first)
+            lines = wrapped(_unbroken(text), width, first)
         else:
             lines = [first + text]
-        say("\n".join(lines).replace(WHOLE, " "))
+        say_painted("\n".join(lines).replace(NO_BREAK, " "), paint)
 
 
-def _in_pieces(text: str, longest: int = LONGEST_PIECE) -> str:
-    """The text with blanks that do not break inside its short pieces, such as `dp 3 %`."""
-    for between in (CLAUSES, BETWEEN, APART):
-        pieces = text.split(between)
+_TOGETHER = re.compile(r"\b[tpdcev]p \d+|[\d.,]+ (?:[a-z]+ )?± [\d.,]+|\d+ %|± [\d.,]+ [MBT]\b")
+"""Parts of a line that are never broken: degrees, numbers with their error bars, percentages."""
+
+
+def _unbroken(text: str, longest: int = LONGEST_PART) -> str:
+    """Return the text with no-break spaces inside its short parts, such as `dp 3 %`."""
+    for between in (BETWEEN, APART):
+        parts = text.split(between)
         text = between.join(
-            piece.replace(" ", WHOLE) if len(piece) <= longest else piece for piece in pieces
+            part.replace(" ", NO_BREAK) if len(part) <= longest else part for part in parts
         )
-    for words in (" %", *RECOMPUTE_WORDS.values()):
-        text = text.replace(words, words.replace(" ", WHOLE))
-    return text
+    return _TOGETHER.sub(lambda found: found[0].replace(" ", NO_BREAK), text)
 
 
 def head_words(page: Page, *, name: bool = True) -> str:
-    """Name, where it is wanted, model, machines, engine."""
+    """Return the name of the run, if wanted, the model, the machines and the engine."""
     plan = page.run.plan
     model, machines = plan.model, plan.machines
     size = f"{format_count(model.parameters)} parameters"
@@ -185,29 +151,18 @@ def head_words(page: Page, *, name: bool = True) -> str:
     return f"{whose}{model.name}, {size}   {nodes}   {page.engine}"
 
 
-def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]]:
-    """The lines of the page, with their labels; bars are drawn where pictures are wanted."""
-    run, plan = page.run, page.run.plan
-    origin = "planner" if run.searched else "you"
-    yield "layout", f"{layout_words(plan.layout)}, {manner(plan)}   ({origin})"
-    yield "", f"{'   '.join(node_pictures(plan.layout, plan.machines))}   {caption(plan.layout)}"
-    batch = plan.batch
-    where = plan.origins.get("training.global_batch_size", Origin.YOU)
-    yield (
-        "batch",
-        f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size:,} micro "
-        f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
-        f"{format_count(batch.tokens_per_step)} tokens a step   ({where})",
-    )
-    whose = plan.origins.get("training.learning_rate.peak", Origin.YOU)
-    yield "learning", f"rate {schedule_words(plan)}   ({whose})"
+def page_lines(page: Page, *, pictures: bool = True, bars: int = BARS[0][1]) -> Iterator[Line]:
+    """Return the lines of the page with their labels; bars and nodes only with pictures."""
+    run = page.run
+    yield from _layout(run, pictures=pictures)
+    yield from _batch(run)
     if run.chosen is not None:
-        yield from _memory(run.chosen, pictures=pictures)
+        yield from _memory(run.chosen, bars if pictures else 0)
         yield from _step(run, run.chosen)
-    yield "length", _length(page)
+    yield from _length(page)
     yield from _saves(page)
     if page.limits is not None:
-        yield "limits", limit_words(page)
+        yield from _labelled("limits", limit_words(page))
     yield from _reasons(page)
     yield "kept", page.kept
     if page.warned:
@@ -216,8 +171,46 @@ def page_lines(page: Page, *, pictures: bool = True) -> Iterator[tuple[str, str]
         yield "next", page.command
 
 
-def _memory(chosen: Priced, *, pictures: bool) -> Iterator[tuple[str, str]]:
-    """A bar for each stage that matters, and the parts of the fullest."""
+def _labelled(label: str, facts: list[str]) -> Iterator[Line]:
+    """Return facts as lines, of which the first has the label."""
+    for position, fact in enumerate(facts):
+        yield "" if position else label, fact
+
+
+def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
+    """Return the parallel degrees, and which GPU holds what."""
+    plan = run.plan
+    yield "layout", f"{layout_words(plan.layout)}   ({'planner' if run.searched else 'you'})"
+    yield "", manner(plan)
+    uneven = stage_words(plan)
+    if uneven:
+        yield "", uneven
+    if pictures:
+        for picture in node_pictures(plan.layout, plan.machines):
+            yield "", picture
+        yield "", caption(plan.layout, plan.machines)
+
+
+def _batch(run: PlannedRun) -> Iterator[Line]:
+    """Return the batch of a step and the learning rate."""
+    plan = run.plan
+    batch, rate = plan.batch, schedule_words(plan)
+    where = plan.origins.get("training.global_batch_size", Origin.YOU)
+    whose = plan.origins.get("training.learning_rate.peak", Origin.YOU)
+    tokens = format_count(batch.tokens_per_step)
+    yield "batch", f"{batch.global_batch_size:,} sequences, {tokens} tokens per step   ({where})"
+    yield (
+        "",
+        f"micro batch {batch.micro_batch_size:,} × {batch.micro_batches:,} micro batches "
+        f"× dp {plan.layout.dp_size:,}",
+    )
+    peak, _, warmup = rate.rpartition(", ")
+    yield "learning", f"rate {peak}   ({whose})"
+    yield "", warmup
+
+
+def _memory(chosen: Priced, bars: int) -> Iterator[Line]:
+    """Return a bar for each stage that matters, and the parts of the fullest stage."""
     need = chosen.memory
     room = need.headroom + need.fullest.total
     many = len(need.stages)
@@ -225,49 +218,240 @@ def _memory(chosen: Priced, *, pictures: bool) -> Iterator[tuple[str, str]]:
     if many > MOST_STAGES:
         wanted = {0, need.fullest.index, many - 1}
         shown = tuple(stage for stage in need.stages if stage.index in wanted)
-    width = len(f"stage {many - 1} of {many}")
+    width = len(f"stage {many - 1}")
     for position, stage in enumerate(shown):
         fullest = stage.index == need.fullest.index
-        words = f"   {need.verdict.replace('-', ' ')}" if fullest else ""
-        drawn = f"{bar(stage.total / room)}  " if pictures else ""
+        verdict = f"   {FIT_WORDS[need.verdict]}" if fullest else ""
+        drawn = f"{bar(stage.total / room, bars)}  " if bars else ""
+        error = spread(stage.total * need.error / GIB)
         yield (
             "" if position else "memory",
-            f"{f'stage {stage.index} of {many}':<{width}}   {drawn}{gib(stage.total)} of "
-            f"{gib(room)} GiB ± {spread(stage.total * need.error / GIB)}{words}",
+            f"{f'stage {stage.index}':<{width}}  {drawn}{gib(stage.total)} ± {error} of "
+            f"{gib(room)} GiB{verdict}",
         )
-    yield "", memory_parts(need.fullest)
+    of_stage = f"stage {need.fullest.index}, in GiB: " if many > 1 else "in GiB: "
+    yield "", of_stage + memory_parts(need.fullest)
 
 
 def memory_parts(stage: StageMemory) -> str:
-    """The parts of a stage's memory in GiB."""
-    return " · ".join(f"{part} {gib(size)}" for part, size in stage.parts.items() if size)
+    """Return the parts of a stage's memory in GiB."""
+    return BETWEEN.join(f"{part} {gib(size)}" for part, size in stage.parts.items() if size)
 
 
-def _step(run: PlannedRun, chosen: Priced) -> Iterator[tuple[str, str]]:
-    """The time of a step, its parts, and what that means for a GPU."""
-    time = chosen.time
-    yield "step", f"{step_words(run, chosen)}   {time_parts(chosen)}"
-    peak = chosen.workload.hardware.peak_flops
-    yield (
-        "",
-        f"{three(time.flops_per_gpu / 1e12)} TFLOP/s a GPU, {percent(time.flops_per_gpu / peak)} "
-        f"of peak · {three(chosen.rate)} tokens/s a GPU",
-    )
+def _step(run: PlannedRun, chosen: Priced) -> Iterator[Line]:
+    """Return the step time, its parts, and the throughput per GPU."""
+    time, error = chosen.time, step_error(run)
+    yield "step", step_words(run, chosen)
+    yield "", time_parts(chosen)
+    flops, peak = time.flops_per_gpu, chosen.workload.hardware.peak_flops
+    yield "", f"{with_error(flops / 1e12, error)} TFLOP/s per GPU, {percent(flops / peak)} of peak"
+    yield "", f"{with_error(chosen.rate, error)} tokens/s per GPU"
+
+
+def step_error(run: PlannedRun) -> float:
+    """Return the relative error of the step time in nine of ten runs."""
+    return run.time_error.nine_of_ten if run.time_error else 0.0
 
 
 def step_words(run: PlannedRun, chosen: Priced) -> str:
-    """The time of a step with what nine of ten runs, or its own steps, stay within."""
-    known = run.time_error
+    """Return the step time with the error bar of nine of ten runs, or of your own steps."""
+    known, seconds = run.time_error, chosen.time.total
     if known is not None and known.is_measured:
-        return (
-            f"{duration(chosen.time.total)}, nine of ten own steps within {known.nine_of_ten:.1%}"
+        return f"{duration(seconds)} ± {known.nine_of_ten:.1%}, nine of ten of your steps".replace(
+            "%", " %"
         )
-    within = f", nine of ten runs within ±{percent(known.nine_of_ten)}" if known else ""
-    return f"{duration(chosen.time.total)}{within}"
+    if known is None:
+        return duration(seconds)
+    error = known.nine_of_ten
+    return f"{duration_with_error(seconds, error)} ({percent(error)}), nine of ten runs"
+
+
+def time_parts(chosen: Priced) -> str:
+    """Return the parts of a step as shares, the largest first."""
+    total = chosen.time.total
+    parts = sorted(chosen.time.parts.items(), key=lambda item: -item[1])
+    return BETWEEN.join(
+        f"{TIME_WORDS.get(part, part)} {percent(seconds / total)}"
+        for part, seconds in parts
+        if seconds / total >= SMALL_PART
+    )
+
+
+def _length(page: Page) -> Iterator[Line]:
+    """Return steps, days, node-hours and dollars."""
+    plan, budget = page.run.plan, page.budget
+    steps = f"{plan.length.steps:,} steps, {format_count(plan.length.tokens)} tokens"
+    if page.run.chosen is None:
+        yield "length", steps
+        yield "", "no GPU: time and cost are not modelled"
+        return
+    if budget.duration is None:
+        yield "length", f"never ends: failures come faster than the run can save ({steps})"
+        return
+    whole, _, parts = length_words(budget.duration, budget.error).partition(" (")
+    yield "length", f"{whole} for {steps}"
+    yield "", parts.rstrip(")").replace(", ", BETWEEN)
+    hours = f"{with_error(budget.node_hours, budget.error)} node-hours"
+    yield "cost", f"{cost_words(budget.cost, plan.machines.node_type, budget.error)}"
+    if budget.cost is not None:
+        hours += f" at the list price of {budget.cost.as_of:%Y-%m} ({budget.cost.region})"
+    yield "", hours
+
+
+def length_words(length: Duration, error: float) -> str:
+    """Return the duration with its parts in the same unit: `35 days ± 2 (training 34.4, ...)`."""
+    size, word = unit_of(length.total)
+    parts = {"training": length.training, "saves": length.saving, "failures": length.failures}
+    named = [f"{name} {three(seconds / size)}" for name, seconds in parts.items() if seconds]
+    return f"{duration_with_error(length.total, error)} ({', '.join(named)} {word})"
+
+
+def cost_words(cost: Cost | None, node_type: str, error: float) -> str:
+    """Return the cost with its error bar, or how to add a price."""
+    if cost is None:
+        return f"no list price for {node_type}: add one to your own catalog"
+    return f"${with_error(cost.usd, error)}"
+
+
+def _saves(page: Page) -> Iterator[Line]:
+    """Return the interval, the size, the save time, the time lost and the cost of a failure."""
+    every, saves = page.run.plan.save_every_steps, page.budget.saves
+    if saves is None or page.run.chosen is None:
+        yield "saves", f"every {every:,} steps"
+        return
+    budget = saves.budget
+    origin = page.run.plan.origins.get(SAVES, Origin.YOU)
+    time = duration_with_error(saves.at_risk, page.budget.error)
+    yield "saves", f"every {every:,} steps, {time}   ({origin})"
+    reason = _interval_reason(page, budget, origin)
+    if reason:
+        yield "", reason
+    size = f"{three(budget.size / 1e9)} GB each"
+    if budget.write_seconds is not None:
+        size += f", {duration(budget.write_seconds)} to {saves.tier}"
+    yield "", size
+    if budget.lost is not None:
+        yield "", lost_words(page, budget)
+    yield "", failure_words(page)
+    on_volume = f", on {page.volume}" if page.volume else ""
+    yield "", f"{three(budget.capacity / TIB)} TiB kept{on_volume}"
+    others = _other_tiers(page)
+    if others:
+        yield "", f"on the smallest volume of other tiers: {others}"
+
+
+def _interval_reason(page: Page, budget: SaveBudget, origin: Origin) -> str:
+    """Return why this interval was chosen, or the interval that loses the least time."""
+    every, best, saves = page.run.plan.save_every_steps, budget.best_every_steps, page.budget.saves
+    if best is None or saves is None:
+        return ""
+    failures = f"at one failure in {duration(saves.between_failures)}"
+    if every == best:
+        return f"loses the least time {failures}"
+    least = f"every {best:,} steps loses the least time {failures}"
+    if origin is Origin.PLANNER and every < best:
+        return f"at most 2 hours of work at risk; {least}"
+    return least
+
+
+def failure_words(page: Page) -> str:
+    """Return the cost of one failure: the work since the last save, and the restart."""
+    loss = failure_loss(page.budget, page.run.plan.machines.nodes)
+    if loss is None:
+        return ""
+    cost = f", ${three(loss.usd)}" if loss.usd is not None else ""
+    return (
+        f"a failure loses up to {duration(loss.work)} of work and {duration(loss.restart)} to "
+        f"restart{cost}"
+    )
+
+
+def _other_tiers(page: Page) -> str:
+    """Return the save times on other storage tiers; tiers with equal times together."""
+    saves = page.budget.saves
+    if saves is None:
+        return ""
+    now = saves.budget.write_seconds
+    tiers: dict[str, list[str]] = {}
+    for tier, seconds in saves.write_seconds.items():
+        if seconds is not None and tier != saves.tier:
+            tiers.setdefault(duration(seconds), []).append(tier)
+    if now is not None:
+        tiers.pop(duration(now), None)
+    return BETWEEN.join(f"{', '.join(names)} {time}" for time, names in tiers.items())
+
+
+def lost_words(page: Page, budget: SaveBudget) -> str:
+    """Return the shares of the time that saves and failures take."""
+    if budget.lost is None:
+        return ""
+    failures = f"failures and restarts {percent_of(budget.lost.failures)}"
+    if budget.write_seconds is None:
+        return f"{failures} of the time; the storage bandwidth is not published"
+    # An asynchronous save is estimated as a synchronous one.
+    most = "at most " if page.run.plan.spec.checkpoints.asynchronous else ""
+    return f"saves take {most}{percent_of(budget.lost.saving)} of the time, {failures}"
+
+
+def percent_of(share: float) -> str:
+    """Return a small share with one digit: `0.4 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def sources(run: PlannedRun, constants: TimingConstants) -> str:
+    """Return the runs that the constants of this kind of model were fitted to."""
+    plain, _, calibrated = constants.provenance.partition(CALIBRATED)
+    dense, _, experts = plain.partition(EXPERTS)
+    own = experts if run.plan.model.architecture.is_moe and experts else dense
+    return f"{own}{CALIBRATED}{calibrated}" if calibrated else own
+
+
+def limit_words(page: Page) -> list[str]:
+    """Return the fewest nodes, and the largest model of the same shape."""
+    limits, machines = page.limits, page.run.plan.machines
+    if limits is None:
+        return []
+    nodes = f"fits on none of the numbers of nodes that were tried ({ROUND}, up to {MOST_NODES:,})"
+    fewest = limits.fewest
+    if fewest is not None:
+        only = " with fsdp only" if limits.shared_out is Sharding.FSDP else ""
+        which = "and no fewer" if fewest.all_tried else "but not every smaller number was tried"
+        nodes = (
+            f"fits on {fewest.nodes:,} × {machines.node_type}{only}, {which}; "
+            "more nodes must also divide evenly"
+        )
+    largest = limits.largest_model
+    if largest is None:
+        return [nodes]
+    shape = f"{largest.architecture.layers} layers × {largest.architecture.hidden_size:,}"
+    up_to = "at least" if largest.largest_tried else "up to"
+    return [
+        nodes,
+        f"on these {machines.nodes:,}, a model of this shape fits {up_to} "
+        f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike"
+        f"{'' if largest.largest_tried else '; the next size that divides well does not fit'})",
+    ]
+
+
+def _reasons(page: Page) -> Iterator[Line]:
+    """Return why this layout was chosen, and the measured accuracy of the estimates."""
+    run, known = page.run, page.run.time_error
+    if run.chosen is None or run.outcome is None or run.constants is None or known is None:
+        return
+    facts = why(run.chosen, run.outcome, run.problem)
+    best = run.outcome.best
+    if best is not None and best.rate > run.chosen.rate * (1 + WITHIN_NOISE):
+        facts.append(_better(page, best))
+    yield from _labelled("why", facts)
+    tested = f"{percent(known.median)} median error, {percent(known.nine_of_ten)} in nine of ten"
+    if known.is_measured:
+        tested = "measured with this layout"
+    yield "tested", f"step time: {tested} ({sources(run, run.constants)})"
+    yield "", memory_words(run.chosen.memory)
 
 
 def _better(page: Page, best: Priced) -> str:
-    """What the planner would choose over a layout that was given or kept."""
+    """Return the layout that the planner prefers to one that was given or kept."""
     run = page.run
     if run.chosen is None:
         return ""
@@ -275,159 +459,16 @@ def _better(page: Page, best: Priced) -> str:
     words = f"{named(best.candidate)}, micro batch {best.candidate.micro_batch_size}, recompute "
     words += f"{best.candidate.recompute}"
     if run.searched:
-        return f"Kept from an earlier plan; a new search prefers {words}: {gain} faster (--again)."
-    return f"Left to the planner (auto), it would be {words}: {gain} faster."
-
-
-def time_parts(chosen: Priced) -> str:
-    """The parts of a step as shares, the largest first."""
-    total = chosen.time.total
-    parts = sorted(chosen.time.parts.items(), key=lambda item: -item[1])
-    return " · ".join(
-        f"{TIME_WORDS.get(part, part)} {percent(seconds / total)}"
-        for part, seconds in parts
-        if seconds / total >= SMALL_PART
-    )
-
-
-def _length(page: Page) -> str:
-    """Steps, days, node-hours and dollars."""
-    plan, budget = page.run.plan, page.budget
-    parts = [f"{plan.length.steps:,} steps", f"{format_count(plan.length.tokens)} tokens"]
-    if page.run.chosen is None:
-        return " · ".join([*parts, "no GPU: time and cost are not modelled"])
-    if budget.duration is None:
-        return " · ".join([*parts, "no end: failures come faster than it can save"])
-    parts.append(length_words(budget.duration, budget.error))
-    parts.append(f"{three(budget.node_hours)} node-hours")
-    parts.append(cost_words(budget.cost, plan.machines.node_type))
-    return " · ".join(parts)
-
-
-def length_words(length: Duration, error: float) -> str:
-    """The whole time with its parts in the same unit: `35 days ± 2 (training 34.4, saves 0.3)`."""
-    size, _ = unit_of(length.total)
-    parts = {"training": length.training, "saves": length.saving, "failures": length.failures}
-    named = [f"{name} {three(seconds / size)}" for name, seconds in parts.items() if seconds]
-    return f"{duration_with_error(length.total, error)} ({', '.join(named)})"
-
-
-def cost_words(cost: Cost | None, node_type: str) -> str:
-    """The cost with the date of its price."""
-    if cost is None:
-        return f"no list price for {node_type}: add yours to a catalog of your own"
-    return f"${three(cost.usd)} at list price of {cost.as_of:%Y-%m} ({cost.region})"
-
-
-def _saves(page: Page) -> Iterator[tuple[str, str]]:
-    """How often, how large, how long on each tier, and what is lost."""
-    every, saves = page.run.plan.save_every_steps, page.budget.saves
-    if saves is None or page.run.chosen is None:
-        yield "saves", f"every {every:,} steps"
-        return
-    budget = saves.budget
-    reason = f"one failure in {duration(saves.between_failures)}"
-    best = budget.best_every_steps
-    if every == best:
-        reason = f"best for {reason}"
-    elif best is not None:
-        reason = f"{reason}: {best:,} would be best"
-    parts = [f"every {duration(every * page.run.chosen.time.total)} ({every:,} steps; {reason})"]
-    parts.append(f"{three(budget.size / 1e9)} GB")
-    if budget.write_seconds is not None:
-        parts.append(f"{duration(budget.write_seconds)} to {saves.tier}")
-    if budget.lost is not None:
-        parts.append(lost_words(page, budget))
-    on_volume = f", on {page.volume}" if page.volume else ""
-    parts.append(f"{three(budget.capacity / TIB)} TiB kept{on_volume}")
-    yield "saves", " · ".join(parts)
-    others = [
-        f"{tier} {duration(seconds)}"
-        for tier, seconds in saves.write_seconds.items()
-        if seconds is not None
-    ]
-    if others:
-        yield "", f"a save, on the smallest volume: {' · '.join(others)}"
-
-
-def lost_words(page: Page, budget: SaveBudget) -> str:
-    """The shares of the time that saves and failures take."""
-    if budget.lost is None:
-        return ""
-    failures = f"failures and restarts {percent_of(budget.lost.failures)}"
-    if budget.write_seconds is None:
-        return f"{failures} of the time; the bandwidth of the storage is not published"
-    # A save that training does not wait for is reckoned as one that it does.
-    most = "at most " if page.run.plan.spec.checkpoints.asynchronous else ""
-    return f"saves take {most}{percent_of(budget.lost.saving)} of the time, {failures}"
-
-
-def percent_of(share: float) -> str:
-    """A small share with one digit: `0.4 %`."""
-    return f"{100 * share:.1f} %"
-
-
-def sources(run: PlannedRun, constants: TimingConstants) -> str:
-    """What the constants of this model were fitted to; those of the other kind are left out."""
-    plain, _, calibrated = constants.provenance.partition(CALIBRATED)
-    dense, _, experts = plain.partition(EXPERTS)
-    own = experts if run.plan.model.architecture.is_moe and experts else dense
-    return f"{own}{CALIBRATED}{calibrated}" if calibrated else own
-
-
-def limit_words(page: Page) -> str:
-    """The fewest nodes, and the largest model of the same shape."""
-    limits, machines = page.limits, page.run.plan.machines
-    if limits is None:
-        return ""
-    nodes = f"fits no number of nodes that was tried ({ROUND}, up to {MOST_NODES:,})"
-    fewest = limits.fewest
-    if fewest is not None:
-        only = " with fsdp only" if limits.shared_out is Sharding.FSDP else ""
-        which = "and no fewer" if fewest.all_tried else "though not all fewer were tried"
-        nodes = (
-            f"fits {fewest.nodes:,} × {machines.node_type}{only}, {which}; "
-            "more must divide evenly too"
-        )
-    largest = limits.largest_model
-    if largest is None:
-        return nodes
-    shape = f"{largest.architecture.layers} layers × {largest.architecture.hidden_size:,}"
-    up_to = "at least" if largest.largest_tried else "up to"
-    return (
-        f"{nodes}; on these {machines.nodes:,}, a model of this shape fits {up_to} "
-        f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike"
-        f"{'' if largest.largest_tried else '; the next size that divides well does not'})"
-    )
-
-
-def _reasons(page: Page) -> Iterator[tuple[str, str]]:
-    """Why this layout, and how well the models were tested."""
-    run, known = page.run, page.run.time_error
-    if run.chosen is None or run.outcome is None or run.constants is None or known is None:
-        return
-    said = why(run.chosen, run.outcome, run.problem)
-    if said:
-        yield "why", "; ".join(said) + "."
-    best = run.outcome.best
-    if best is not None and best.rate > run.chosen.rate * (1 + WITHIN_NOISE):
-        yield "", _better(page, best)
-    tested = f"{percent(known.median)} off in the median, nine of ten within "
-    tested += percent(known.nine_of_ten)
-    if known.is_measured:
-        tested = "measured with this layout"
-    yield (
-        "tested",
-        f"step time {tested} ({sources(run, run.constants)}); {memory_words(run.chosen.memory)}",
-    )
+        return f"kept from an earlier plan; a new search (--again) finds {words}: {gain} faster"
+    return f"with auto, the planner chooses {words}: {gain} faster"
 
 
 def memory_words(need: Memory) -> str:
-    """How well the memory was tested, and what of its error bar is assumed."""
-    tested = f"memory within {percent(need.tested)} in nine of ten published runs"
+    """Return the measured accuracy of the memory estimate, and the part that is assumed."""
+    tested = f"memory: within {percent(need.tested)} in nine of ten published runs"
     if not need.untested:
         return tested
     return (
-        f"{tested}, and {percent(need.assumed)} more assumed for what these hardly test: "
+        f"{tested}, plus {percent(need.assumed)} assumed for what they barely test: "
         f"{', '.join(need.untested)}"
     )

@@ -1,15 +1,21 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small pictures as SVG text: stacked bars and a schedule. Colours come from the page's CSS."""
+"""Small SVG pictures: stacked bars and a schedule. Colours come from the CSS of the page.
+
+The text of bars is HTML next to the picture, so that it keeps its size on a narrow screen and no
+label can cover a bar or a line.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 WIDTH = 860
-LABEL = 90
+LABEL = 70
 ROW = 26
-GAP = 8
+SMALLEST_BOX = 0.5
+CAP = 8
+"""Half the height of the caps of an error bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,52 +24,74 @@ class BarPiece:
 
     name: str
     size: float
-    """How long it is."""
     tip: str
-    """What is said when one points at it."""
+    """The tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
+    """A stacked bar with its texts."""
+
     label: str
-    """What stands before it."""
+    """The text before it."""
     pieces: Sequence[BarPiece]
     """Its parts, from the left."""
     note: str
-    """What stands behind it."""
+    """The text after it."""
     error: float = 0.0
     """Half the length of its error bar."""
 
 
-def stacked(bars: Sequence[Bar], names: Sequence[str], limit: float, limit_label: str = "") -> str:
-    """Stacked bars below each other; a line marks the limit, where there is one."""
-    note_width = 170
-    longest = max(limit, *(_length(bar) + bar.error for bar in bars))
-    scale = (WIDTH - LABEL - note_width) / longest
-    top = 22 if limit_label else 0
-    height = top + len(bars) * (ROW + GAP)
+def stacked(bars: Sequence[Bar], names: Sequence[str], limit: float | None = None) -> str:
+    """Return stacked bars below each other, with a line at the limit if there is one.
+
+    The colour of a piece is the position of its name among `names`.
+    """
+    longest = max(limit or 0.0, *(_length(bar) + bar.error for bar in bars))
+    scale = WIDTH / longest
+    rows = "".join(
+        f'<div class="bar"><span>{escape(bar.label)}</span>{_bar(bar, names, scale, limit)}'
+        f'<span class="note">{escape(bar.note)}</span></div>'
+        for bar in bars
+    )
+    return f'<div class="bars">{rows}</div>'
+
+
+def _bar(bar: Bar, names: Sequence[str], scale: float, limit: float | None) -> str:
+    """Return the picture of one bar, which is stretched to the width of its column."""
     parts = []
-    for position, bar in enumerate(bars):
-        y = top + position * (ROW + GAP)
-        parts.append(_text(0, y + ROW * 0.68, bar.label))
-        x = float(LABEL)
-        for piece in bar.pieces:
+    x = 0.0
+    for piece in bar.pieces:
+        if piece.size:
             width = piece.size * scale
             colour = list(names).index(piece.name)
-            parts.append(_rectangle(x, y, width, ROW, f"c{colour}", piece.tip))
+            parts.append(_rectangle(x, 0, width, ROW, f"c{colour}", piece.tip))
             x += width
-        spread = bar.error * scale
-        parts.append(_line("error", (x - spread, y + ROW / 2), (x + spread, y + ROW / 2)))
-        parts.append(_text(x + spread + 8, y + ROW * 0.68, bar.note, "note"))
-    if limit_label:
-        x = LABEL + limit * scale
-        parts.append(_line("limit", (x, 16), (x, height - GAP)))
-        parts.append(_text(x, 12, limit_label, "note end"))
-    return _svg(height, parts)
+    if limit is not None:
+        at = min(limit * scale, WIDTH - 1)
+        parts += [_line(style, (at, 0), (at, ROW)) for style in ("halo", "limit")]
+    if bar.error:
+        parts += _error_bar(x, bar.error * scale)
+    label = escape(f"{bar.label}: {bar.note}")
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {ROW}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{label}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+
+
+def _error_bar(x: float, spread: float) -> list[str]:
+    """Return an error bar: a line with caps, on a wider line in the colour of the page."""
+    low, high, middle = max(1.0, x - spread), min(WIDTH - 1.0, x + spread), ROW / 2
+    lines = [
+        ((low, middle), (high, middle)),
+        ((low, middle - CAP), (low, middle + CAP)),
+        ((high, middle - CAP), (high, middle + CAP)),
+    ]
+    return [_line(style, *ends) for style in ("halo", "error") for ends in lines]
 
 
 def _length(bar: Bar) -> float:
-    """The length of a whole bar."""
+    """Return the length of a whole bar."""
     return sum(piece.size for piece in bar.pieces)
 
 
@@ -76,37 +104,41 @@ class Box:
     begin: float
     end: float
     style: str
-    """Its class in the page's CSS."""
+    """Its CSS class."""
     word: str
-    """What stands in it, if there is room."""
+    """The text in it, if there is space."""
     tip: str
-    """What is said when one points at it."""
+    """The tooltip."""
 
 
 def timeline(boxes: Sequence[Box], rows: Sequence[str]) -> str:
-    """Boxes in rows along time."""
+    """Return boxes in rows along time; on a narrow screen, the picture scrolls."""
     scale = (WIDTH - LABEL) / max(box.end for box in boxes)
     parts = [_text(0, row * (ROW + 2) + ROW * 0.68, name) for row, name in enumerate(rows)]
     for box in boxes:
         x, y = LABEL + box.begin * scale, box.row * (ROW + 2)
         width = (box.end - box.begin) * scale
-        parts.append(_rectangle(x, y, max(0.5, width - 0.6), ROW, box.style, box.tip))
-        if width > 7 * len(box.word) + 4:
-            parts.append(_text(x + width / 2, y + ROW * 0.68, box.word, "inside"))
-    return _svg(len(rows) * (ROW + 2), parts)
+        parts.append(_rectangle(x, y, max(SMALLEST_BOX, width - 0.6), ROW, box.style, box.tip))
+        if box.word and width > 6.2 * len(box.word) + 2:
+            parts.append(_text(x + width / 2, y + ROW * 0.66, box.word, "inside"))
+    height = len(rows) * (ROW + 2)
+    return (
+        f'<div class="scroll"><svg class="timeline" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg></div>'
+    )
 
 
-def legend(names: Sequence[str]) -> str:
-    """What each colour of stacked bars means."""
+def legend(names: Sequence[str], shown: Sequence[str], *others: tuple[str, str]) -> str:
+    """Return the meaning of the colours that are shown, then of other CSS classes."""
+    entries = [(f"c{position}", name) for position, name in enumerate(names) if name in shown]
     items = "".join(
-        f'<span><i class="c{position}"></i>{escape(name)}</span>'
-        for position, name in enumerate(names)
+        f'<span><i class="{style}"></i>{escape(name)}</span>' for style, name in (*entries, *others)
     )
     return f'<p class="legend">{items}</p>'
 
 
 def _rectangle(x: float, y: float, width: float, height: float, style: str, tip: str) -> str:
-    """A rectangle with a tip."""
+    """Return a rectangle with a tooltip."""
     return (
         f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}">'
         f"<title>{escape(tip)}</title></rect>"
@@ -114,20 +146,12 @@ def _rectangle(x: float, y: float, width: float, height: float, style: str, tip:
 
 
 def _line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
-    """A line between two points."""
+    """Return a line between two points."""
     (x1, y1), (x2, y2) = start, end
     return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def _text(x: float, y: float, words: str, style: str = "") -> str:
-    """Words at a place."""
+    """Return a text at a position."""
     kind = f' class="{style}"' if style else ""
     return f'<text{kind} x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
-
-
-def _svg(height: float, parts: Sequence[str]) -> str:
-    """The picture, as wide as the page."""
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" xmlns="http://www.w3.org/2000/svg">'
-        f"{''.join(parts)}</svg>"
-    )

@@ -17,27 +17,27 @@ class Column:
     """One column of a table."""
 
     header: str
-    """The header, with the unit if there is one."""
+    """The title of the column, with the unit if there is one."""
     number: bool = False
-    """True if it has numbers, which are right-aligned."""
+    """True if it holds numbers, which are right-aligned."""
     whole: bool = False
     """True if its cells are never broken."""
     rank: int = 0
-    """If the table is too wide, columns are dropped by rank, highest first. Rank 0 stays."""
+    """If the table is too wide, the column of the highest rank is dropped first; 0 never is."""
 
 
 def text(header: str, rank: int = 0) -> Column:
-    """Make a column of text, which wraps."""
+    """Return a column of text, which wraps."""
     return Column(header, rank=rank)
 
 
 def name(header: str, rank: int = 0) -> Column:
-    """Make a column of names, which are never broken."""
+    """Return a column of names, which are never broken."""
     return Column(header, whole=True, rank=rank)
 
 
 def number(header: str, rank: int = 0) -> Column:
-    """Make a column of numbers, with or without a unit."""
+    """Return a column of numbers, or of a number and its unit."""
     return Column(header, number=True, whole=True, rank=rank)
 
 
@@ -49,7 +49,8 @@ def say_table(
     Args:
         columns: The columns.
         rows: The cells of each row.
-        width: The largest width without a terminal. If `None`, the table is as wide as its content.
+        width: The maximum width if stdout is not a terminal; by default, the table is as wide as
+            its content.
     """
     table = [tuple(column.header for column in columns), *map(tuple, rows)]
     width = terminal_columns() or width
@@ -70,8 +71,16 @@ def say_table(
         )
 
 
+def fits_terminal(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> bool:
+    """Return True if the columns that are never dropped fit the terminal."""
+    width = terminal_columns()
+    table = [tuple(column.header for column in columns), *map(tuple, rows)]
+    needed = [_least(columns, table, i) for i, column in enumerate(columns) if column.rank == 0]
+    return width is None or sum(needed) + len(GAP) * (len(needed) - 1) <= width
+
+
 def _least(columns: Sequence[Column], table: Sequence[Sequence[str]], i: int) -> int:
-    """Return the smallest width of a column: its longest cell or word."""
+    """Return the minimum width of a column: its longest cell, or its longest word."""
     if columns[i].whole:
         return max(len(row[i]) for row in table)
     return max(len(word) for row in table for word in row[i].split() or [""])
@@ -97,7 +106,7 @@ def _widths(
     kept: Sequence[int],
     width: int | None,
 ) -> dict[int, int]:
-    """Return the width of each kept column; the widest text columns shrink first."""
+    """Return the width of each column that is kept; the widest text column shrinks first."""
     widths = {i: max(len(row[i]) for row in table) for i in kept}
     least = {i: _least(columns, table, i) for i in kept}
     while width and sum(widths.values()) + len(GAP) * (len(kept) - 1) > width:

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Buffer, Iterable, Iterator, Sequence
+from collections.abc import Buffer, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from io import BufferedWriter, FileIO, TextIOWrapper
@@ -131,6 +131,12 @@ def say(text: str = "") -> None:
     """Print a line of a command's answer."""
     # Redacted last: without its colours a text may hold a secret that they had cut.
     print(redact(harmless(text)))  # noqa: T201
+
+
+def say_painted(text: str, paint: Callable[[str], str]) -> None:
+    """Print lines of a command's answer; on a terminal, with the colours that `paint` adds."""
+    clean = redact(harmless(text))
+    print(paint(clean) if has_colour(sys.stdout) else clean)  # noqa: T201
 
 
 def say_text(text: str, first: str = "", rest: str | None = None, width: int | None = None) -> None:

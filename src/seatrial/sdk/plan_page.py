@@ -1,15 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""All that `seatrial plan` shows: the plan, why it won, its budget, and what speaks against it."""
+"""The content of `seatrial plan`: the plan, the reasons, its budget and its findings."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import RULES, launch_refusals
-from seatrial.checks.rule import Scope, Situation
+from seatrial.checks.check import check, launch_refusals
+from seatrial.checks.rule import Situation
 from seatrial.engines.registry import ENGINES
-from seatrial.findings import Severity
+from seatrial.findings import Finding, Severity
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.plausibility import excessive
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
@@ -17,6 +19,7 @@ from seatrial.planning.search.sizing import limits_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
 from seatrial.reports.plan_phrases import new_volume_words
 from seatrial.reports.plan_text import Page
+from seatrial.reports.terminal import count_line, seatrial_words
 from seatrial.runs.kept_plan import PlanBeside, Tell, plan_file, reuse_or_plan, write
 from seatrial.sdk.plan import (
     Overrides,
@@ -36,15 +39,15 @@ def plan_page(
     tell: Tell | None = None,
     catalog: Catalog | None = None,
 ) -> Page:
-    """Plan a run with its alternatives and its budget, and keep the plan beside the spec.
+    """Plan a run with its alternatives and its budget, and store the plan next to the spec.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently; a plan with any is not kept.
-        again: Choose anew, though the kept plan still holds.
-        limits: Also find the fewest nodes, and the largest model, that fit.
-        tell: Told why a kept plan no longer holds, and why limits cannot be found.
-        catalog: The facts; the usual ones when absent.
+        overrides: Overrides of spec fields; with any, the plan is not stored.
+        again: Search again, even if the stored plan is still valid.
+        limits: Also find the fewest nodes and the largest model that fit.
+        tell: Called with the reason if a stored plan is outdated or limits cannot be found.
+        catalog: The catalog. Default: the shipped one and the user's own.
     """
     file, texts = Path(path), override_texts(overrides)
     facts = catalog or default_catalog()
@@ -55,52 +58,61 @@ def plan_page(
     refuse_unsupported(loaded, run.plan)
     if found.news and not texts and not again:
         say(found.news)
-    kept = "not kept: overrides are for this call" if texts else _keep(planned, file)
+    kept = "not stored: overrides apply to this call only" if texts else _keep(planned, file)
     engine = ENGINES[run.plan.spec.engine.name]
     budget = budget_of(run, facts)
     situation = Situation(loaded, run, facts)
+    findings = (
+        *found.findings,
+        *run.plan.findings,
+        *far_batch(loaded, run),
+        *verdicts(loaded, run),
+        *lost_time(loaded, run, budget.saves),
+        *excessive(loaded, run, budget),
+        # The plan itself is valid, and often made before the cluster is ready.
+        *(replace(each, severity=Severity.WARNING) for each in launch_refusals(situation)),
+    )
     page = Page(
         run,
         budget,
         f"{engine.name} {engine.version}",
         kept,
         "",
-        (
-            *found.findings,
-            *run.plan.findings,
-            *far_batch(loaded, run),
-            *verdicts(loaded, run),
-            *lost_time(loaded, run, budget.saves),
-            *excessive(loaded, run, budget),
-            # The plan itself is valid, and often made before the cluster is ready.
-            *(replace(each, severity=Severity.WARNING) for each in launch_refusals(situation)),
-        ),
+        findings,
         volume=new_volume_words(run.plan, facts),
-        warned=_warned(situation),
+        warned=_check_words(file, texts, run, findings),
     )
     return _with_limits(page, say) if limits else page
 
 
 def _keep(planned: PlanBeside, file: Path) -> str:
-    """Keep a new plan; where it is kept, in words, or why it is not."""
+    """Store a new plan. Return its place, or why it is not stored."""
     plan = planned.run.plan
-    # A kept file stays as it is: it says with which constants its choices were made.
+    # A stored plan is not rewritten: it records the constants of its choices.
     trouble = write(planned.found.inputs, planned.run, file) if planned.is_new else ""
     return trouble or f"{plan_file(file, plan.spec.name)}, {plan.digest[:19]}"
 
 
 def _with_limits(page: Page, say: Tell) -> Page:
-    """The page with the fewest nodes and the largest model, where memory is modelled."""
+    """Add the fewest nodes and the largest model, if memory is modelled."""
     problem = page.run.problem
     if problem.hardware is not None:
         return replace(page, limits=limits_of(problem, problem.hardware))
-    say("--limits: there is no GPU, and of a host without any the memory is not modelled.")
+    say("--limits needs GPUs: memory is not modelled for a host without GPUs.")
     return page
 
 
-def _warned(situation: Situation) -> str:
-    """The codes of what the check would warn of, which is not the planner's to say."""
-    found = (each for rule in RULES if rule.scope is Scope.STATIC for each in rule.look(situation))
-    grave = (each.finding.code for each in found if each.finding.severity is not Severity.NOTE)
-    codes = ", ".join(dict.fromkeys(map(str, grave)))
-    return f"seatrial check warns of {codes}" if codes else ""
+def _check_words(
+    file: Path, overrides: Sequence[str], run: PlannedRun, shown: Sequence[Finding]
+) -> str:
+    """Return the number of findings that `check` adds and the command that lists them.
+
+    Empty if there are none.
+    """
+    # `utf-8-sig` drops a byte-order mark, as the loader of specs does.
+    text = file.read_text(encoding="utf-8-sig")
+    verdict = check(text, str(file), run.basis.catalog, overrides, planner=lambda _: run)
+    known = {(finding.code, finding.rule) for finding in shown}
+    more = [each for each in verdict.findings if (each.code, each.rule) not in known]
+    command = seatrial_words("check", file, *overrides)
+    return f"{count_line(more)} not shown here: {command}" if more else ""

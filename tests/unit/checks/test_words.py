@@ -12,7 +12,7 @@ from tests.unit.checks.examples import BASE
 def test_one_rank_is_one(catalog: Catalog) -> None:
     alone = ("cluster.nodes=1", "cluster.processes_per_node=1")
     (found,) = [f for f in check(BASE, "r", catalog, alone).findings if f.code == PlanCode.WORLD]
-    assert found.rule.startswith("1 rank cannot be shared out")
+    assert found.rule.startswith("1 rank is not divisible")
 
 
 def test_one_gpu_is_one(catalog: Catalog) -> None:
@@ -21,7 +21,7 @@ def test_one_gpu_is_one(catalog: Catalog) -> None:
     rules = [f.rule for f in check(BASE, "r", catalog, many).findings]
     assert "8 processes would share the 1 GPU of Standard_NC24ads_A100_v4." in rules
     wide = [f.rule for f in check(BASE, "r", catalog, small).findings]
-    assert any("leaves the one GPU of a node" in rule for rule in wide), wide
+    assert any("exceeds the one GPU of a node" in rule for rule in wide), wide
 
 
 def test_restarts_are_not_blamed_for_the_time_of_saves(catalog: Catalog) -> None:
@@ -29,4 +29,4 @@ def test_restarts_are_not_blamed_for_the_time_of_saves(catalog: Catalog) -> None
     found = check(text, "run.yaml", catalog).findings
     (lost,) = [finding for finding in found if finding.code == PlanCode.LOST_TIME]
     assert "failures and restarts 0 %" in lost.rule
-    assert lost.fix == "Reckon with it: each save weighs less in a longer run."
+    assert lost.fix == "Expect this loss: a save takes a smaller share of a longer run."

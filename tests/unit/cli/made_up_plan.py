@@ -166,5 +166,5 @@ def _budget() -> RunBudget:
         0.15,
         1_699.0,
         cost,
-        Saves("fsx-lustre-250", False, saves, times, rate, 9 * DAY),
+        Saves("fsx-lustre-250", False, saves, times, rate, 9 * DAY, 133 * 42.8),
     )

@@ -23,8 +23,9 @@ def open_file(tmp_path: Path) -> Path:
 def test_a_page_is_printed_and_the_plan_is_kept(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", cwd=open_file.parent)
     labels = [line.split()[0] for line in done.stdout.splitlines() if line[:1].strip()]
+    labels.remove("check")
     assert labels == [
-        *("open", "layout", "batch", "learning", "memory", "step", "length", "saves"),
+        *("open", "layout", "batch", "learning", "memory", "step", "length", "cost", "saves"),
         *("why", "tested", "kept", "next"),
     ]
     kept = json.loads((open_file.parent / ".seatrial/open/plan.json").read_text())
@@ -48,11 +49,11 @@ def test_a_calibrated_layout_stays_until_it_is_chosen_again(open_file: Path) -> 
     seatrial("calibrate", "open.yaml", "--seconds", "60,60,60", cwd=here)
     told = [seatrial("plan", "open.yaml", cwd=here) for _ in range(2)]
     # Looking at it twice does not make it one of the new figures.
-    assert [done.stderr.count("to choose anew") for done in told] == [1, 1]
+    assert [done.stderr.count("to search again") for done in told] == [1, 1]
     page = " ".join(told[0].stdout.split())
     assert "calibrated on 3 steps" in page
-    assert "60.0 s, nine of ten own steps within 0.0%" in page
-    assert "step time measured with this layout (" in page
+    assert "60.0 s ± 0.0 %, nine of ten of your steps" in page
+    assert "step time: measured with this layout (" in page
     assert kept.read_bytes() == before
     assert seatrial("plan", "open.yaml", "--again", cwd=here).stderr == ""
     assert kept.read_bytes() != before
@@ -90,7 +91,9 @@ def test_json_has_everything(open_file: Path) -> None:
 def test_plans_stand_beside_each_other(open_file: Path) -> None:
     (open_file.parent / "run.yaml").write_text(SPEC)
     both = seatrial("plan", "open.yaml", "--compare", "run.yaml", cwd=open_file.parent).stdout
-    assert [line.split()[0] for line in both.splitlines()[:3]] == ["spec", "open.yaml", "run.yaml"]
+    shared, *lines = both.splitlines()
+    assert shared == "gpt3-7.5b, 2 × p4d.24xlarge, 16 × a100-40gb"
+    assert [line.split()[0] for line in lines[:3]] == ["spec", "open.yaml", "run.yaml"]
     assert both.splitlines()[-1].startswith("next  seatrial plan ")
     swept = seatrial(
         "plan",
@@ -109,8 +112,11 @@ def test_plans_stand_beside_each_other(open_file: Path) -> None:
         {"cluster.nodes": "4", "parallelism.tp_size": "3"},
         {"cluster.nodes": "4", "parallelism.tp_size": "4"},
     ]
-    assert "cannot be shared out over tp 3" in rows[0]["refusal"]
+    assert "are not divisible by tp_size 3" in rows[0]["refusal"]
     assert rows[1]["layout"].startswith("tp 4 ·")
+    assert (rows[1]["model"], rows[1]["nodes"], rows[1]["gpus"]) == ("gpt3-7.5b", 2, 16)
+    for error in ("memory_relative_error", "step_relative_error", "relative_error"):
+        assert 0 < rows[1][error] < 1
     assert not (open_file.parent / ".seatrial").exists()
 
 
@@ -139,19 +145,39 @@ def test_nothing_fits(open_file: Path) -> None:
     assert "Use at least " in done.stderr
     given = ("parallelism.tp_size=1", "parallelism.pp_size=1", "parallelism.sharding=none")
     tight = seatrial("plan", "open.yaml", *given, cwd=open_file.parent, code=1)
-    assert "Leave parallelism and micro_batch_size to the planner (auto)" in " ".join(
-        tight.stderr.split()
-    )
+    assert "Set parallelism and micro_batch_size to auto" in " ".join(tight.stderr.split())
 
 
-def test_what_only_the_check_says_is_named_on_the_page(open_file: Path) -> None:
-    assert "\ncheck " not in seatrial("plan", "open.yaml", cwd=open_file.parent).stdout
+def test_findings_that_only_the_check_lists_are_counted_on_the_page(open_file: Path) -> None:
     weights = "initial_weights={huggingface: 'hf://meta-llama/Llama-2-70b-hf@0123456'}"
     words = (weights, "training.learning_rate.peak=3")
     page = seatrial("plan", "open.yaml", *words, cwd=open_file.parent).stdout
-    warned = next(line for line in page.splitlines() if line.startswith("check "))
-    assert warned.startswith("check     seatrial check warns of ")
-    assert {"ST-WEIGHTS-001", "ST-SCHEDULE-004"} <= set(warned.replace(",", "").split())
+    counted = next(line for line in page.splitlines() if line.startswith("check "))
+    listed = seatrial("check", "open.yaml", *words, cwd=open_file.parent)
+    codes = [line for line in listed.stdout.splitlines() if line.startswith(("warning", "note"))]
+    for severity in ("warning", "note"):
+        number = sum(line.startswith(severity) for line in codes)
+        noun = severity if number == 1 else f"{severity}s"
+        assert (f"{number} {noun}" in counted) == (number > 0)
+    assert " not shown here: seatrial check open.yaml " in counted
+    # A local run has no manifests to warn about.
+    local = ("cluster={profile: local, processes_per_node: 2}", "model.preset=gpt3-125m")
+    done = seatrial("plan", "open.yaml", *local, cwd=open_file.parent)
+    assert "\ncheck " not in done.stdout
+
+
+def test_every_number_of_a_sweep_has_an_error_bar(open_file: Path) -> None:
+    words = ("plan", "open.yaml", "--what-if", "cluster.nodes=2,4")
+    table = seatrial(*words, cwd=open_file.parent).stdout.splitlines()
+    assert table[0] == "gpt3-7.5b"
+    assert [word for word in table[1].split() if word in ("machine", "GPUs")] == ["machine", "GPUs"]
+    for row in table[2:4]:
+        # Memory, step time, throughput, duration, cost.
+        assert row.count(" ± ") == 5
+    narrow = seatrial(*words, cwd=open_file.parent, COLUMNS="60").stdout.splitlines()
+    assert narrow[1:3] == ["nodes 2", "  2 × p4d.24xlarge, 16 × a100-40gb"]
+    assert narrow[3].startswith("  tp ")
+    assert max(map(len, narrow[:-1])) <= 60
 
 
 def test_overrides_are_not_kept(open_file: Path) -> None:
@@ -178,7 +204,7 @@ def test_a_sweep_without_any_plan_fails(open_file: Path) -> None:
     none = seatrial(*words, "parallelism.tp_size=3,5", cwd=open_file.parent, code=1)
     assert none.stdout.count("no plan") >= 2
     as_json = seatrial(*words, "parallelism.tp_size=3", "--json", cwd=open_file.parent, code=1)
-    assert "cannot be shared out" in json.loads(as_json.stdout)[0]["refusal"]
+    assert "are not divisible" in json.loads(as_json.stdout)[0]["refusal"]
     seatrial(*words, "parallelism.tp_size=3,4", cwd=open_file.parent, code=0)
 
 

@@ -12,11 +12,12 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import UsageError
 from seatrial.planning.layout import Layout
-from seatrial.planning.plan import Machines
+from seatrial.planning.plan import Machines, Origin
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import Duration, budget_of
 from seatrial.planning.search.sizing import Fewest, LargestModel, Limits
+from seatrial.reports.node_map import node_pictures
 from seatrial.reports.plan_html import html_page
 from seatrial.reports.plan_json import estimate_data
 from seatrial.reports.plan_phrases import (
@@ -25,9 +26,18 @@ from seatrial.reports.plan_phrases import (
     new_volume_words,
     rate,
     schedule_words,
+    stage_words,
     three,
+    with_error,
 )
-from seatrial.reports.plan_text import Page, bar, cost_words, length_words, node_pictures, say_page
+from seatrial.reports.plan_text import (
+    Page,
+    bar,
+    cost_words,
+    length_words,
+    page_lines,
+    say_page,
+)
 from seatrial.sdk.sweep import combinations
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
@@ -59,6 +69,86 @@ def test_the_page_is_as_it_should_look(
     assert max(len(line) for line in text.splitlines()) <= width
 
 
+def test_lines_fit_every_width_and_hold_one_fact(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = made_up_page()
+    facts = [text for _, text in page_lines(page)]
+    # Parts of a whole stand on one line, and a reason with its numbers; nothing is longer.
+    assert max(map(len, facts)) <= 120
+    assert all(". " not in fact for fact in facts)
+    for width in range(60, 201):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = printed(page, capsys).splitlines()
+        assert max(map(len, lines)) <= width
+        # An error bar stays with its number.
+        assert not any(line.strip().startswith("±") or line.endswith("±") for line in lines)
+
+
+def test_colours_mark_verdict_limits_and_error_bars_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = made_up_page()
+    plain = printed(page, capsys)
+    assert "\033" not in plain
+    monkeypatch.setattr("seatrial.reports.terminal.has_colour", lambda _: True)
+    text = printed(page, capsys)
+    for painted in (
+        *("\033[1mopen\033[0m", "\033[1mmemory    \033[0m", "\033[32;1mfits\033[0m"),
+        *("\033[36m ± 1.4\033[0m", "\033[1m39.4 GiB\033[0m", "\033[2m(planner)\033[0m"),
+    ):
+        assert painted in text
+    assert re.sub(r"\033\[[\d;]*m", "", text) == plain
+
+
+def test_uneven_stages_are_listed_by_their_layers() -> None:
+    uneven = (
+        "parallelism={tp_size: 1, pp_size: 4, vp_size: 1, cp_size: 1, sharding: optimizer, "
+        "recompute: none, first_stage_layers: 6, last_stage_layers: 10}"
+    )
+    assert stage_words(resolved(uneven)) == "6 layers in stage 0, 10 in stages 1–3"
+    assert stage_words(resolved()) == ""
+
+
+def test_equal_save_times_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    page = made_up_page()
+    saves = page.budget.saves
+    assert saves is not None
+    times: dict[str, float | None] = {
+        "fsx-lustre-125": 30.0,
+        "fsx-lustre-250": 21.0,
+        "fsx-lustre-500": 21.0,
+        "fsx-lustre-1000": 30.0,
+        "unknown": None,
+    }
+    budget = replace(page.budget, saves=replace(saves, write_seconds=times))
+    text = printed(replace(page, budget=budget), capsys)
+    assert text.count("21.0 s") == 1
+    assert "other tiers: fsx-lustre-125, fsx-lustre-1000 30.0 s" in text
+
+
+def test_the_reason_of_the_interval_and_the_cost_of_a_failure_are_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = made_up_page()
+    text = printed(page, capsys)
+    assert "loses the least time at one failure in 9.00 days" in text
+    # 94.9 min and 15 min on two nodes at 21.96 dollars an hour.
+    assert "a failure loses up to 94.9 min of work and 15.0 min to restart, $80.4" in text
+    saves = page.budget.saves
+    assert saves is not None
+    longer = replace(saves, budget=replace(saves.budget, best_every_steps=900))
+    origins = {**page.run.plan.origins, "checkpoints.every_steps": Origin.PLANNER}
+    limited = replace(
+        page,
+        budget=replace(page.budget, saves=longer),
+        run=replace(page.run, plan=replace(page.run.plan, origins=origins)),
+    )
+    assert "at most 2 hours of work at risk; every 900 steps loses the least" in printed(
+        limited, capsys
+    )
+
+
 def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -68,7 +158,7 @@ def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     assert page.run.chosen is not None
     slow = replace(page.run.chosen, time=outcome.ranked[2].time)
     text = printed(with_figures(page, slow), capsys)
-    assert "Left to the planner (auto), it would be tp 4 · pp 2 · dp 2" in text
+    assert "with auto, the planner chooses tp 4 · pp 2 · dp 2" in text
     assert "tp 8 · dp 2 gains 6 % by a smaller bubble" in text
     assert "(you)" in text
 
@@ -85,8 +175,8 @@ def test_what_published_runs_hardly_test_is_said_apart(
     chosen = replace(page.run.chosen, memory=unsure)
     page = with_figures(page, chosen)
     said = (
-        "memory within 5 % in nine of ten published runs, and 25 % more assumed for what these "
-        "hardly test: copies in fp8, FSDP"
+        "memory: within 5 % in nine of ten published runs, plus 25 % assumed for what they "
+        "barely test: copies in fp8, FSDP"
     )
     assert said in " ".join(printed(page, capsys).split())
     assert said in html_page(page)
@@ -101,16 +191,16 @@ def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture
     page = made_up_page()
     largest = LargestModel(page.run.plan.model.architecture, 25_700_000_000)
     text = printed(replace(page, limits=Limits(Fewest(1, True), largest)), capsys)
-    assert "fits 1 × p4d.24xlarge, and no fewer; more must divide evenly too; on these 2, " in text
-    assert "a model of this shape fits up to 25.7 B" in text
-    assert "; the next size that divides well does not)" in text
+    assert "fits on 1 × p4d.24xlarge, and no fewer; more nodes must also divide evenly\n" in text
+    assert "on these 2, a model of this shape fits up to 25.7 B" in text
+    assert "; the next size that divides well does not fit)" in text
     more = replace(largest, largest_tried=True)
     text = printed(replace(page, limits=Limits(Fewest(320, False), more, Sharding.FSDP)), capsys)
-    assert "fits 320 × p4d.24xlarge with fsdp only, though not all fewer were tried; more" in text
+    assert "fits on 320 × p4d.24xlarge with fsdp only, but not every smaller number was" in text
     assert "fits at least 25.7 B" in text
-    assert "does not)" not in text
+    assert "does not fit)" not in text
     nowhere = printed(replace(page, limits=Limits(None, None)), capsys)
-    assert "fits no number of nodes that was tried (powers of two" in nowhere
+    assert "fits on none of the numbers of nodes that were tried (powers of two" in nowhere
 
 
 def test_a_host_without_gpus_has_a_page_too(
@@ -170,8 +260,8 @@ def test_learning_rates_are_written_as_in_papers() -> None:
 
 
 def test_no_price_says_what_to_do() -> None:
-    assert cost_words(None, "p9.huge") == (
-        "no list price for p9.huge: add yours to a catalog of your own"
+    assert cost_words(None, "p9.huge", 0.1) == (
+        "no list price for p9.huge: add one to your own catalog"
     )
 
 
@@ -205,7 +295,8 @@ def test_the_html_is_whole_and_fetches_nothing() -> None:
     assert tags.loads == []
     assert "<script" not in text
     assert "url(" not in text
-    assert text.count("<svg") == 3
+    # Memory of two stages, the step, the schedule.
+    assert text.count("<svg") == 4
     assert "prefers-color-scheme: dark" in text
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
 
@@ -213,7 +304,7 @@ def test_the_html_is_whole_and_fetches_nothing() -> None:
 def test_the_html_draws_what_the_page_says() -> None:
     text = html_page(made_up_page())
     assert "stage 0, activations: 9.6 GiB" in text
-    assert "27.4 GiB ± 1.4" in text
+    assert "27.4 ± 1.4 GiB" in text
     assert "tensor-parallel: 5.14 s, 12.0 %" in text
     assert "forward of micro batch 0, chunk 0" in text
 
@@ -237,6 +328,12 @@ def test_numbers_have_three_digits() -> None:
     ]
 
 
+def test_error_bars_have_the_unit_of_their_number() -> None:
+    assert with_error(37_312, 0.15) == "37,300 ± 5,600"
+    assert with_error(1_372_000, 0.15) == "1.37 M ± 0.21 M"
+    assert with_error(440, 0.78) == "440 ± 340"
+
+
 def machines(nodes: int, per_node: int = 8) -> Machines:
     return Machines("eks", Operator.PYTORCHJOB, "p4d", nodes, per_node, "a100", "efa", "", "fsx")
 
@@ -253,16 +350,24 @@ def machines(nodes: int, per_node: int = 8) -> Machines:
             Layout(tp_size=8, cp_size=1, dp_size=64, pp_size=1),
             64,
             [
-                *("node 0  ▕0 0 0 0 0 0 0 0▏", "node 1  ▕1 1 1 1 1 1 1 1▏", "…"),
+                *("node 0   ▕0 0 0 0 0 0 0 0▏", "node 1   ▕1 1 1 1 1 1 1 1▏", "…"),
                 "node 63  ▕63 63 63 63 63 63 63 63▏",
             ],
         ),
         (Layout(tp_size=2, cp_size=1, dp_size=1, pp_size=4), 1, ["node 0  ▕0 0│1 1│2 2│3 3▏"]),
         (
+            Layout(tp_size=4, cp_size=1, dp_size=256, pp_size=1),
+            128,
+            [
+                *("node 0    ▕0 0 0 0│1 1 1 1▏", "node 1    ▕2 2 2 2│3 3 3 3▏", "…"),
+                "node 127  ▕254 ×4│255 ×4▏",
+            ],
+        ),
+        (
             Layout(tp_size=8, cp_size=1, dp_size=4, pp_size=4),
             16,
             [
-                *("nodes 0–3  ▕0 0 0 0 0 0 0 0▏", "nodes 4–7  ▕1 1 1 1 1 1 1 1▏", "…"),
+                *("nodes 0–3    ▕0 0 0 0 0 0 0 0▏", "nodes 4–7    ▕1 1 1 1 1 1 1 1▏", "…"),
                 "nodes 12–15  ▕3 3 3 3 3 3 3 3▏",
             ],
         ),
@@ -342,13 +447,13 @@ def test_every_field_may_be_varied(key: str) -> None:
 def test_the_length_names_what_it_is_made_of() -> None:
     length = Duration(34.4 * 86400, 0.3 * 86400, 0.1 * 86400)
     assert length_words(length, 0.1) == (
-        "34.8 days ± 3.5 (training 34.4, saves 0.30, failures 0.10)"
+        "34.8 days ± 3.5 (training 34.4, saves 0.30, failures 0.10 days)"
     )
     alone = Duration(7200.0, 0.0, 0.0)
-    assert length_words(alone, 0.1) == "2.00 hours ± 0.2 (training 2.00)"
+    assert length_words(alone, 0.1) == "2.00 hours ± 0.2 (training 2.00 hours)"
 
 
 def test_a_run_that_never_ends_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     page = made_up_page()
     text = printed(replace(page, budget=replace(page.budget, duration=None)), capsys)
-    assert "no end: failures come faster than it can save" in text
+    assert "never ends: failures come faster than the run can save" in text

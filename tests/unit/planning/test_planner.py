@@ -82,17 +82,17 @@ def test_azures_defaults_are_refused_with_the_reason(catalog: Catalog) -> None:
         catalog, "model.preset=175b", "parallelism.tp_size=8", "parallelism.pp_size=16"
     )
     assert lines == [
-        "ST-LAYOUT-001 cluster.nodes: 16 ranks cannot be shared out: tp 8 × pp 16 = 128. "
-        "Use nodes in multiples of 16, or parallelism.pp_size=2."
+        "ST-LAYOUT-001 cluster.nodes: 16 ranks are not divisible by tp 8 × pp 16 = 128. Use "
+        "nodes in multiples of 16, or parallelism.pp_size=2."
     ]
 
 
 def test_a_given_value_that_no_layout_keeps_is_named(catalog: Catalog) -> None:
     assert refusals(catalog, "parallelism.tp_size=3")[0].startswith(
-        "ST-LAYOUT-003 parallelism.tp_size: 32 attention heads cannot be shared out over tp 3."
+        "ST-LAYOUT-003 parallelism.tp_size: 32 attention heads are not divisible by tp_size 3."
     )
     assert refusals(catalog, "training.global_batch_size=7", "parallelism.pp_size=1")[0].startswith(
-        "ST-BATCH-002 training.global_batch_size: 7 sequences cannot be split evenly"
+        "ST-BATCH-002 training.global_batch_size: 7 sequences are not divisible by"
     )
 
 
@@ -121,7 +121,7 @@ def test_a_given_layout_that_does_not_fit_is_an_error_with_a_way_out(catalog: Ca
     assert finding.code == "ST-PLAN-011"
     assert finding.rule.startswith("the layout does not fit: stage 0 needs ")
     assert finding.fix == (
-        "Leave parallelism and micro_batch_size to the planner (auto): then it fits."
+        "Set parallelism and micro_batch_size to auto: a layout that fits then exists."
     )
 
 
@@ -160,16 +160,15 @@ def test_saves_divide_what_is_kept_for_good(catalog: Catalog) -> None:
 
 def test_saves_lose_least_among_what_divides(catalog: Catalog) -> None:
     run = plan_run(resolve_basis(opened("checkpoints.keep_every_steps=30014"), catalog))
-    # 30,014 = 2 × 43 × 349; 5,026 steps would be best, and 698 is nearer to it than 15,007, but
-    # loses more.
+    # 30,014 = 2 × 43 × 349. 15,007 loses least of all, but puts more than two hours at risk.
     lost = {}
-    for every in (349, 698, 15007, 30014):
+    for every in (43, 86, 349):
         fixed = opened("checkpoints.keep_every_steps=30014", f"checkpoints.every_steps={every}")
         saves = budget_of(plan_run(resolve_basis(fixed, catalog)), catalog).saves
         assert saves is not None
         assert saves.budget.lost is not None
         lost[every] = saves.budget.lost.total
-    assert run.plan.save_every_steps == min(lost, key=lambda every: lost[every]) == 15007
+    assert run.plan.save_every_steps == min(lost, key=lambda every: lost[every]) == 349
 
 
 def test_what_is_kept_after_the_end_does_not_change_the_saves(catalog: Catalog) -> None:
@@ -177,7 +176,7 @@ def test_what_is_kept_after_the_end_does_not_change_the_saves(catalog: Catalog) 
     assert (
         kept.plan.save_every_steps
         == plan_run(resolve_basis(opened(), catalog)).plan.save_every_steps
-        > 1000
+        > 100
     )
 
 
@@ -188,7 +187,7 @@ def test_a_short_run_is_not_told_to_save_after_its_end(catalog: Catalog) -> None
     assert saves is not None
     assert run.plan.length.steps == saves.budget.best_every_steps == run.plan.save_every_steps
     (finding,) = lost_time(loaded, run, saves)
-    assert finding.fix.startswith("Reckon with it")
+    assert finding.fix.startswith("Expect this loss")
 
 
 def test_a_choice_of_the_planner_is_not_told_to_be_left_to_it(catalog: Catalog) -> None:
@@ -200,7 +199,7 @@ def test_a_choice_of_the_planner_is_not_told_to_be_left_to_it(catalog: Catalog) 
     written = opened("checkpoints.keep_every_steps=7", "checkpoints.every_steps=1")
     own = plan_run(resolve_basis(written, catalog))
     (advice,) = lost_time(written, own, budget_of(own, catalog).saves)
-    assert advice.fix == "Leave checkpoints.every_steps to the planner (auto), or use 7."
+    assert advice.fix == "Set checkpoints.every_steps to auto, or to 7."
 
 
 def test_choices_of_another_spec_are_not_taken(catalog: Catalog) -> None:
@@ -227,7 +226,7 @@ def test_a_gpu_that_nobody_measured_is_said(catalog: Catalog, tmp_path: Path) ->
     loaded = opened("cluster.node_type=p5.48xlarge")
     (finding,) = verdicts(loaded, plan_run(resolve_basis(loaded, own)))
     assert finding.code == "ST-PLAN-014"
-    assert finding.rule.startswith("no published run on mi300x was fitted")
+    assert finding.rule.startswith("the step time is not fitted to any published run on mi300x")
     assert verdicts(opened(), plan_run(resolve_basis(opened(), catalog))) == []
 
 
@@ -263,7 +262,7 @@ def test_much_lost_time_is_said_with_what_would_save_it(catalog: Catalog) -> Non
     (finding,) = lost_time(loaded, run, budget.saves)
     assert finding.code == "ST-TIME-003"
     assert finding.value == f"{100 * (1 - budget.duration.training / budget.duration.total):.0f} %"
-    assert finding.fix.startswith("Leave checkpoints.every_steps to the planner (auto), or use ")
+    assert finding.fix.startswith("Set checkpoints.every_steps to auto, or to ")
     best = opened(*large, "training.tokens=15T")
     chosen = plan_run(resolve_basis(best, catalog))
     (left,) = lost_time(best, chosen, budget_of(chosen, catalog).saves)

@@ -104,7 +104,7 @@ def test_kept_choices_that_leave_fields_open_are_refused() -> None:
     (finding,) = caught.value.findings
     assert finding.code == "ST-PLAN-001"
     assert finding.rule == (
-        "parallelism.tp_size, training.micro_batch_size are auto: the planner chooses."
+        "parallelism.tp_size, training.micro_batch_size are auto, and the planner chose no value."
     )
 
 
@@ -112,8 +112,8 @@ REFUSALS = {
     # Azure's chart as it comes: tp 8 × pp 16 on 2 nodes of 8.
     "azure-defaults": (
         ("model.preset=175b", "parallelism.tp_size=8", "parallelism.pp_size=16"),
-        "ST-LAYOUT-001 cluster.nodes: 16 ranks cannot be shared out: tp 8 × pp 16 = 128. "
-        "Use nodes in multiples of 16, or parallelism.pp_size=2.",
+        "ST-LAYOUT-001 cluster.nodes: 16 ranks are not divisible by tp 8 × pp 16 = 128. Use "
+        "nodes in multiples of 16, or parallelism.pp_size=2.",
     ),
     "expert-grid": (
         (
@@ -124,13 +124,13 @@ REFUSALS = {
             "cluster.processes_per_node=4",
             "parallelism.sequence_parallel=false",
         ),
-        "ST-LAYOUT-002 parallelism.ep_size: 12 ranks cannot be shared out over the experts: "
-        "etp 1 × ep 8 × pp 1 = 8. Use ep_size 1 or 2 or 4.",
+        "ST-LAYOUT-002 parallelism.ep_size: 12 ranks are not divisible by etp 1 × ep 8 × pp "
+        "1 = 8, the grid of the experts. Use ep_size 1 or 2 or 4.",
     ),
     "heads-odd": (
         ("model.preset=gpt2-xl", "parallelism.tp_size=2"),
-        "ST-LAYOUT-003 parallelism.tp_size: 25 attention heads cannot be shared out over tp 2. "
-        "Use tp_size 1.",
+        "ST-LAYOUT-003 parallelism.tp_size: 25 attention heads are not divisible by tp_size "
+        "2. Use tp_size 1.",
     ),
     "kv-heads": (
         (
@@ -138,22 +138,21 @@ REFUSALS = {
             "kv_heads: 6, vocab_size: 32000, max_positions: 4096, ffn_hidden_size: 2048}}",
             "parallelism.tp_size=4",
         ),
-        "ST-LAYOUT-003 parallelism.tp_size: 6 key and value heads cannot be shared out over tp 4. "
-        "Use tp_size 1 or 2 or 3.",
+        "ST-LAYOUT-003 parallelism.tp_size: 6 key-value heads are not divisible by tp_size "
+        "4. Use tp_size 1 or 2 or 3.",
     ),
     "width": (
         (
             "model={dimensions: {family: gpt, layers: 8, hidden_size: 512, heads: 8, "
             "vocab_size: 32000, max_positions: 4096, ffn_hidden_size: 1022}}",
         ),
-        "ST-LAYOUT-004 parallelism.tp_size: ffn_hidden_size 1022 cannot be shared out over tp_size "
+        "ST-LAYOUT-004 parallelism.tp_size: ffn_hidden_size 1022 is not divisible by tp_size "
         "4. Use tp_size 1 or 2.",
     ),
     "stages": (
         ("parallelism.tp_size=1", "parallelism.sequence_parallel=false", "parallelism.pp_size=8"),
-        "ST-LAYOUT-005 parallelism.pp_size: 36 layers cannot be shared evenly by 8 pipeline "
-        "stages. Use pp_size 6 or 9, or keep it with first_stage_layers 3 and "
-        "last_stage_layers 3.",
+        "ST-LAYOUT-005 parallelism.pp_size: 36 layers are not divisible by pp_size 8. Use "
+        "pp_size 6 or 9, or keep it with first_stage_layers 3 and last_stage_layers 3.",
     ),
     "stages-but-for-two": (
         (
@@ -163,13 +162,13 @@ REFUSALS = {
             "parallelism.pp_size=8",
             "parallelism.vp_size=8",
         ),
-        "ST-LAYOUT-005 parallelism.pp_size: 126 layers cannot be shared evenly by 8 pipeline "
-        "stages. Use pp_size 7 or 9, or keep it with embedding_as_layer and loss_as_layer true.",
+        "ST-LAYOUT-005 parallelism.pp_size: 126 layers are not divisible by pp_size 8. Use "
+        "pp_size 7 or 9, or keep it with embedding_as_layer and loss_as_layer true.",
     ),
     "counted-stages": (
         ("parallelism.pp_size=4", "parallelism.loss_as_layer=true"),
-        "ST-LAYOUT-005 parallelism.pp_size: 37 layers, counting loss, cannot be shared evenly by 4 "
-        "stages. Use pp_size 1 or 37.",
+        "ST-LAYOUT-005 parallelism.pp_size: 37 layers, counting loss, are not divisible by "
+        "pp_size 4. Use pp_size 1 or 37.",
     ),
     "counted-chunks": (
         (
@@ -178,23 +177,23 @@ REFUSALS = {
             "parallelism.embedding_as_layer=true",
             "parallelism.loss_as_layer=true",
         ),
-        "ST-LAYOUT-006 parallelism.vp_size: a stage of 19 layers, counting embedding and loss, "
-        "cannot be cut into 4 chunks. Use vp_size 1.",
+        "ST-LAYOUT-006 parallelism.vp_size: a stage of 19 layers, counting embedding and "
+        "loss, is not divisible into 4 chunks. Use vp_size 1.",
     ),
     "recompute-experts-of-a-dense-model": (
         ("parallelism.recompute=selective", "parallelism.recompute_modules=[moe_act]"),
-        "ST-LAYOUT-013 parallelism.recompute_modules: moe_act cannot be recomputed: the model is "
-        "dense: it has no experts. Remove moe_act.",
+        "ST-LAYOUT-013 parallelism.recompute_modules: moe_act cannot be recomputed: the "
+        "model is dense and has no experts. Remove moe_act.",
     ),
     "recompute-latents": (
         ("parallelism.recompute=selective", "parallelism.recompute_modules=[mla_up_proj]"),
-        "ST-LAYOUT-013 parallelism.recompute_modules: mla_up_proj cannot be recomputed: no model "
-        "of a plan has multi-latent attention. Remove mla_up_proj.",
+        "ST-LAYOUT-013 parallelism.recompute_modules: mla_up_proj cannot be recomputed: "
+        "Seatrial supports no model with multi-latent attention. Remove mla_up_proj.",
     ),
     "recompute-biases": (
         ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp]"),
-        "ST-LAYOUT-013 parallelism.recompute_modules: mlp cannot be recomputed: the engine never "
-        "ends the first step where the mlp has biases. Remove mlp.",
+        "ST-LAYOUT-013 parallelism.recompute_modules: mlp cannot be recomputed: with biases "
+        "in the MLP, the engine never finishes the first step. Remove mlp.",
     ),
     "recompute-norms-in-fp8": (
         (
@@ -203,23 +202,23 @@ REFUSALS = {
             "parallelism.recompute=selective",
             "parallelism.recompute_modules=[layernorm]",
         ),
-        "ST-LAYOUT-013 parallelism.recompute_modules: layernorm cannot be recomputed: fp8 with "
-        "delayed scaling cannot compute it again. Remove layernorm.",
+        "ST-LAYOUT-013 parallelism.recompute_modules: layernorm cannot be recomputed: fp8 "
+        "with delayed scaling does not support it. Remove layernorm.",
     ),
     "stage-ends": (
         ("parallelism.pp_size=4", "parallelism.first_stage_layers=7"),
-        "ST-LAYOUT-005 parallelism.first_stage_layers: 29 of 36 layers are left for 3 middle "
-        "stages. Choose first_stage_layers and last_stage_layers so that the rest divides by 3.",
+        "ST-LAYOUT-005 parallelism.first_stage_layers: 29 of 36 layers remain for 3 middle "
+        "stages. Choose first_stage_layers and last_stage_layers so that 3 divides the rest.",
     ),
     "ends-of-one-stage": (
         ("parallelism.last_stage_layers=7",),
-        "ST-LAYOUT-005 parallelism.last_stage_layers: pp_size is 1: there are no further stages "
-        "to be different from. Remove it, or use a larger pp_size.",
+        "ST-LAYOUT-005 parallelism.last_stage_layers: pp_size is 1, so there are no other "
+        "stages to differ from. Remove it, or use a larger pp_size.",
     ),
     "chunks": (
         ("parallelism.pp_size=4", "parallelism.vp_size=2"),
-        "ST-LAYOUT-006 parallelism.vp_size: a stage of 9 layers cannot be cut into 2 chunks. "
-        "Use vp_size 1.",
+        "ST-LAYOUT-006 parallelism.vp_size: a stage of 9 layers is not divisible into 2 "
+        "chunks. Use vp_size 1.",
     ),
     "chunks-of-one-stage": (
         ("parallelism.vp_size=2",),
@@ -228,7 +227,7 @@ REFUSALS = {
     ),
     "experts-of-a-dense-model": (
         ("parallelism.ep_size=2",),
-        "ST-LAYOUT-007 parallelism.ep_size: the model is dense: it has no experts to share out. "
+        "ST-LAYOUT-007 parallelism.ep_size: the model is dense and has no experts to split. "
         "Use ep_size 1.",
     ),
     "experts": (
@@ -238,38 +237,38 @@ REFUSALS = {
             "parallelism.tp_size=1",
             "parallelism.sequence_parallel=false",
         ),
-        "ST-LAYOUT-007 parallelism.ep_size: 8 experts cannot be shared out over ep 16. "
-        "Use ep_size 2 or 4 or 8.",
+        "ST-LAYOUT-007 parallelism.ep_size: 8 experts are not divisible by ep_size 16. Use "
+        "ep_size 2 or 4 or 8.",
     ),
     "experts-without-sequence-parallel": (
         (CUSTOM_MOE, "parallelism.sequence_parallel=false"),
-        "ST-LAYOUT-008 parallelism.sequence_parallel: a mixture of experts with tp 4 trains only "
-        "with sequence parallelism. Use true, or tp_size 1.",
+        "ST-LAYOUT-008 parallelism.sequence_parallel: a mixture of experts with tp_size 4 "
+        "requires sequence parallelism. Use true, or tp_size 1.",
     ),
     "sequence-parallel": (
         ("training.sequence_length=2046",),
-        "ST-LAYOUT-008 training.sequence_length: 2046 tokens of a rank cannot be split over tp 4 "
-        "(sequence parallel). Use 2044 or 2048.",
+        "ST-LAYOUT-008 training.sequence_length: 2046 tokens a rank are not divisible by "
+        "tp_size 4 (sequence parallel). Use 2044 or 2048.",
     ),
     "context": (
         ("training.sequence_length=2046", "parallelism.cp_size=2"),
-        "ST-LAYOUT-009 training.sequence_length: 2046 tokens cannot be shared out over cp 2: each "
-        "rank takes two chunks. Use 2044 or 2048.",
+        "ST-LAYOUT-009 training.sequence_length: 2046 tokens are not divisible by 4: each of "
+        "2 cp ranks has two chunks. Use 2044 or 2048.",
     ),
     "positions": (
         ("training.sequence_length=4096",),
-        "ST-LAYOUT-010 training.sequence_length: the model has a table of 2048 positions. "
-        "Use at most 2048, or dimensions with a larger max_positions.",
+        "ST-LAYOUT-010 training.sequence_length: 4096 tokens exceed the 2048 learned "
+        "positions of the model. Use at most 2048, or dimensions with a larger max_positions.",
     ),
     "batch": (
         ("training.global_batch_size=1000",),
-        "ST-BATCH-002 training.global_batch_size: 1000 sequences cannot be split evenly: "
-        "micro batch 4 × dp 4 = 16. Use 992 or 1008.",
+        "ST-BATCH-002 training.global_batch_size: 1000 sequences are not divisible by micro "
+        "batch 4 × dp 4 = 16. Use 992 or 1008.",
     ),
     "batch-over-nodes": (
         ("training.global_batch_size=512", "cluster.nodes=3"),
-        "ST-BATCH-002 training.global_batch_size: 512 sequences cannot be split evenly: "
-        "micro batch 4 × dp 6 = 24. Use 504 or 528. Or 2 or 4 nodes.",
+        "ST-BATCH-002 training.global_batch_size: 512 sequences are not divisible by micro "
+        "batch 4 × dp 6 = 24. Use 504 or 528. Or 2 or 4 nodes.",
     ),
     "node-type-by-its-gpu": (
         ("cluster.node_type=A100",),
@@ -278,23 +277,24 @@ REFUSALS = {
     ),
     "interleaved-batch": (
         ("parallelism.pp_size=4", "parallelism.vp_size=3", "training.global_batch_size=24"),
-        "ST-BATCH-003 training.global_batch_size: 6 micro batches are not a multiple of pp 4, "
-        "which the interleaved schedule needs. Use 16 or 32, or vp_size 1.",
+        "ST-BATCH-003 training.global_batch_size: 6 micro batches are not a multiple of "
+        "pp_size 4, as the interleaved schedule requires. Use 16 or 32, or vp_size 1.",
     ),
     "too-short": (
         ("training.steps=null", "training.samples=1000"),
-        "ST-LENGTH-001 training.samples: 1000 samples are less than one global batch of 1024. "
-        "Use at least 1024 samples.",
+        "ST-LENGTH-001 training.samples: 1000 samples are fewer than one global batch of "
+        "1024. Use at least 1024 samples.",
     ),
     "warmup": (
         ("training.learning_rate.warmup={steps: 1000}",),
-        "ST-LENGTH-002 training.learning_rate.warmup: the warm-up ends after 1,024,000 samples, "
-        "the decay after 1,024,000. Make the warm-up shorter than the decay.",
+        "ST-LENGTH-002 training.learning_rate.warmup: the warm-up ends after 1,024,000 "
+        "samples, but the decay ends after 1,024,000. Make the warm-up shorter than the "
+        "decay.",
     ),
     "no-save": (
         ("checkpoints.every_steps=5000",),
-        "ST-LENGTH-003 checkpoints.every_steps: the run ends at step 1,000, before its first save "
-        "at 5,000. Use at most 1000, or make the run longer.",
+        "ST-LENGTH-003 checkpoints.every_steps: the run ends at step 1,000, before its first "
+        "save at step 5,000. Use at most 1000, or make the run longer.",
     ),
     "qkv-width": (
         (
@@ -304,13 +304,13 @@ REFUSALS = {
             "parallelism.tp_size=3",
             "cluster.nodes=3",
         ),
-        "ST-LAYOUT-003 parallelism.tp_size: 1 key and value heads cannot be shared out over tp 3. "
+        "ST-LAYOUT-003 parallelism.tp_size: 1 key-value head is not divisible by tp_size 3. "
         "Use tp_size 1.",
     ),
     "more-stages-than-layers": (
         ("parallelism.pp_size=9007199254740991",),
-        "ST-LAYOUT-005 parallelism.pp_size: 9007199254740991 pipeline stages are more than the "
-        "model's 36 layers. Use at most 36.",
+        "ST-LAYOUT-005 parallelism.pp_size: pp_size 9007199254740991 is more than the 36 "
+        "layers of the model. Use at most 36.",
     ),
     "expert-bias": (
         (
@@ -318,7 +318,7 @@ REFUSALS = {
             "parallelism.ep_size=1",
             "parallelism.etp_size=2",
         ),
-        "ST-LAYOUT-012 parallelism.etp_size: experts with biases cannot be cut. "
+        "ST-LAYOUT-012 parallelism.etp_size: Megatron cannot split experts that have biases. "
         "Use etp_size 1, or dimensions with linear_bias: false.",
     ),
     "rate": (
@@ -333,12 +333,12 @@ REFUSALS = {
     ),
     "no-validation-data": (
         ("data.split=[100, 0, 0]",),
-        "ST-LENGTH-006 data.split: no share is left for validation, and 10 batches are to be "
-        "evaluated. Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
+        "ST-LENGTH-006 data.split: the split has no data for validation, but each evaluation "
+        "reads 10 batches. Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
     ),
     "precision": (
         ("training.precision=fp8",),
-        "ST-PLAN-006 training.precision: a100-40gb has no hardware for fp8. Use bf16.",
+        "ST-PLAN-006 training.precision: a100-40gb does not support fp8. Use bf16.",
     ),
     "fabric": (
         ("cluster.fabric=infiniband",),
@@ -347,13 +347,13 @@ REFUSALS = {
     ),
     "image-without-tag": (
         ("cluster.image=nope",),
-        "ST-PLAN-008 cluster.image: 'nope' is neither an image of the catalog nor has it a tag or "
-        "a digest. Write REPOSITORY:TAG. See: seatrial catalog list images.",
+        "ST-PLAN-008 cluster.image: 'nope' is not an image of the catalog, and has no tag or "
+        "digest. Write REPOSITORY:TAG. See: seatrial catalog list images.",
     ),
     "capacity": (
         ("cluster.storage={tier: fsx-lustre-250, capacity: 2Ti}",),
-        "ST-PLAN-009 cluster.storage.capacity: fsx-lustre-250 comes in 1.17 TiB and steps of "
-        "2.34 TiB. Use 3600Gi.",
+        "ST-PLAN-009 cluster.storage.capacity: fsx-lustre-250 offers 1.17 TiB and multiples "
+        "of 2.34 TiB above. Use 3600Gi.",
     ),
     "unknown-preset": (
         ("model.preset=gpt3-17b",),
@@ -372,12 +372,12 @@ REFUSALS = {
     ),
     "local-without-processes": (
         ("cluster={profile: local}",),
-        "ST-PLAN-004 cluster.processes_per_node: local has no GPUs to count, so the number of "
-        "processes is needed. Add cluster.processes_per_node=2, for example.",
+        "ST-PLAN-004 cluster.processes_per_node: local has no GPUs, so "
+        "cluster.processes_per_node is required. Add cluster.processes_per_node=2, for example.",
     ),
     "engine": (
         ("model.preset=mpt-7b",),
-        "ST-PLAN-005 model.preset: mpt-7b is trained by llm-foundry, and the engine is megatron. "
+        "ST-PLAN-005 model.preset: mpt-7b needs the engine llm-foundry, not megatron. "
         "Use engine.name=llm-foundry, or another preset.",
     ),
 }
@@ -458,7 +458,7 @@ def test_fixes_of_a_bad_tp_are_right(name: str, catalog: Catalog) -> None:
     engine = f"engine.name={catalog.model(name).engine}"
     base = (f"model.preset={name}", engine, f"cluster.nodes={bad}", "parallelism.ep_size=1")
     lines = refusals(*base, f"parallelism.tp_size={bad}")
-    (line,) = [line for line in lines if "attention heads cannot" in line]
+    (line,) = [line for line in lines if "attention heads are not" in line]
     fix = int(line.rstrip(".").rsplit(" ", 1)[1])
     mended = refusals(*base, f"parallelism.tp_size={fix}", "checkpoints.every_steps=5000")
     assert not [line for line in mended if "attention heads" in line]

@@ -87,7 +87,7 @@ def test_changed_facts_are_noticed(open_spec: Path, tmp_path: Path) -> None:
     own = with_facts(tmp_path, "accelerators", "[a100-40gb]\nusable_memory_gib = 38.0\n")
     other = find(resolve_basis(load(open_spec), own), open_spec)
     assert other.choices is None
-    assert "facts of the catalog changed" in other.news
+    assert "the catalog changed" in other.news
 
 
 def test_another_price_changes_no_layout(open_spec: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_of_a_claim_the_tier_that_is_reckoned_with_is_among_the_facts(tmp_path: 
     assert find(resolve_basis(load(file), Catalog()), file).choices is not None
     tier = Catalog().profile("eks").default_storage
     own = with_facts(tmp_path, "storage", f"[{tier}]\nmb_s_per_tib = 77.0\n")
-    assert "facts of the catalog changed" in find(resolve_basis(load(file), own), file).news
+    assert "the catalog changed" in find(resolve_basis(load(file), own), file).news
 
 
 @pytest.mark.parametrize("name", ["widening", "calibrated_error", "unseen_error"])
@@ -113,7 +113,7 @@ def test_every_error_of_the_table_is_among_the_constants(
     other: dict[str, Any] = {name: 2.0}
     monkeypatch.setattr(plan_record, "table", lambda: replace(constants.table(), **other))
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
-    assert "stays, though the planner's constants changed" in found.news
+    assert "The planner's constants changed after the layout" in found.news
 
 
 @pytest.mark.usefixtures("fresh_constants")
@@ -150,8 +150,8 @@ def test_a_calibration_tells_more_about_a_layout_and_leaves_it(
     assert kept == before
     assert spec_digest(kept.spec) == spec_digest(before.spec)
     assert said == [
-        f"The layout in {plan_file(open_spec, 'open')} stays, though the calibration changed since "
-        f"it was chosen; to choose anew: seatrial plan {open_spec} --again."
+        f"The calibration changed after the layout in {plan_file(open_spec, 'open')} was chosen. "
+        f"The layout stays; to search again: seatrial plan {open_spec} --again."
     ]
     plain = plan_run(resolve_basis(loaded, catalog), kept=after.choices)
     calibrated = plan_run(
@@ -170,7 +170,7 @@ def test_damage_is_noticed_though_only_the_calibration_changed(
     changed(file, choices=json.loads(file.read_text())["choices"] | {"parallelism.tp_size": 1})
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
-    assert "does not follow from its spec" in found.news
+    assert "does not match its spec" in found.news
 
 
 def refitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_refitted_times_are_noticed(
     refitted(monkeypatch)
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is not None
-    assert "stays, though the planner's constants changed" in found.news
+    assert "The planner's constants changed after the layout" in found.news
 
 
 @pytest.mark.parametrize("name", ["memory_constants", "rate_of"])
@@ -214,7 +214,7 @@ def test_refitted_memory_and_failures_are_noticed(
         monkeypatch.setattr(plan_record, name, lambda _: more)
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is not None
-    assert "stays, though the planner's constants changed" in found.news
+    assert "The planner's constants changed after the layout" in found.news
 
 
 @pytest.mark.usefixtures("fresh_constants")
@@ -229,7 +229,7 @@ def test_a_calibration_of_other_constants_is_not_used_and_said(
     assert found.calibration is None
     (finding,) = found.findings
     assert finding.code == "ST-TIME-002"
-    assert "is not used" in finding.rule
+    assert "is ignored" in finding.rule
     assert finding.fix.startswith(f"Calibrate again: seatrial calibrate {open_spec}")
     said: list[str] = []
     load_plan(open_spec, (), catalog, tell=said.append)
@@ -243,7 +243,7 @@ def test_a_damaged_file_is_planned_again(open_spec: Path, catalog: Catalog, dama
     file.write_text(damage)
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
-    assert found.news == f"Planned again: {file} is not as it was written."
+    assert found.news == f"Planned again: {file} was modified."
     load_plan(open_spec, (), catalog)
     assert file.read_text() == good
 
@@ -312,8 +312,32 @@ def test_a_directory_that_cannot_be_written_is_said_and_keeps_nobody_from_planni
     said: list[str] = []
     assert load_plan(open_spec, (), catalog, tell=said.append)[1].layout.world_size == 16
     (words,) = said
-    assert words.startswith("The plan is not kept, and the next command may plan otherwise: ")
+    assert words.startswith("The plan is not stored, so the next command may plan differently: ")
     assert "/proc/none/plan.json cannot be written" in words
     # Who does not want it kept is not told that it is not.
     load_plan(open_spec, (), catalog, keep=False, tell=said.append)
     assert said == [words]
+
+
+def test_specs_of_one_run_name_in_one_directory_keep_a_plan_each(
+    open_spec: Path, catalog: Catalog
+) -> None:
+    other = open_spec.with_name("other.yaml")
+    other.write_text(open_spec.read_text().replace("nodes: 2", "nodes: 4"))
+    first = load_plan(open_spec, (), catalog)[1]
+    told: list[str] = []
+    second = load_plan(other, (), catalog, tell=told.append)[1]
+    directory = open_spec.parent / ".seatrial" / "open"
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "plan-other.yaml.json",
+        "plan.json",
+    ]
+    for file, plan in ((open_spec, first), (other, second)):
+        found = find(resolve_basis(load(file), catalog), file)
+        assert found.run is not None
+        assert (found.run.plan.digest, found.news) == (plan.digest, "")
+    assert told == []
+    # A renamed spec takes over the plan of the file that is gone.
+    open_spec.rename(open_spec.with_name("renamed.yaml"))
+    assert plan_file(open_spec.with_name("renamed.yaml"), "open").name == "plan.json"
+    assert plan_file(other, "open").name == "plan-other.yaml.json"

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the forward pass of a layer keeps for the backward pass.
+"""The activations that the forward pass of a layer stores for the backward pass.
 
-The tensors of a layer are those of arXiv 2205.05198, section 4; how many bytes of each a stack
-keeps is in the constants, which are of 16-bit runs: in fp32 every element is twice as wide, and
-masks of dropout are as wide as ever. What selective recomputing leaves out is what its modules
-discard in megatron-core 0.19.2: `core/transformer/transformer_layer.py` (layernorm, mlp),
-`moe/experts.py` (moe_act), `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py`
-(mla_up_proj).
+The tensors of a layer are those of arXiv 2205.05198, section 4. The constants give the bytes of
+each tensor for a stack with 16-bit elements. In fp32, every element is twice as wide, except the
+masks of dropout. Selective recomputation drops the tensors that its modules discard in
+megatron-core 0.19.2: `core/transformer/transformer_layer.py` (layernorm, mlp), `moe/experts.py`
+(moe_act), `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py` (mla_up_proj).
 """
 
 from typing import NamedTuple
@@ -24,56 +23,56 @@ LATENT_VALUE = 128
 LATENTS = 2 * (1536 + 512) + 64
 """Elements of a token's compressed queries, keys and values, before and after their norms."""
 MASK_BYTES = 1
-"""Of an element of a dropout mask: one of those that attention keeps of a score."""
+"""Bytes of an element of a dropout mask, part of the bytes that attention stores per score."""
 NORMS = 2
-"""Norms of a layer, whose outputs are inputs of products."""
+"""Number of norms per layer, whose outputs are inputs of products."""
 
 
 class LayerActivations(NamedTuple):
     """Bytes of one layer for one micro batch on one rank."""
 
     kept: float
-    """Kept until the backward pass of a dense layer."""
+    """Stored until the backward pass of a dense layer."""
     kept_expert: float
     """The same for a layer with experts; equal in a dense model."""
     working: float
-    """Live on top while one layer is differentiated."""
+    """Additional memory during the backward pass of one layer."""
     width: float
-    """Bytes of the residual stream itself."""
+    """Bytes of the residual stream."""
 
 
 class _Part(NamedTuple):
     """Bytes of one part of a layer."""
 
     kept: float
-    """What stays until the backward pass."""
+    """Bytes that are stored until the backward pass."""
     whole: float
-    """What there is while the part is differentiated."""
+    """Bytes that exist during the backward pass of the part."""
 
 
 class _Sizes(NamedTuple):
-    """What every part is counted from."""
+    """The sizes from which every part is computed."""
 
     tokens: float
     """Tokens of a micro batch on one rank, before sequence parallelism."""
     hidden: float
     """Elements of the residual stream on one rank."""
     split: int
-    """Ranks that share the residual stream."""
+    """Ranks that split the residual stream."""
     element_bytes: float
-    """Bytes of an element that is no input of a narrow product."""
+    """Bytes of an element that is not an input of a narrow product."""
     wider: float
-    """The same over those of 16 bits: what bytes of the constants are multiplied by."""
+    """The factor on the bytes of the constants, which are for 16 bits."""
     input_bytes: float
-    """Bytes that an element of a product's input is kept in."""
+    """Bytes of a stored element of a product's input."""
     per_unit: float
-    """Bytes kept per token and unit of the feed-forward width."""
+    """Bytes stored per token and unit of the feed-forward width."""
     again: frozenset[RecomputeModule]
-    """The modules that are computed again."""
+    """The modules that are recomputed."""
 
 
 def layer_activations(workload: Workload, constants: StackConstants) -> LayerActivations:
-    """What one layer keeps, and what it takes to differentiate it."""
+    """Return the bytes that one layer stores, and those that its backward pass adds."""
     sizes = _sizes(workload, constants)
     attention = _attention(workload, constants, sizes)
     residual = _residual(workload, constants, sizes, experts=False)
@@ -92,7 +91,7 @@ def layer_activations(workload: Workload, constants: StackConstants) -> LayerAct
 
 
 def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
-    """What every part is counted from."""
+    """Return the sizes from which every part is computed."""
     model, layout = workload.model, workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
     split = layout.tp_size if workload.sequence_parallel else 1
@@ -119,17 +118,17 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
 def _residual(
     workload: Workload, constants: StackConstants, sizes: _Sizes, *, experts: bool
 ) -> _Part:
-    """Norms, their outputs, and masks of dropout."""
+    """Return the bytes of norms, their outputs, and masks of dropout."""
     masks = constants.dropout_bytes if workload.hidden_dropout else 0.0
     whole = sizes.hidden * (constants.residual_bytes * sizes.wider + masks)
     gathered = sizes.tokens * workload.model.hidden_size * constants.gathered_bytes
     whole += gathered * sizes.wider
-    # The router reads the second norm's output, which is not narrow, so that stays.
+    # The router reads the output of the second norm, which therefore is not narrow.
     narrowed = NORMS - experts
     whole -= sizes.hidden * narrowed * (sizes.element_bytes - sizes.input_bytes)
     kept = whole
     if RecomputeModule.LAYERNORM in sizes.again:
-        # A norm that is fused with the product after it is no module of its own.
+        # A norm that is fused with the next product is not a separate module.
         latent = workload.attention_weights > 0
         kept -= sizes.hidden * (experts * sizes.element_bytes + latent * sizes.input_bytes)
     if RecomputeModule.MLP in sizes.again and not experts:
@@ -138,7 +137,7 @@ def _residual(
 
 
 def _attention(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _Part:
-    """What attention keeps, and what it holds while it is computed again."""
+    """Return the bytes of attention."""
     model, tp, tokens = workload.model, workload.layout.tp_size, sizes.tokens
     heads = max(1.0, model.heads / tp)
     output = model.heads * model.head_dim / tp
@@ -152,13 +151,13 @@ def _attention(workload: Workload, constants: StackConstants, sizes: _Sizes) -> 
     whole = tokens * (projected + output) * attention_bytes
     whole += tokens * latents * sizes.element_bytes
     if sizes.input_bytes < HALF_BYTES:
-        # The kernel keeps its output in 16 bits, and the product after it a narrow copy.
+        # The kernel stores its output in 16 bits, and the next product stores a narrow copy.
         whole += tokens * output * sizes.input_bytes
     kept = whole
     if RecomputeModule.MLA_UP_PROJ in sizes.again:
         kept -= tokens * projected * attention_bytes
     if workload.flash_attention:
-        # The logarithm of each row's sum, in fp32.
+        # The kernel stores the logarithm of each row's sum in fp32.
         sums = tokens * heads * 4
         return _Part(kept + sums, whole + sums)
     score_bytes = (constants.score_bytes - MASK_BYTES) * sizes.wider + MASK_BYTES
@@ -171,13 +170,13 @@ def _attention(workload: Workload, constants: StackConstants, sizes: _Sizes) -> 
 
 
 def _feed_forward(workload: Workload, sizes: _Sizes) -> _Part:
-    """The feed-forward part of a layer without experts."""
+    """Return the bytes of the feed-forward block of a layer without experts."""
     whole = sizes.tokens * workload.model.ffn_hidden_size * sizes.per_unit / workload.layout.tp_size
     return _Part(0.0 if RecomputeModule.MLP in sizes.again else whole, whole)
 
 
 def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _Part:
-    """What experts keep: permuted inputs and inner activations, which the router has weighted."""
+    """Return the bytes of experts: permuted inputs and weighted inner activations."""
     model, layout = workload.model, workload.layout
     moe = model.moe
     if moe is None:
@@ -186,8 +185,8 @@ def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _P
     inner = routed * moe.expert_ffn_hidden_size
     # With etp the tokens of its ranks are gathered, and each holds its share of the inner width.
     routed_bytes = routed * layout.etp_size * sizes.input_bytes * model.hidden_size
-    # Without a gate the router's weights are applied by an operation of its own, which keeps what
-    # it multiplies; with one they are part of the activation's kernel.
+    # Without a gate, a separate operation applies the router's weights and stores its input. With a
+    # gate, the kernel of the activation applies them.
     activated = 0.0 if model.activation is Activation.SWIGLU else sizes.element_bytes
     routed_bytes += inner * (sizes.per_unit + activated)
     shared = sizes.tokens * moe.shared_expert_ffn_hidden_size * sizes.per_unit / layout.tp_size

@@ -11,77 +11,77 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StackConstants:
-    """How much memory a training stack takes; the file says which of these were fitted."""
+    """The memory of a training stack; the file states which values were fitted."""
 
     residual_bytes: float
-    """Kept per layer, token and unit of width: norms, inputs of products; tp does not split it."""
+    """Stored per layer, token and unit of width: norms and inputs of products; not split by tp."""
     gathered_bytes: float
-    """The same for inputs kept as gathered: with sequence parallelism these stay whole."""
+    """The same for inputs that are stored after gathering, even with sequence parallelism."""
     dropout_bytes: float
-    """The same for the masks of dropout on the residual stream, where there is dropout."""
+    """The same for the masks of dropout on the residual stream, if there is dropout."""
     attention_bytes: float
-    """Kept per token and element of queries, keys, values and the attention's output."""
+    """Stored per token and element of queries, keys, values and attention output."""
     score_bytes: float
-    """Kept per head and pair of tokens where attention keeps its square of scores."""
+    """Stored per head and pair of tokens if attention stores its scores."""
     gelu_bytes: float
-    """Kept per token and unit of the feed-forward width around a GELU."""
+    """Stored per token and unit of the feed-forward width around a GELU."""
     swiglu_bytes: float
-    """Kept per token and unit of the feed-forward width around a SwiGLU, gate included."""
+    """Stored per token and unit of the feed-forward width around a SwiGLU, with its gate."""
     input_bytes: float
-    """Kept per layer, token and unit of width where the layer is recomputed in full."""
+    """Stored per layer, token and unit of width with full recomputation."""
     working_layers: float
-    """Layers' worth of activations that live on top while one layer is differentiated."""
+    """Additional activations during the backward pass of one layer, in layers."""
     logit_bytes: float
-    """Live per token and entry of this rank's share of the vocabulary, on the last stage."""
+    """Live per token and vocabulary entry of this rank, on the last stage."""
     whole_logit_bytes: float
-    """Live per token and entry of the whole vocabulary, where a stack gathers the logits."""
+    """Live per token and entry of the whole vocabulary, if a stack gathers the logits."""
     state_bytes: float
-    """Held per parameter beside weights, gradients and optimizer, shared by nobody."""
+    """Per parameter in addition to weights, gradients and optimizer, not sharded."""
     shared_state_bytes: float
-    """Held per parameter beside them, and shared out as the optimizer state is."""
+    """The same, sharded like the optimizer state."""
     expert_imbalance: float
-    """Tokens of the fullest rank's experts over the mean."""
+    """Ratio of the tokens of the fullest rank's experts to the mean."""
     allocated_bytes: float
-    """Live tensors that depend on nothing: workspaces of libraries."""
+    """Live tensors of constant size: workspaces of libraries."""
     context_bytes: float
-    """Taken outside torch's allocator by any process: CUDA context and libraries."""
+    """Memory of any process outside torch's allocator: CUDA context and libraries."""
     communicator_bytes: float
-    """Taken by the buffers of one communicator."""
+    """Buffers of one communicator."""
     fragmentation: float
-    """Reserved beyond what is allocated, as a share of the activations."""
+    """Reserved but not allocated memory, as a share of the activations."""
     logit_fragmentation: float
-    """The same as a share of the logits, whose few large blocks are seldom reused."""
+    """The same as a share of the logits, whose few large blocks are rarely reused."""
     error: float
-    """Relative error that nine of ten held-out runs stay below."""
+    """Relative error of nine of ten held-out runs."""
     expert_error: float
-    """The same for mixtures of experts, none of which was fitted."""
+    """The same for mixtures of experts, which were not fitted."""
 
 
 @cache
 def constants(stack: str) -> StackConstants:
-    """The constants of a stack, or of the one that stands in for what was never measured."""
+    """Return the constants of a stack; those of the stand-in for an unknown stack."""
     known = _file()["stacks"]
     return StackConstants(**known.get(stack, known[stand_in()])["constants"])
 
 
 def stand_in() -> str:
-    """The stack whose constants stand in for one that the file does not have."""
+    """Return the stack whose constants are used for a stack without measurements."""
     return str(_file()["stand_in"])
 
 
 def is_known(stack: str) -> bool:
-    """Whether a stack has constants of its own."""
+    """Return True if a stack has its own constants."""
     return stack in _file()["stacks"]
 
 
 @cache
 def borrowed_error() -> float:
-    """Relative error that nine of ten runs of a stack stay below by the constants of another."""
+    """Return the relative error of nine of ten runs of a stack with another's constants."""
     return float(_file()["borrowed_error"])
 
 
 @cache
 def _file() -> dict[str, Any]:
-    """The data file, parsed."""
+    """Return the parsed data file."""
     text = files("seatrial.planning").joinpath("data", "memory.toml").read_text("utf-8")
     return tomllib.loads(text)

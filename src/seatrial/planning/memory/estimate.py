@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a layout needs on each stage, and whether that fits the GPU."""
+"""Estimate the memory of each stage of a layout, and whether it fits the GPU."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,10 +33,10 @@ from seatrial.spec.training import Precision
 
 
 def in_flight(workload: Workload, stage: int) -> float:
-    """How many micro batches a stage keeps the activations of, at its peak.
+    """Return the peak number of micro batches whose activations a stage stores.
 
-    The plain schedule keeps one more than there are stages behind. The interleaved one counts
-    chunks: 2 (p - i - 1) + (v - 1) p of the warm-up and the one that runs.
+    In the plain schedule, it is one more than the number of later stages. The interleaved schedule
+    counts chunks: 2 (p - i - 1) + (v - 1) p from the warm-up, and the running one.
     """
     stages, chunks = workload.layout.pp_size, workload.layout.vp_size
     if stages == 1:
@@ -49,9 +49,9 @@ def in_flight(workload: Workload, stage: int) -> float:
 
 
 def most_kept(workload: Workload, stage: int, chunk_bytes: Sequence[float]) -> float:
-    """The most that a stage keeps at a time, of chunks that are not alike."""
+    """Return the peak of a stage's stored activations if its chunks differ."""
     stages, chunks = workload.layout.pp_size, workload.layout.vp_size
-    # After two rounds through all chunks everything repeats.
+    # After two rounds through all chunks, the pattern repeats.
     passes = 2 * (stages - stage - 1) + 3 * chunks * stages
     batches = min(workload.micro_batches, -(-passes // chunks))
     held = held_chunks(stages, chunks, stage, batches)
@@ -62,10 +62,10 @@ def most_kept(workload: Workload, stage: int, chunk_bytes: Sequence[float]) -> f
 def held_chunks(
     stages: int, chunks: int, stage: int, micro_batches: int
 ) -> frozenset[tuple[int, ...]]:
-    """How many micro batches of each chunk are kept at a time, where no other time has as many.
+    """Return the peak combinations of micro batches that each chunk stores.
 
-    Chunks take turns after as many passes as there are stages; the backward passes take the
-    chunks in the opposite order.
+    Chunks alternate after as many passes as there are stages; the backward passes take the chunks
+    in the opposite order.
     """
     total = micro_batches * chunks
     warm_up = min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages)
@@ -87,23 +87,23 @@ def held_chunks(
 
 
 def memory(workload: Workload) -> Memory:
-    """The memory of the stages that can be the fullest, and the verdict."""
+    """Return the memory of the stages that can be the fullest, and the verdict."""
     known = constants(workload.stack)
     return judged(workload, known, stages_of(workload, known, deciding_stages(workload)))
 
 
 def every_stage(workload: Workload) -> Memory:
-    """The same with all stages, for a picture of them."""
+    """Return the memory of all stages, for pictures."""
     known = constants(workload.stack)
     return judged(workload, known, stages_of(workload, known, range(workload.layout.pp_size)))
 
 
 def deciding_stages(workload: Workload) -> tuple[int, ...]:
-    """The stages of which one is the fullest.
+    """Return the stages that can be the fullest.
 
-    Between the first stage and the last all have as many layers, and the earlier one keeps more
-    micro batches in flight; leading layers without experts make a stage smaller, so the first
-    stage that is free of them counts too.
+    The stages between the first and the last have the same number of layers, and the earlier one
+    has more micro batches in flight. Leading layers without experts make a stage smaller, so the
+    first stage without them is included too.
     """
     last = workload.layout.pp_size - 1
     if last < 2:
@@ -118,7 +118,7 @@ def deciding_stages(workload: Workload) -> tuple[int, ...]:
 def stages_of(
     workload: Workload, known: StackConstants, indices: range | tuple[int, ...]
 ) -> tuple[StageMemory, ...]:
-    """The memory of the given stages."""
+    """Return the memory of the given stages."""
     layer = layer_activations(workload, known)
     counts = model_counts(workload)
     outside = int(known.context_bytes + communicators(workload) * known.communicator_bytes)
@@ -126,7 +126,7 @@ def stages_of(
 
 
 def communicators(workload: Workload) -> int:
-    """How many groups of ranks a rank talks in, each with buffers of its own."""
+    """Return the number of communicators of a rank, each with its own buffers."""
     layout = workload.layout
     return (
         (layout.tp_size > 1)
@@ -138,7 +138,7 @@ def communicators(workload: Workload) -> int:
 
 
 def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory, ...]) -> Memory:
-    """The stages with the fullest of them and its verdict."""
+    """Return the stages with the fullest one and the verdict."""
     fullest = max(stages, key=lambda stage: stage.total)
     tested = known.error if workload.model.moe is None else known.expert_error
     untested = borrowed(workload)
@@ -158,25 +158,25 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
 
 
 def borrowed(workload: Workload) -> tuple[str, ...]:
-    """For what of a workload constants stand in that were fitted to something else, in words.
+    """Return the parts of a workload that use constants fitted to something else, as text.
 
-    No figure of FSDP or of fp32 was ever fitted. The error bar is then that of one stack's figures
-    by the constants of another (`backtest/memory_backtest.py`).
+    No figure with FSDP or fp32 was fitted. Their error bar is that of one stack's figures with the
+    constants of another (`backtest/memory_backtest.py`).
     """
     found = []
     if not is_known(workload.stack):
-        found.append(f"{workload.stack}, by the constants of {stand_in()}")
+        found.append(f"{workload.stack}, with the constants of {stand_in()}")
     if workload.sharding is Sharding.FSDP:
-        found.append("what FSDP shares out and gathers")
+        found.append("sharding and gathering by FSDP")
     if workload.precision is Precision.FP32:
-        found.append("activations in fp32, reckoned from 16-bit runs")
+        found.append("activations in fp32, estimated from 16-bit runs")
     return tuple(found)
 
 
 def _narrowed_share(workload: Workload, known: StackConstants, stage: StageMemory) -> float:
-    """What narrow products change in a stage, weights and activations apart, over all of it.
+    """Return the relative change of a stage's memory by narrow products.
 
-    Hardly anything published tests it, so the error bar spans it: as if none of it were so.
+    Published figures barely test it, so the error bar covers all of it.
     """
     wide = replace(workload, precision=Precision.BF16)
     (plain,) = stages_of(wide, known, (stage.index,))
@@ -203,7 +203,7 @@ def _stage(
         # Input and output of the norm before the output projection.
         kept += 2 * layer.width
         logits = logit_memory(workload, known)
-    # The logits are gone when the first layer is differentiated: the larger of both counts.
+    # The logits are freed before the backward pass of the first layer: the larger one counts.
     activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes
     return StageMemory(
         index,
@@ -218,7 +218,7 @@ def _stage(
 
 
 def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], index: int) -> float:
-    """Bytes that all micro batches in flight keep on a stage."""
+    """Return the bytes that all micro batches in flight store on a stage."""
     first = chunks[0]
     if chunks.count(first) < len(chunks):
         sizes = [own.dense * layer.kept + own.expert * layer.kept_expert for own in chunks]
@@ -228,10 +228,10 @@ def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], ind
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:
-    """Bytes of logits, softmax and gradient of one micro batch on the last stage."""
+    """Return the bytes of logits, softmax and gradient of one micro batch on the last stage."""
     layout = workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
-    # One of the copies is in the format of the products, the others are in fp32 as ever.
+    # One of the copies is in the format of the products, the others are in fp32.
     wider = element_bytes(workload) - HALF_BYTES
     own = known.logit_bytes + wider if known.logit_bytes else 0.0
     whole = known.whole_logit_bytes + wider if known.whole_logit_bytes else 0.0

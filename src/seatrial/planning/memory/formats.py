@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How wide elements are, and what products in 8 or 4 bits change, as Transformer Engine keeps it.
+"""The width of elements, and the effect of products in 8 or 4 bits in Transformer Engine.
 
-A weight has a copy in the narrow format, kept from one micro batch to the next, because Megatron
-says which is the first (`core/extensions/transformer_engine.py` of 0.19.2), and a second one for
-the backward pass where that reads it in another order: always with scales per block, and with a
-scale per tensor before Blackwell (NVIDIA/TransformerEngine issues 1261 and 1880). The input of a
-product is kept in the narrow format instead of 16 bits (issue 1764). All of it was read, and eight
-published figures with fp8 are too few to give it an error bar of its own.
+A weight has a copy in the narrow format that lives across micro batches, because Megatron marks
+the first one (`core/extensions/transformer_engine.py` of 0.19.2). There is a second copy for the
+backward pass if that reads it in another order: always with scales per block, and before Blackwell
+also with a scale per tensor (NVIDIA/TransformerEngine issues 1261 and 1880). The input of a product
+is stored in the narrow format instead of 16 bits (issue 1764). This comes from reading the source:
+eight published fp8 figures are too few for a separate error bar.
 """
 
 from typing import NamedTuple
@@ -17,33 +17,33 @@ from seatrial.spec.training import Precision
 
 
 class NarrowFormat(NamedTuple):
-    """Bytes of an element where products have fewer bits than 16."""
+    """Bytes of an element of products with fewer than 16 bits."""
 
     input_bytes: float
-    """Of an input that is kept for the backward pass."""
+    """Bytes of an input that is stored for the backward pass."""
     weight_bytes: float
-    """Of all narrow copies of a weight."""
+    """Bytes of all narrow copies of a weight."""
 
 
 HALF_BYTES = 2.0
-"""Of an element in 16 bits."""
+"""Bytes of an element in 16 bits."""
 SINGLE_BYTES = 4.0
-"""Of an element in fp32."""
+"""Bytes of an element in fp32."""
 EITHER_ORDER = ("b200", "b300", "gb200", "gb300")
-"""GPUs that multiply one 8-bit copy in both orders, where a tensor has one scale."""
+"""GPUs that multiply one 8-bit copy in both orders if a tensor has one scale."""
 MXFP8_BYTES = 1 + 1 / 32
-"""A scale of one byte for 32 elements."""
+"""Bytes of an element, with a scale of one byte per 32 elements."""
 NVFP4_BYTES = 1 / 2 + 1 / 16
-"""A scale of one byte for 16 elements."""
+"""Bytes of an element, with a scale of one byte per 16 elements."""
 
 
 def element_bytes(workload: Workload) -> float:
-    """Bytes of an element of weights and activations outside narrow products."""
+    """Return the bytes of an element of weights and activations outside narrow products."""
     return SINGLE_BYTES if workload.precision is Precision.FP32 else HALF_BYTES
 
 
 def narrow_format(workload: Workload) -> NarrowFormat | None:
-    """The format of a workload's products; nothing where that has 16 bits or more."""
+    """Return the narrow format of a workload's products; None for 16 bits or more."""
     precision = workload.precision
     if precision is Precision.FP8:
         copies = 1 if workload.hardware.accelerator in EITHER_ORDER else 2
@@ -56,10 +56,10 @@ def narrow_format(workload: Workload) -> NarrowFormat | None:
 
 
 def layer_weight_bytes(workload: Workload) -> float:
-    """Bytes that a layer's weight has beyond 16 bits; embedding and output stay in 16.
+    """Return the bytes of a layer's weight beyond 16 bits; embedding and output stay in 16.
 
-    With weights that are narrow themselves (Megatron's `--fp8-param-gather`) there is no copy in
-    16 bits, and this can be negative.
+    With narrow weights (Megatron's `--fp8-param-gather`) there is no copy in 16 bits, so this can
+    be negative.
     """
     narrow = narrow_format(workload)
     if narrow is None:

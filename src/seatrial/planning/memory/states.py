@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Weights, gradients and optimizer state of a rank: 18 bytes a parameter, shared or not.
+"""Weights, gradients and optimizer state of a rank: 18 bytes per parameter, sharded or not.
 
 Products in 8 or 4 bits add narrow copies of the layers' weights.
 
-What is made thousands of times in a search is a named tuple here: it costs a third of a frozen
+Objects that a search creates thousands of times are named tuples, which cost a third of a frozen
 dataclass.
 """
 
@@ -19,20 +19,20 @@ from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
 MOMENTS_BYTES = 8
-"""Both moments of Adam, in fp32."""
+"""Bytes of both moments of Adam, in fp32."""
 MASTER_BYTES = 4
-"""The fp32 copy that the optimizer steps, where the weights themselves have fewer bits."""
+"""Bytes of the fp32 copy that the optimizer updates, if the weights have fewer bits."""
 
 
 class ModelCounts(NamedTuple):
-    """What all stages of a workload are counted from, each kind of layer counted once."""
+    """The parameter counts from which all stages of a workload are computed."""
 
     dense_layer: int
     """Parameters of a layer without experts, on one rank."""
     expert_layer: int
     """Parameters of a layer with experts, on one rank."""
     experts: int
-    """Those of them that are routed experts."""
+    """Parameters of its routed experts."""
     inputs: int
     """Embeddings of the first stage."""
     outputs: int
@@ -42,10 +42,10 @@ class ModelCounts(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """How many layers a stage has."""
+    """The number of layers of a stage."""
 
     dense: int
-    """Without experts."""
+    """Layers without experts."""
     expert: int
 
 
@@ -60,7 +60,7 @@ class States(NamedTuple):
 
 
 def model_counts(workload: Workload) -> ModelCounts:
-    """The counts that every stage is made of."""
+    """Return the parameter counts of a workload."""
     model, layout = workload.model, workload.layout
     tp = layout.tp_size
     shares = ParameterSharding(tp, layout.ep_size, layout.etp_size)
@@ -80,9 +80,9 @@ def model_counts(workload: Workload) -> ModelCounts:
 
 
 def _routed_parameters(workload: Workload, expert_layer: int) -> int:
-    """How many of a layer's parameters are routed experts.
+    """Return the parameters of a layer's routed experts.
 
-    They alone change with ep: what a layer with half of the experts has less is half of them.
+    Only they change with ep, so they follow from the difference between two values of ep.
     """
     model, layout = workload.model, workload.layout
     moe = model.moe
@@ -99,7 +99,7 @@ def _routed_parameters(workload: Workload, expert_layer: int) -> int:
 
 
 def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
-    """How many layers each chunk of a stage has, with experts and without."""
+    """Return the number of layers of each chunk of a stage, with and without experts."""
     chunks = workload.stages[stage].chunks
     moe = workload.model.moe
     if moe is None:
@@ -117,12 +117,12 @@ def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
 
 
 def stage_layers(workload: Workload, stage: int) -> Layers:
-    """How many layers a stage has, with experts and without."""
+    """Return the number of layers of a stage, with and without experts."""
     return total_layers(chunk_layers(workload, stage))
 
 
 def total_layers(chunks: list[Layers]) -> Layers:
-    """The layers of all chunks together."""
+    """Return the number of layers of all chunks together."""
     if len(chunks) == 1:
         return chunks[0]
     return Layers(sum([chunk[0] for chunk in chunks]), sum([chunk[1] for chunk in chunks]))
@@ -131,7 +131,7 @@ def total_layers(chunks: list[Layers]) -> Layers:
 def stage_parameters(
     workload: Workload, counts: ModelCounts, layers: Layers, stage: int
 ) -> tuple[int, int]:
-    """The parameters that one rank of a stage holds: all but routed experts, and those.
+    """Return the parameters of one rank of a stage: without routed experts, and of those.
 
     They add up to `planning.parameters.rank_parameters`.
     """
@@ -154,7 +154,7 @@ def states(
     rest: int,
     routed: int,
 ) -> States:
-    """The bytes of weights, gradients and optimizer state on one rank."""
+    """Return the bytes of weights, gradients and optimizer state on one rank."""
     layout, sharding = workload.layout, workload.sharding
     weight_bytes = element_bytes(workload)
     optimizer_bytes = MOMENTS_BYTES + MASTER_BYTES + known.shared_state_bytes
@@ -178,7 +178,7 @@ def states(
             int(weights), parameters * workload.gradient_bytes, int(shared * optimizer_bytes)
         )
     largest = max(counts.dense_layer, counts.expert_layer)
-    # Two layers are gathered at a time: one computes while the next arrives.
+    # Two layers are gathered at a time: one computes while the next one arrives.
     return States(
         int(shared * weight_bytes + GATHERED_LAYERS * largest * (weight_bytes + copies)),
         int((shared + largest) * workload.gradient_bytes),
@@ -187,4 +187,4 @@ def states(
 
 
 GATHERED_LAYERS = 2
-"""Layers whose weights FSDP holds whole at a time."""
+"""Number of layers whose weights FSDP gathers at the same time."""

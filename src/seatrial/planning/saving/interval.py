@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How often to save: the interval that loses least time to saves and to failures."""
+"""The checkpoint interval that loses the least time to saves and failures."""
 
 import tomllib
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from math import exp, expm1, log1p, sqrt
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Where the time of a run goes that is not training, as shares of the whole time."""
+    """The shares of a run's time that are not training."""
 
     saving: float
     failures: float
-    """Work done again after failures, and restarting."""
+    """Work that is repeated after failures, and restarts."""
 
     @property
     def total(self) -> float:
@@ -23,7 +23,7 @@ class Losses:
 
 
 def young_interval(save: float, between_failures: float) -> float:
-    """The seconds of work between saves by Young's first-order rule, sqrt(2 C M).
+    """Return the seconds of work between saves by Young's first-order rule, sqrt(2 C M).
 
     J. W. Young, A first order approximation to the optimum checkpoint interval, CACM 17 (1974).
     """
@@ -31,11 +31,11 @@ def young_interval(save: float, between_failures: float) -> float:
 
 
 def daly_interval(save: float, between_failures: float) -> float:
-    """The seconds of work between saves by Daly's higher-order rule.
+    """Return the seconds of work between saves by Daly's higher-order rule.
 
     J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps,
-    Future Generation Computer Systems 22 (2006): it stays right where the time of a save is no
-    longer negligible. From C = 2 M on, the interval is M.
+    Future Generation Computer Systems 22 (2006). It is also correct if the save time is not
+    negligible. From C = 2 M on, the interval is M.
     """
     if save <= 0:
         return 0.0
@@ -46,16 +46,16 @@ def daly_interval(save: float, between_failures: float) -> float:
 
 
 def losses(interval: float, save: float, restart: float, between_failures: float) -> Losses:
-    """The shares of time lost with saves every `interval` seconds of work.
+    """Return the shares of time lost with a save after every `interval` seconds of work.
 
-    Failures arrive at random (a Poisson process) at any time, during saves and restarts too:
-    the expected time for one interval is M e^(R/M) (e^((t + C)/M) - 1), as in Daly's paper.
+    Failures are a Poisson process and also happen during saves and restarts. The expected time for
+    one interval is M e^(R/M) (e^((t + C)/M) - 1), as in Daly's paper.
     """
     if interval <= 0:
         return Losses(1.0, 0.0)
     rate = 1 / between_failures
     exponent = (interval + save) * rate
-    # e^x grows beyond floats where a run would never get through an interval anyway.
+    # Above this, e^x overflows, and a run would never complete an interval.
     if exponent + restart * rate > MOST_EXPONENT:
         return Losses(0.0, 1.0)
     expected = between_failures * exp(restart * rate) * expm1(exponent)
@@ -63,14 +63,14 @@ def losses(interval: float, save: float, restart: float, between_failures: float
 
 
 MOST_EXPONENT = 600.0
-"""Beyond this the expected time is not a number, and no work gets done."""
+"""Above this, the expected time overflows, and no work gets done."""
 
 
 def best_interval(save: float, restart: float, between_failures: float) -> float:
-    """The interval that loses least, exactly: where the derivative of the losses is zero.
+    """Return the exact interval of least loss, at which the derivative of the losses is zero.
 
-    Daly's rule is the start; Newton's method on (1 - t/M) e^((t + C)/M) = 1 finishes it. The
-    restart time changes how much is lost but not where the best interval is.
+    Newton's method solves (1 - t/M) e^((t + C)/M) = 1, starting from Daly's rule. The restart time
+    changes the loss but not the best interval.
     """
     if save <= 0:
         return 0.0
@@ -85,59 +85,59 @@ def best_interval(save: float, restart: float, between_failures: float) -> float
 
 
 NEWTON_STEPS = 20
-"""Far more than the four that reach the last digit from Daly's start."""
+"""Four steps from Daly's rule reach the last digit."""
 
 
 def steps_between_saves(interval: float, step_seconds: float) -> int:
-    """The same interval in whole steps, at least one."""
+    """Return the interval in whole steps, at least one."""
     return max(1, round(interval / step_seconds))
 
 
 DEFAULT_RATE = "llama-3"
-"""The largest and best documented run; the others are for comparison."""
+"""The largest and best documented run."""
 SECONDS_PER_HOUR = 3600
 HOURS_PER_YEAR = 8760
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """How often a fleet's jobs were interrupted without having asked for it."""
+    """The rate of unexpected interruptions of a fleet's jobs."""
 
     title: str
-    """Whose run or cluster it was."""
+    """The run or the cluster."""
     interruptions: float
-    """Unexpected interruptions that were counted."""
+    """Number of unexpected interruptions."""
     gpus: int
-    """GPUs that they were counted on."""
+    """Number of GPUs."""
     hours: float
-    """Hours that they were counted over."""
+    """Observed hours."""
     source: str
-    """Where it was read."""
+    """The publication."""
     note: str = ""
-    """What the count leaves out."""
+    """Interruptions that the count excludes."""
 
     @property
     def per_gpu_hour(self) -> float:
-        """Interruptions of one GPU in one hour."""
+        """Interruptions per GPU and hour."""
         return self.interruptions / self.gpus / self.hours
 
     def between_failures(self, gpus: int) -> float:
-        """Mean seconds between interruptions of a job of so many GPUs.
+        """Return the mean seconds between interruptions of a job with so many GPUs.
 
-        Each interruption is counted to a GPU, so that the rate grows with their number.
+        Each interruption is attributed to one GPU, so the rate is proportional to their number.
         """
         return SECONDS_PER_HOUR / (self.per_gpu_hour * gpus)
 
 
 @cache
 def failure_rates() -> dict[str, FailureRate]:
-    """All published rates by name."""
+    """Return all published rates by name."""
     text = files("seatrial.planning").joinpath("data", "failures.toml").read_text("utf-8")
     return {name: FailureRate(**facts) for name, facts in tomllib.loads(text).items()}
 
 
 def rate_of(per_gpu_year: float | None) -> FailureRate:
-    """The rate that a run is planned with: the user's own, or the published default."""
+    """Return the user's failure rate, or the published default."""
     if per_gpu_year is None:
         return failure_rates()[DEFAULT_RATE]
     return FailureRate(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How often a planned run saves, and what its checkpoints take on each storage tier."""
+"""How often a planned run saves, and the cost of its checkpoints on each storage tier."""
 
 from dataclasses import dataclass, replace
 from math import isqrt
@@ -12,10 +12,12 @@ from seatrial.planning.saving.save_budget import RESTART_SECONDS, SaveBudget, Sa
 from seatrial.planning.saving.size import node_bandwidth
 from seatrial.planning.search.candidates import Priced
 
+MOST_AT_RISK = 7200.0
+"""Maximum seconds of work between two saves by default, even if a longer interval loses less."""
 MOST_STEPS = 1000
-"""Steps between saves at most, where the time of a step or of a save is not known."""
+"""Maximum number of steps between saves if the step time or the save time is unknown."""
 FEWEST_SAVES = 10
-"""Saves of a run at least, where the time of a step or of a save is not known."""
+"""Minimum number of saves of a run if the step time or the save time is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +25,23 @@ class Saves:
     """The checkpoints of a planned run."""
 
     tier: str
-    """The storage tier that is reckoned with."""
+    """The storage tier that the figures are for."""
     assumed: bool
-    """Whether the tier is the profile's own because the run brings a claim of an unknown one."""
+    """True if the run uses an existing claim of unknown tier, so the profile's default is used."""
     budget: SaveBudget
-    """What they take there."""
+    """Size, save time and losses on that tier."""
     write_seconds: dict[str, float | None]
-    """Time of one save on each tier of the profile, on the smallest volume that holds them."""
+    """Seconds of one save on each tier of the profile, on the smallest volume that is enough."""
     rate: FailureRate
-    """How often a published fleet fails."""
+    """The failure rate that is assumed."""
     between_failures: float
-    """Seconds between failures of so many GPUs, by that rate."""
+    """Mean seconds between failures of all GPUs together, at that rate."""
+    at_risk: float
+    """Seconds of work between two saves: the most that one failure loses."""
 
 
 def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
-    """The checkpoints of a plan whose time of a step is known."""
+    """Return the checkpoints of a plan whose step time is known."""
     machines, checkpoints = plan.machines, plan.spec.checkpoints
     rate = rate_of(plan.spec.cluster.failures_per_gpu_year)
     run = SavedRun(
@@ -55,31 +59,47 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
     volume = plan.spec.cluster.storage.capacity
     budget = save_budget(run, checkpoints, catalog.storage(tier), volume)
     if budget.best_every_steps is not None:
-        # A run saves at its end in any case.
+        # A run always saves at its end.
         within = min(budget.best_every_steps, max(1, run.steps))
         budget = replace(budget, best_every_steps=within)
     seconds = {
         name: save_budget(run, checkpoints, catalog.storage(name)).write_seconds
         for name in profile.storage
     }
-    return Saves(tier, claimed, budget, seconds, rate, run.between_failures)
+    at_risk = (plan.save_every_steps or budget.every_steps or 0) * run.step_seconds
+    return Saves(tier, claimed, budget, seconds, rate, run.between_failures, at_risk)
 
 
 def save_interval(plan: Plan, chosen: Priced | None, catalog: Catalog) -> int:
-    """Steps between saves: those that lose least time where that is known, else a usual number."""
+    """Return the steps between saves for a spec that leaves them to the planner.
+
+    An interval given in minutes or hours is rounded down to whole steps. Otherwise the planner
+    takes the interval that loses the least time, with at most `MOST_AT_RISK` seconds of work at
+    risk. If the step time is unknown, it takes a usual number of steps.
+    """
     if chosen is None:
         return _nearest(_usual(plan), _allowed(plan))
+    given = plan.spec.checkpoints.every_seconds
+    if given is not None:
+        most = min(_steps_within(given, chosen), max(1, plan.length.steps))
+        return max(_up_to(most, _allowed(plan) or [most]))
     return least_losing(plan, chosen, saves_of(plan, chosen, catalog))
 
 
 def least_losing(plan: Plan, chosen: Priced, saves: Saves) -> int:
-    """The interval that loses least among those at which what is kept for good is saved."""
+    """Return the interval that loses the least time, with a limited amount of work at risk.
+
+    If the run keeps some checkpoints permanently, the interval divides their interval.
+    """
+    most = _steps_within(MOST_AT_RISK, chosen)
     allowed, write = _allowed(plan), saves.budget.write_seconds
+    if allowed is not None:
+        allowed = _up_to(most, allowed)
     best = saves.budget.best_every_steps
     if write is None or best is None:
-        return _nearest(_usual(plan), allowed)
+        return _nearest(min(most, _usual(plan)), allowed)
     if allowed is None:
-        return best
+        return min(most, best)
 
     def lost(every: int) -> float:
         interval = every * chosen.time.total
@@ -88,13 +108,23 @@ def least_losing(plan: Plan, chosen: Priced, saves: Saves) -> int:
     return min(allowed, key=lost)
 
 
+def _steps_within(seconds: float, chosen: Priced) -> int:
+    """Return the whole steps that fit into a time; at least one."""
+    return max(1, int(seconds / chosen.time.total))
+
+
+def _up_to(most: int, intervals: list[int]) -> list[int]:
+    """Return the intervals of at most so many steps. 1 divides everything, so there is one."""
+    return [interval for interval in intervals if interval <= most]
+
+
 def _usual(plan: Plan) -> int:
-    """Steps between saves where nothing says what they cost."""
+    """Return a usual number of steps between saves, for unknown costs."""
     return max(1, min(MOST_STEPS, plan.length.steps // FEWEST_SAVES))
 
 
 def _allowed(plan: Plan) -> list[int] | None:
-    """The divisors of what is kept for good; any interval where the run keeps nothing so."""
+    """Return the divisors of `keep_every_steps`, or None if any interval is allowed."""
     kept = plan.spec.checkpoints.keep_every_steps
     if kept is None or kept > plan.length.steps:
         return None
@@ -103,5 +133,5 @@ def _allowed(plan: Plan) -> list[int] | None:
 
 
 def _nearest(best: int, allowed: list[int] | None) -> int:
-    """The interval nearest to the best one, by their ratio."""
+    """Return the allowed interval nearest to the best one, by their ratio."""
     return min(allowed, key=lambda n: max(n / best, best / n)) if allowed else best

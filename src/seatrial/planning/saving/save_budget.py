@@ -30,50 +30,49 @@ best interval does not depend on it.
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """What of a run its checkpoints depend on."""
+    """The properties of a run that its checkpoints depend on."""
 
     parameters: int
-    """Of the whole model."""
+    """Parameters of the whole model."""
     precision: Precision
     """Number format of the matrix products."""
     nodes: int
     node_bandwidth: float | None
-    """What one node sends at most, bytes/s."""
+    """Network bandwidth of one node, bytes/s."""
     steps: int
     """Length of the run."""
     step_seconds: float
-    """Time of one step."""
     between_failures: float
     """Mean seconds between failures of the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveBudget:
-    """What the checkpoints of a run take."""
+    """Size, time and cost of the checkpoints of a run."""
 
     size: int
     """Bytes of one checkpoint."""
     write_seconds: float | None
-    """Time of one save; None where the storage's bandwidth is not published."""
+    """Time of one save; None if the bandwidth of the storage is not published."""
     best_every_steps: int | None
-    """Steps between saves that lose least time; None where the time of a save is unknown."""
+    """Steps between saves that lose the least time; None if the save time is unknown."""
     every_steps: int | None
-    """Steps between saves as the spec has it, or the best where it is `auto`."""
+    """Steps between saves in the spec, or the best interval if it is `auto`."""
     lost: Losses | None
     """Shares of the time that saves and failures take at `every_steps`.
 
-    Where the time of a save is unknown, saves are not counted; None where `every_steps` is too.
+    If the save time is unknown, saves are not counted. None if `every_steps` is unknown too.
     """
     kept: Kept | None
-    """How many checkpoints the retention keeps."""
+    """Number of checkpoints that the retention policy keeps."""
     capacity: int
-    """Bytes of the checkpoints that lie there at most."""
+    """Largest total size of the checkpoints on the volume, in bytes."""
     volume: int
     """Bytes of the smallest volume of the tier that holds them."""
     available: bool
-    """Whether the tier comes so large without asking."""
+    """True if the tier provides that volume without a quota increase."""
     usd_per_month: float | None
-    """List price of that volume; None where none is published."""
+    """List price of that volume; None if none is published."""
 
 
 def save_budget(
@@ -83,10 +82,10 @@ def save_budget(
     volume: int | None = None,
     restart: float = RESTART_SECONDS,
 ) -> SaveBudget:
-    """The budget on one storage tier; without a volume, on the smallest that holds it all.
+    """Return the budget on one storage tier; without a volume, on the smallest that is enough.
 
-    An asynchronous save makes training wait only for a copy to main memory, which is not modelled:
-    its figures are those of a save that training waits for, an upper bound.
+    With an asynchronous save, training waits only for a copy to main memory, which is not modelled.
+    Its figures are those of a synchronous save, an upper bound.
     """
     size = checkpoint_bytes(run.parameters, run.precision)
     chosen = None if checkpoints.every_steps == AUTO else int(checkpoints.every_steps)
@@ -127,10 +126,10 @@ def save_seconds(
     tier: StorageTier,
     volume: int | None = None,
 ) -> float | None:
-    """The time of one save of so many bytes; without a volume, on the smallest that holds it all.
+    """Return the seconds of one save; without a volume, on the smallest that is enough.
 
-    `writers` is how many nodes there are, and what each sends. None where the storage's bandwidth
-    is not published.
+    `writers` is the number of nodes and the bandwidth of each. Return None if the bandwidth of the
+    storage is not published.
     """
     room = volume if volume is not None else volume_bytes(size * (keep_last + 1), tier)
     return write_seconds(size, *writers, file_system_bandwidth(tier, room))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How large a checkpoint is, and how long it takes to write."""
+"""Size of a checkpoint, and the time to write it."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from seatrial.catalog.storage import StorageTier
 from seatrial.spec.training import Precision
 
 WEIGHT_BYTES = 2
-"""Of a parameter in bf16 or fp16, as the engine computes with it."""
+"""Bytes of a parameter in bf16 or fp16, in which the engine computes."""
 MASTER_BYTES = 4
-"""Of its fp32 copy, which the optimizer steps."""
+"""Bytes of its fp32 copy, which the optimizer updates."""
 MOMENT_BYTES = 8
-"""Of both moments of Adam, in fp32."""
+"""Bytes of both moments of Adam, in fp32."""
 
 TIB = 1 << 40
 MB = 10**6
@@ -22,12 +22,12 @@ BITS_PER_BYTE = 8
 
 
 def checkpoint_bytes(parameters: int, precision: Precision = Precision.BF16) -> int:
-    """What a resumable checkpoint of a model of so many parameters takes.
+    """Return the size of a resumable checkpoint.
 
-    14 bytes a parameter in mixed precision: weights, fp32 master weights, both moments. BLOOM's
-    README states 2.3 TB for 176 B (bigscience train/tr11-176B-ml); the sizes in NVIDIA's
-    dgxc-benchmarking come to 14.0-14.2. In fp32 the weights are their own master copy. Learning
-    rate, random states and data position add some kilobytes.
+    Mixed precision takes 14 bytes per parameter: weights, fp32 master weights, both moments.
+    BLOOM's README states 2.3 TB for 176 B (bigscience train/tr11-176B-ml); the sizes in NVIDIA's
+    dgxc-benchmarking give 14.0-14.2. In fp32 the weights are the master copy. Learning rate,
+    random states and data position add some kilobytes.
     """
     if precision is Precision.FP32:
         return parameters * (MASTER_BYTES + MOMENT_BYTES)
@@ -35,7 +35,7 @@ def checkpoint_bytes(parameters: int, precision: Precision = Precision.BF16) -> 
 
 
 def file_system_bandwidth(tier: StorageTier, capacity: int) -> float | None:
-    """What a volume of so many bytes writes at most, bytes/s; None where nobody publishes it."""
+    """Return the write bandwidth of a volume in bytes/s, or None if it is not published."""
     ceiling = tier.max_gb_s * GB if tier.max_gb_s else None
     if tier.mb_s_per_tib is None:
         return ceiling
@@ -44,9 +44,9 @@ def file_system_bandwidth(tier: StorageTier, capacity: int) -> float | None:
 
 
 def node_bandwidth(node: NodeType) -> float | None:
-    """What one node sends at most, bytes/s: a ceiling that storage traffic rarely reaches.
+    """Return the network bandwidth of a node in bytes/s, an upper bound for storage traffic.
 
-    BigScience wrote 2.4 TB from 64 nodes in 19.5 s, 1.9 GB/s a node.
+    BigScience wrote 2.4 TB from 64 nodes in 19.5 s, 1.9 GB/s per node.
     """
     if not node.network_gbit_s:
         return None
@@ -56,10 +56,10 @@ def node_bandwidth(node: NodeType) -> float | None:
 def write_seconds(
     size: int, nodes: int, per_node: float | None, file_system: float | None
 ) -> float | None:
-    """How long a save takes: the slower of the nodes that write and the file system they share.
+    """Return the seconds of a save: the slower of the nodes and the file system they share.
 
-    Every node writes an equal share, as with `torch_dist`. None where nobody publishes what the
-    file system takes: a node's network alone would be far too good.
+    Every node writes an equal share, as with `torch_dist`. Return None if the bandwidth of the
+    file system is not published: the network of the nodes alone would be far too optimistic.
     """
     if not file_system:
         return None
@@ -69,19 +69,19 @@ def write_seconds(
 
 GIB = 1 << 30
 IN_PROGRESS = 1
-"""A new checkpoint is whole before the oldest is removed."""
+"""A new checkpoint is complete before the oldest one is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How many checkpoints lie on the volume when it is fullest."""
+    """Number of checkpoints on the volume when it is fullest."""
 
     latest: int
-    """The newest ones, of which older are removed."""
+    """The newest ones; older ones are removed."""
     permanent: int
-    """Those kept for good, apart from the newest."""
+    """Checkpoints that are kept permanently and are not among the newest."""
     in_progress: int
-    """The one that is being written."""
+    """The checkpoint that is being written."""
 
     @property
     def total(self) -> int:
@@ -91,10 +91,10 @@ class Kept:
 def kept_checkpoints(
     steps: int, every_steps: int, keep_last: int, keep_every_steps: int | None
 ) -> Kept:
-    """How many checkpoints the retention keeps at most.
+    """Return the largest number of checkpoints that the retention policy keeps.
 
-    The volume is fullest when the last checkpoint is being written: before it, the newest
-    `keep_last` and every one at a multiple of `keep_every_steps` that is not among them.
+    The volume is fullest while the last checkpoint is written. It then also holds the newest
+    `keep_last`, and every other checkpoint at a multiple of `keep_every_steps`.
     """
     saves = -(-steps // every_steps)
     before = saves - 1
@@ -111,7 +111,7 @@ def kept_checkpoints(
 
 
 def volume_bytes(needed: int, tier: StorageTier) -> int:
-    """The smallest volume of the tier that holds so many bytes."""
+    """Return the size of the smallest volume of the tier that holds so many bytes."""
     least = int((tier.min_tib or 0) * TIB)
     step = int((tier.step_tib or 0) * TIB)
     if needed <= least:
@@ -120,10 +120,10 @@ def volume_bytes(needed: int, tier: StorageTier) -> int:
 
 
 def too_large(needed: int, tier: StorageTier) -> bool:
-    """Whether the tier does not come so large without asking."""
+    """Return True if the tier needs a quota increase for so many bytes."""
     return tier.max_tib is not None and volume_bytes(needed, tier) > tier.max_tib * TIB
 
 
 def usd_per_month(capacity: int, tier: StorageTier) -> float | None:
-    """The list price of so many bytes for a month; None where none is published."""
+    """Return the list price per month, or None if none is published."""
     return None if tier.price is None else capacity / GIB * tier.price.usd_per_gib_month

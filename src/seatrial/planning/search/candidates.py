@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a search found: the layouts that fit, ranked, and those that lack memory."""
+"""The result of a search: ranked layouts that fit, and those that do not."""
 
 from dataclasses import dataclass
 
@@ -14,49 +14,49 @@ from seatrial.spec.parallelism import Recompute, Sharding
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a model is spread over ranks; the batch and recomputing are not decided yet."""
+    """The distribution of a model over ranks, without batch and recomputation."""
 
     layout: Layout
     """The parallel degrees."""
     stages: tuple[Stage, ...]
-    """Which layers each pipeline stage holds."""
+    """The layers of each pipeline stage."""
     first_stage_layers: int | None
-    """Layers of the first stage when stages are uneven."""
+    """Layers of the first stage if stages are uneven."""
     last_stage_layers: int | None
-    """Layers of the last stage when stages are uneven."""
+    """Layers of the last stage if stages are uneven."""
     sequence_parallel: bool
-    """Whether norms and dropout are split along the sequence."""
+    """True if norms and dropout are split along the sequence."""
     sharding: Sharding
-    """What data-parallel ranks share out."""
+    """State that is sharded over the data-parallel ranks."""
 
     @property
     def degrees(self) -> tuple[int, int, int, int]:
-        """What a person tells layouts apart by: tp, pp, cp, ep."""
+        """The degrees that identify a layout for the user: tp, pp, cp, ep."""
         layout = self.layout
         return layout.tp_size, layout.pp_size, layout.cp_size, layout.ep_size
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A shape with its batch and what is recomputed: all that a spec can leave to the search."""
+    """A shape with batch and recomputation: everything that a spec can leave to the search."""
 
     shape: Shape
-    """How the model is spread over ranks."""
+    """The distribution of the model over ranks."""
     micro_batch_size: int
     """Sequences that one data-parallel rank processes at a time."""
     global_batch_size: int
     """Sequences per step."""
     recompute: Recompute
-    """Activations that are computed again."""
+    """Activations that are recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A candidate with its memory and its time."""
+    """A candidate with its memory and time."""
 
     candidate: Candidate
     workload: Workload
-    """The same as the models of memory and time take it."""
+    """The candidate as input of the memory and time models."""
     memory: Memory
     """Memory of its stages."""
     time: StepTime
@@ -73,29 +73,29 @@ class Lacking:
     """A candidate that does not fit."""
 
     candidate: Candidate
-    """The layout, in the form that needs least memory."""
+    """The layout in the form that needs the least memory."""
     memory: Memory
     """Memory of its stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """The answer of a search."""
+    """The result of a search."""
 
     ranked: tuple[Priced, ...]
     """The best layout of each combination of tp, pp, cp and ep, the fastest first."""
     lacking: tuple[Lacking, ...]
-    """Of each combination of which nothing fits, what needs least memory; the nearest first."""
+    """For each combination without a fit, the layout that needs the least memory; nearest first."""
     risky: bool
-    """Whether nothing fits for certain, and the ranked ones might."""
+    """True if no layout certainly fits, and the ranked ones might."""
     legal: int
-    """Legal layouts that were looked at."""
+    """Number of valid layouts."""
     priced: int
-    """Layouts whose time was computed; the others were dominated or did not fit."""
+    """Number of layouts whose time was computed; the others were dominated or did not fit."""
     instead: Priced | Lacking | None = None
-    """Where memory decided what is shared out: the best layout of the other way to share out.
+    """The best layout with the other sharding, if memory decided between the two.
 
-    Priced when it fits or might, else what it lacks.
+    `Priced` if it fits or might fit, otherwise `Lacking`.
     """
 
     @property

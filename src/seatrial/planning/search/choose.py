@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What fills the fields that a spec leaves open: the fastest layout, and how often it saves."""
+"""Fill the open fields of a spec: the fastest layout, and the checkpoint interval."""
 
 from dataclasses import replace
 
@@ -23,16 +23,16 @@ from seatrial.spec.scalars import AUTO
 
 
 class LayoutChooser:
-    """Searches, chooses and prices for one basis."""
+    """Searches, chooses and estimates layouts for one basis."""
 
     def __init__(self, basis: Basis, calibration: Calibration | None = None) -> None:
-        """Pose the problem, and find the constants of its GPUs."""
+        """Build the search input, and look up the constants of its GPUs."""
         self.basis = basis
         self.problem = problem_of(basis)
         self.constants = constants_of(self.problem, calibration)
 
     def search(self, *, free: bool) -> SearchOutcome | None:
-        """The search, with every field `auto` if `free`; `None` on a host without GPUs."""
+        """Search, with every field `auto` if `free`; return None on a host without GPUs."""
         problem, hardware = self.problem, self.problem.hardware
         if hardware is None or self.constants is None:
             return None
@@ -42,11 +42,11 @@ class LayoutChooser:
         return search(problem, hardware, self.constants)
 
     def choose_layout(self, outcome: SearchOutcome | None) -> dict[str, Choice]:
-        """What the best layout says of the open fields; raises where there is none."""
+        """Return the values of the open fields in the best layout; raise if there is none."""
         return choices_of(self._best(outcome), self.basis)
 
     def _best(self, outcome: SearchOutcome | None) -> Candidate:
-        """The layout that the search chose; raises where there is none."""
+        """Return the layout that the search chose; raise if there is none."""
         if outcome is None:
             candidate = least_divided(self.problem)
             if candidate is None:
@@ -59,11 +59,11 @@ class LayoutChooser:
         return outcome.best.candidate
 
     def choose_saves(self, plan: Plan) -> int:
-        """Steps between saves, for a plan of which only they are open."""
+        """Return the steps between saves for a plan in which only they are open."""
         return save_interval(plan, self.price(plan), self.basis.catalog)
 
     def price(self, plan: Plan) -> Priced | None:
-        """Memory of every stage and time of a plan; `None` on a host without GPUs."""
+        """Return memory and time of a plan; None on a host without GPUs."""
         hardware, constants = self.problem.hardware, self.constants
         if hardware is None or constants is None:
             return None
@@ -79,9 +79,9 @@ class LayoutChooser:
 
 
 def least_divided(problem: SearchProblem) -> Candidate | None:
-    """The legal layout with the fewest ranks to a model copy; nothing when none is legal.
+    """Return the valid layout with the fewest ranks per model copy, or None if none is valid.
 
-    Memory and time of a host without GPUs are not modelled, so nothing else could decide.
+    It is for hosts without GPUs, whose memory and time are not modelled.
     """
     sharding, recompute = problem.given.sharding, problem.given.recompute
     if sharding is Sharding.AUTO:
@@ -94,21 +94,21 @@ def least_divided(problem: SearchProblem) -> Candidate | None:
         for micro, total in batches(problem, shape.layout, ANY_BATCH)
     ]
     off = [off_target(problem, candidate.global_batch_size) for candidate in found]
-    # Near the target nothing but the division counts; else the batch that is nearest to it.
+    # Near the target, only the division counts; otherwise the batch nearest to it wins.
     allowed = max(BATCH_TOLERANCE, min(off, default=0.0))
     near = (candidate for candidate, far in zip(found, off, strict=True) if far <= allowed)
     return min(near, key=_divided, default=None)
 
 
 def _divided(candidate: Candidate) -> tuple[int, ...]:
-    """How much a layout divides; what comes later decides between equals."""
+    """Return the sort key of a layout: how much it divides the model."""
     layout = candidate.shape.layout
     micro = candidate.micro_batch_size
     return layout.model_size, layout.pp_size, layout.cp_size, layout.vp_size, micro
 
 
 def choices_of(candidate: Candidate, basis: Basis) -> dict[str, Choice]:
-    """What a candidate says of the fields that are still open."""
+    """Return the values of the open fields in a candidate."""
     shape, layout = candidate.shape, candidate.shape.layout
     values: dict[str, Choice | None] = {
         "parallelism.tp_size": layout.tp_size,
@@ -133,7 +133,7 @@ def choices_of(candidate: Candidate, basis: Basis) -> dict[str, Choice]:
 def constants_of(
     problem: SearchProblem, calibration: Calibration | None = None
 ) -> TimingConstants | None:
-    """The constants of the problem's GPUs, calibrated; nothing where there are none."""
+    """Return the calibrated constants of the GPUs; None on a host without GPUs."""
     if problem.hardware is None:
         return None
     accelerator = problem.hardware.accelerator
@@ -142,7 +142,7 @@ def constants_of(
 
 
 def candidate_of(plan: Plan) -> Candidate:
-    """The layout of a plan as the search has layouts."""
+    """Return the layout of a plan as a candidate."""
     given = plan.spec.parallelism
     shape = Shape(
         plan.layout,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Why a layout won, in words: what the next ones lose and to what, and what others lack."""
+"""Explain why a layout won: why the next ones are slower, and which ones do not fit."""
 
 from dataclasses import replace
 from enum import Enum
@@ -14,12 +14,12 @@ from seatrial.planning.timing.breakdown import TimePart
 from seatrial.spec.parallelism import Recompute, Sharding
 
 ALSO = 0.5
-"""A second cause is named where it costs at least this share of the first."""
+"""A second cause is listed if it costs at least this share of the first."""
 _WEIGHT = {Recompute.NONE: 0, Recompute.SELECTIVE: 1, Recompute.FULL: 2}
 
 
 class SlowdownCause(Enum):
-    """What costs one layout more time than another: how it is lost, and how it is saved."""
+    """Why one layout is slower than another: as a loss, and as a gain."""
 
     COMPUTE = ("compute", "less compute")
     MATRICES = ("smaller matrices", "larger matrices")
@@ -63,7 +63,7 @@ _OF_THE_STEP = {
 
 
 def causes(slower: Priced, faster: Priced) -> list[SlowdownCause]:
-    """What costs the slower layout most beside the faster, per token; one cause, or two."""
+    """Return the one or two causes that cost the slower layout the most time per token."""
     one, other = _spent(slower), _spent(faster)
     more = {cause: seconds - other[cause] for cause, seconds in one.items()}
     first, second = sorted(more, key=lambda cause: -more[cause])[:2]
@@ -72,10 +72,10 @@ def causes(slower: Priced, faster: Priced) -> list[SlowdownCause]:
 
 
 def _spent(priced: Priced) -> dict[SlowdownCause, float]:
-    """Seconds per token by cause.
+    """Return the seconds per token by cause.
 
-    The parts of a step are those of its slowest stage. What that stage takes longer than the mean
-    is lost to the unevenness of stages, whatever the part, and is taken out of its parts.
+    The parts of a step are those of its slowest stage. The time by which that stage exceeds the
+    mean counts as lost to uneven stages and is subtracted from its parts.
     """
     parts, stages = priced.time.parts, priced.time.stages
     inside = sum(parts.get(part, 0.0) for part in _OF_A_STAGE)
@@ -89,7 +89,7 @@ def _spent(priced: Priced) -> dict[SlowdownCause, float]:
 
 
 def _exactly(cause: SlowdownCause, slower: Priced, faster: Priced) -> SlowdownCause:
-    """Of compute and attention, whether they are done again, or done on smaller matrices."""
+    """Refine compute and attention to recomputation or smaller matrices."""
     heavier = _WEIGHT[slower.candidate.recompute] > _WEIGHT[faster.candidate.recompute]
     if cause in (SlowdownCause.COMPUTE, SlowdownCause.ATTENTION) and heavier:
         return SlowdownCause.RECOMPUTE
@@ -99,31 +99,31 @@ def _exactly(cause: SlowdownCause, slower: Priced, faster: Priced) -> SlowdownCa
 
 
 def _matrix(priced: Priced) -> float:
-    """How large the matrices of a product are, up to a factor that all layouts share."""
+    """Return the relative size of the matrices of a product."""
     layout = priced.candidate.shape.layout
     cut = layout.tp_size * layout.cp_size
-    # The tokens of more ranks meet at an expert where more ranks share the experts out.
+    # With a larger ep, an expert gets the tokens of more ranks.
     gathered = layout.ep_size if priced.workload.model.moe is not None else 1
     return priced.candidate.micro_batch_size * gathered / cut
 
 
 GIB = 1 << 30
 RUNNERS_UP = 2
-"""Layouts that are named beside the best."""
+"""Number of layouts that are compared with the best."""
 WITHIN_NOISE = 0.005
-"""A difference in time that says nothing."""
+"""A relative difference in time that is not significant."""
 TWICE = 2.0
-"""From this ratio on, speeds are compared by factors instead of per cent."""
+"""From this ratio on, speeds are compared by factors instead of percentages."""
 SHARED = {
-    Sharding.NONE: "nothing shared out",
+    Sharding.NONE: "no sharding",
     Sharding.OPTIMIZER: "the distributed optimizer",
     Sharding.FSDP: "fsdp",
 }
-"""What data-parallel ranks share out, inside a sentence."""
+"""The sharding, inside a sentence."""
 
 
 def named(candidate: Candidate) -> str:
-    """A layout by its degrees: `tp 4 · pp 2 · dp 2`."""
+    """Return a layout by its degrees: `tp 4 · pp 2 · dp 2`."""
     layout = candidate.shape.layout
     sizes = {"tp": layout.tp_size, "pp": layout.pp_size, "cp": layout.cp_size}
     sizes |= {"ep": layout.ep_size, "dp": layout.dp_size}
@@ -132,35 +132,35 @@ def named(candidate: Candidate) -> str:
 
 
 def why(chosen: Priced, outcome: SearchOutcome, problem: SearchProblem) -> list[str]:
-    """What each of the next layouts loses, what a less divided one lacks, what no layout may do."""
+    """Return why the next layouts are slower, which one does not fit, and which are invalid."""
     own = chosen.candidate.shape.degrees
     others = [found for found in outcome.ranked if found.candidate.shape.degrees != own]
-    said = [loss(chosen, other) for other in others[:RUNNERS_UP]]
+    reasons = [loss(chosen, other) for other in others[:RUNNERS_UP]]
     shared = sharing(chosen, outcome)
     if shared:
-        said.insert(0, shared)
+        reasons.insert(0, shared)
     lacking = nearest_lacking(chosen, outcome)
     if lacking is not None:
-        said.append(f"{named(lacking.candidate)} needs {_gib(lacking)} GiB")
-    if len(said) <= RUNNERS_UP:
-        said += broken_neighbours(chosen, problem)[:1]
-    return said
+        reasons.append(f"{named(lacking.candidate)} needs {_gib(lacking)} GiB")
+    if len(reasons) <= RUNNERS_UP:
+        reasons += broken_neighbours(chosen, problem)[:1]
+    return reasons
 
 
 def sharing(chosen: Priced, outcome: SearchOutcome) -> str:
-    """Why this is shared out and nothing else, where memory decided it; else nothing."""
+    """Return why this sharding was chosen if memory decided it, else an empty string."""
     instead, own = outcome.instead, chosen.candidate.shape.sharding
     if instead is None or instead.candidate.shape.sharding is own:
         return ""
     other = f"{named(instead.candidate)} with {SHARED[instead.candidate.shape.sharding]}"
     if isinstance(instead, Lacking):
-        return f"{SHARED[own]} because nothing else fits: {other} needs {room(instead.memory)}"
-    fit = "fits for certain" if instead.memory.verdict is MemoryFit.FITS else "might fit"
+        return f"{SHARED[own]} because only it fits: {other} needs {room(instead.memory)}"
+    fit = "certainly fits" if instead.memory.verdict is MemoryFit.FITS else "might fit"
     return f"{other} {fit} ({room(instead.memory)}) and {times(instead.rate / chosen.rate)}"
 
 
 def times(ratio: float) -> str:
-    """How much faster or slower something is: `is 4.3 times as fast`."""
+    """Return how much faster or slower a layout is: `is 4.3 times as fast`."""
     if abs(ratio - 1) < WITHIN_NOISE:
         return "is as fast"
     if ratio >= TWICE:
@@ -171,14 +171,14 @@ def times(ratio: float) -> str:
 
 
 def room(need: Memory) -> str:
-    """The memory of the fullest stage: `37.1 ± 3 of 39.4 GiB`."""
+    """Return the memory of the fullest stage: `37.1 ± 3 of 39.4 GiB`."""
     total = need.fullest.total
     bar = f"{total * need.error / GIB:.1f}"
     return f"{total / GIB:,.1f} ± {bar} of {(need.headroom + total) / GIB:,.1f} GiB"
 
 
 def broken_neighbours(chosen: Priced, problem: SearchProblem) -> list[str]:
-    """The rules that the layouts break which divide once more, by tp or by pp."""
+    """Return why twice the tp or twice the pp is not possible."""
     layout, found = chosen.candidate.shape.layout, []
     if not problem.limits.splits_model:
         return []
@@ -192,19 +192,19 @@ def broken_neighbours(chosen: Priced, problem: SearchProblem) -> list[str]:
         if divided.model_size > problem.world_size:
             found.append(f"{name} needs {counted_gpus(divided.model_size)}")
         elif probe.findings:
-            found.append(f"{name} cannot be: {probe.findings[0].rule.rstrip('.')}")
+            found.append(f"{name} is invalid: {probe.findings[0].rule.rstrip('.')}")
         elif tp > max(domain, problem.per_node):
-            found.append(f"{name} leaves the {counted_gpus(domain)} that NVLink joins")
+            found.append(f"{name} exceeds the {counted_gpus(domain)} on NVLink")
     return found
 
 
 def counted_gpus(number: int) -> str:
-    """A number of GPUs: `1 GPU`, `8 GPUs`."""
+    """Return a number of GPUs: `1 GPU`, `8 GPUs`."""
     return f"{number:,} {'GPU' if number == 1 else 'GPUs'}"
 
 
 def loss(chosen: Priced, other: Priced) -> str:
-    """What another layout loses against the chosen one, or gains, and by which part."""
+    """Return how much slower or faster another layout is than the chosen one, and why."""
     share = other.rate / chosen.rate - 1
     name = named(other.candidate)
     if abs(share) < WITHIN_NOISE:
@@ -217,12 +217,12 @@ def loss(chosen: Priced, other: Priced) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as people write it: `9 %`."""
+    """Return a share as a percentage: `9 %`."""
     return f"{100 * share:.0f} %"
 
 
 def nearest_lacking(chosen: Priced, outcome: SearchOutcome) -> Lacking | None:
-    """The layout that lacks least memory among those that are divided less than the chosen one."""
+    """Return the less divided layout that exceeds the memory by the least."""
     layout = chosen.candidate.shape.layout
     for lacking in outcome.lacking:
         other = lacking.candidate.shape.layout
@@ -232,5 +232,5 @@ def nearest_lacking(chosen: Priced, outcome: SearchOutcome) -> Lacking | None:
 
 
 def _gib(lacking: Lacking) -> str:
-    """The memory that a layout needs, in GiB."""
+    """Return the memory that a layout needs, in GiB."""
     return f"{lacking.memory.fullest.total / GIB:,.0f}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is said when no layout can be had: which rule is broken, or what would make it fit."""
+"""The errors if no layout is possible: the broken rule, or what would make the model fit."""
 
 from dataclasses import replace
 from typing import NoReturn
@@ -24,7 +24,7 @@ _LEAST: dict[str, Choice] = {
     "parallelism.sharding": "optimizer",
     "parallelism.recompute": "none",
 }
-"""What an open field is taken for where a given one breaks a rule; sizes are taken as 1."""
+"""Values of open fields while the given ones are checked; sizes are 1."""
 
 
 def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
@@ -34,7 +34,7 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
     choices = {field: _LEAST.get(field, 1) for field in left_open}
     if "training.global_batch_size" in choices:
         choices["training.global_batch_size"] = problem.world_size
-    # Raises with the rule, in nearly every case: what is given is wrong whatever is chosen.
+    # This nearly always raises: the given values break a rule whatever the others are.
     resolution = LayoutResolution(basis, choices)
     batch = resolution.batch(resolution.layout()[0])
     resolution.schedule(batch, resolution.length(batch))
@@ -46,21 +46,21 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
                 PlanCode.NO_LAYOUT,
                 Severity.ERROR,
                 loaded.where(given[0] if given else "cluster.nodes"),
-                f"no legal layout on {problem.world_size:,} ranks keeps {values}.",
+                f"no valid layout on {problem.world_size:,} ranks has {values}.",
                 "",
-                "Leave one of them to the planner (auto), or use another number of nodes.",
+                "Set one of them to auto, or use another number of nodes.",
             )
         ]
     )
 
 
 def refuse_too_large(loaded: LoadedSpec, problem: SearchProblem, nearest: Lacking) -> NoReturn:
-    """Raise with what the nearest layout lacks, and what would make the model fit."""
+    """Raise with the memory of the nearest layout, and what would make the model fit."""
     raise FindingsError([too_large(loaded, problem, nearest)])
 
 
 def too_large(loaded: LoadedSpec, problem: SearchProblem, nearest: Lacking) -> Finding:
-    """The finding that nothing fits."""
+    """Return the finding that no layout fits."""
     hardware = nearest.memory
     room = (hardware.headroom + hardware.fullest.total) / GIB
     need = hardware.fullest.total / GIB
@@ -77,18 +77,18 @@ def too_large(loaded: LoadedSpec, problem: SearchProblem, nearest: Lacking) -> F
 
 
 def remedy(problem: SearchProblem) -> str:
-    """What would make a model fit that does not."""
+    """Return the fix that makes the model fit."""
     if problem.hardware is None:
         return ""
     free = replace(
         problem, given=ParallelismSpec(etp_size=problem.given.etp_size), micro_batch_size=AUTO
     )
     if fits(free, problem.hardware):
-        return "Leave parallelism and micro_batch_size to the planner (auto): then it fits."
+        return "Set parallelism and micro_batch_size to auto: a layout that fits then exists."
     fewest = fewest_nodes(free, problem.hardware)
     if fewest is None:
         return "Use GPUs with more memory, or a smaller model."
     return (
-        f"Use at least {fewest.nodes:,} nodes, with parallelism and micro_batch_size left to the "
-        "planner (auto), or GPUs with more memory."
+        f"Use at least {fewest.nodes:,} nodes, with parallelism and micro_batch_size set to auto, "
+        "or GPUs with more memory."
     )

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""When each stage works on which micro batch: the plain and the interleaved pipeline schedule.
+"""The plain and the interleaved pipeline schedule.
 
 The order of work is Megatron's (arXiv 2104.04473, section 2.2): forward passes until the pipeline
-is full, then one forward and one backward in turn, then the backward passes that are left.
+is full, then one forward and one backward pass alternately, then the remaining backward passes.
 """
 
 from dataclasses import dataclass
 
 FORWARD_SHARE = 1 / 3
-"""Share of a micro batch's time on a stage that its forward pass takes; backward is twice that."""
+"""Share of the forward pass in the time of a micro batch; the backward pass takes twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Slot:
     micro_batch: int
     """The micro batch, from 0."""
     forward: bool
-    """Whether it is the forward pass."""
+    """True for the forward pass."""
     begin: float
     """Seconds from the start of the step."""
     end: float
@@ -30,7 +30,7 @@ class Slot:
 
 
 def schedule(stage_seconds: tuple[float, ...], micro_batches: int, chunks: int) -> list[Slot]:
-    """The slots of a step; `stage_seconds` is the time of a micro batch on each stage."""
+    """Return the slots of a step; `stage_seconds` is the time of a micro batch on each stage."""
     stages = len(stage_seconds)
     orders = [_order(stage, stages, micro_batches, chunks) for stage in range(stages)]
     done: dict[tuple[int, int, int, bool], float] = {}
@@ -56,7 +56,7 @@ def schedule(stage_seconds: tuple[float, ...], micro_batches: int, chunks: int) 
 
 
 def _order(stage: int, stages: int, micro_batches: int, chunks: int) -> list[tuple[bool, int, int]]:
-    """What a stage does, in its order: forward or backward, micro batch, chunk."""
+    """Return the passes of a stage in order: forward or backward, micro batch, chunk."""
     total = micro_batches * chunks
     warm_up = stages - stage - 1
     if chunks > 1:
@@ -71,7 +71,7 @@ def _order(stage: int, stages: int, micro_batches: int, chunks: int) -> list[tup
 
 
 def _nth(n: int, stages: int, chunks: int, *, backward: bool) -> tuple[int, int]:
-    """Micro batch and chunk of the n-th pass: chunks take turns after as many passes as stages."""
+    """Return the micro batch and chunk of the n-th pass; chunks alternate after each round."""
     if chunks == 1:
         return n, 0
     round_, place = divmod(n, stages * chunks)
@@ -88,7 +88,7 @@ def _ready(
     stages: int,
     chunks: int,
 ) -> float | None:
-    """When the input of a pass is there; nothing while it is not known."""
+    """Return the time at which the input of a pass is ready; None if it is not known yet."""
     if forward:
         if stage > 0:
             return done.get((stage - 1, chunk, micro, True))

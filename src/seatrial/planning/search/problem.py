@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a spec and the catalog to the question that the search answers."""
+"""From a spec and the catalog to the input of the search."""
 
 from dataclasses import dataclass
 
@@ -22,47 +22,47 @@ from seatrial.spec.training import Precision
 
 @dataclass(frozen=True, slots=True)
 class SearchProblem:
-    """One question to the search; fields that are not `auto` are kept as they are."""
+    """The input of the search; fields that are not `auto` are fixed."""
 
     model: Architecture
     """Every dimension of the model."""
     sequence_length: int
     """Tokens of one sequence."""
     world_size: int
-    """All ranks."""
+    """Number of ranks."""
     per_node: int
-    """Ranks of a node."""
+    """Ranks per node."""
     given: ParallelismSpec
-    """The parallelism section: numbers are kept, `auto` is searched."""
+    """The parallelism section: numbers are fixed, `auto` is searched."""
     micro_batch_size: int | Auto
     """The micro batch, or `auto`."""
     global_batch_size: int | Auto
     """The global batch, or `auto`."""
     target_batch: int
-    """The global batch that an `auto` should come near to."""
+    """The target of an `auto` global batch."""
     precision: Precision
     """Number format of the matrix products."""
     limits: EngineLimits
-    """What the training engine can do."""
+    """The capabilities of the engine."""
     hardware: Hardware | None
-    """The GPUs and what joins them; nothing on a host without any."""
+    """The GPUs and their interconnect; None on a host without GPUs."""
     hidden_dropout: bool = False
-    """Whether there is dropout on the residual stream."""
+    """True if there is dropout on the residual stream."""
 
     @property
     def output_layers(self) -> float:
-        """How many layers cost as much as the logits, by their products."""
+        """The cost of the logits in layers, by their products."""
         model = self.model
         layer = active_parameters(model, 0) / model.layers
         attention = self.sequence_length * model.heads * model.head_dim
         return model.hidden_size * model.vocab_size / (layer + attention)
 
     def padded_vocab(self, tp_size: int) -> int:
-        """The vocabulary as the engine pads it."""
+        """Return the vocabulary size with the engine's padding."""
         return padded_vocab_size(self.model.vocab_size, tp_size, self.limits.vocab_multiple)
 
     def workload(self, candidate: Candidate, hardware: Hardware) -> Workload:
-        """A candidate as the models of memory and time take it."""
+        """Return a candidate as input of the memory and time models."""
         layout = candidate.shape.layout
         return Workload(
             model=self.model,
@@ -82,26 +82,26 @@ class SearchProblem:
             gradient_bytes=self.limits.gradient_bytes,
             recompute_modules=frozenset(self.given.recompute_modules),
             narrow_weights=self.limits.narrow_weights,
-            # Fused attention kernels take half formats only.
+            # Fused attention kernels only support 16-bit formats.
             flash_attention=self.precision is not Precision.FP32,
         )
 
 
 def _micro_batches(candidate: Candidate, layout: Layout) -> int:
-    """Micro batches that each data-parallel rank processes per step."""
+    """Return the micro batches of each data-parallel rank per step."""
     return candidate.global_batch_size // (candidate.micro_batch_size * layout.dp_size)
 
 
 USUAL_TOKENS = 4 << 20
-"""Tokens of a step for a model whose authors published no batch: those of Llama 2
-(arXiv 2307.09288, table 1: 4M)."""
+"""Tokens per step for a model without a published batch: those of Llama 2 (arXiv 2307.09288,
+table 1: 4M)."""
 GIB = 1 << 30
 SLOWEST_GBIT_S = 1.0
-"""The network of nodes for which the catalog states none: any Ethernet."""
+"""The network of nodes for which the catalog states none: Ethernet."""
 
 
 def problem_of(basis: Basis) -> SearchProblem:
-    """The search for the fields that a spec leaves to the planner."""
+    """Return the search input for the fields that a spec leaves to the planner."""
     spec = basis.loaded.spec
     machines, training = basis.machines, spec.training
     batch = training.global_batch_size
@@ -122,7 +122,7 @@ def problem_of(basis: Basis) -> SearchProblem:
 
 
 def measured_on(basis: Basis) -> dict[str, str]:
-    """What a measured step time depends on beside the layout: for what a calibration holds."""
+    """Return the properties besides the layout for which a calibration is valid."""
     machines, spec = basis.machines, basis.loaded.spec
     return {
         "accelerator": machines.accelerator,
@@ -134,13 +134,13 @@ def measured_on(basis: Basis) -> dict[str, str]:
 
 
 def target_batch(basis: Basis) -> int:
-    """The global batch to come near to: as many tokens as published, or as is usual."""
+    """Return the target of the global batch: the published tokens, or a usual number."""
     tokens = basis.published_tokens or USUAL_TOKENS
     return max(1, round(tokens / basis.sequence_length))
 
 
 def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> Hardware | None:
-    """The GPUs of a run and what joins them; nothing on a host without any."""
+    """Return the GPUs of a run and their interconnect; None on a host without GPUs."""
     if not machines.accelerator:
         return None
     node = catalog.node_type(machines.node_type)
@@ -150,14 +150,14 @@ def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> H
 
 
 def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) -> Hardware:
-    """The facts of the catalog in the units of the models."""
+    """Return the facts of the catalog in the units of the models."""
     return Hardware(
         accelerator=name,
         memory_bytes=int(gpu.usable_memory_gib * GIB),
         peak_flops=peak_tflops(gpu, precision) * 1e12,
         peak_flops_bf16=gpu.peak_tflops.bf16 * 1e12,
         memory_bandwidth=gpu.memory_bandwidth_gb_s * 1e9,
-        # The catalog adds both directions.
+        # The catalog states the sum of both directions.
         link_bandwidth=gpu.link_bandwidth_gb_s * 1e9 / 2,
         link_domain_gpus=node.link_domain_gpus,
         gpus_per_node=node.gpus,
@@ -166,7 +166,7 @@ def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) 
 
 
 def peak_tflops(gpu: Accelerator, precision: Precision) -> float:
-    """The peak rate of matrix products in a precision; that it exists was checked before."""
+    """Return the peak rate of matrix products in a precision, which the GPU supports."""
     rates = gpu.peak_tflops
     by_precision = {
         Precision.FP32: rates.fp32,

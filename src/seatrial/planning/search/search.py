@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The search: legal layouts, pruned, and ranked by tokens per second and GPU.
+"""The search: valid layouts, pruned, and ranked by tokens per second and GPU.
 
-What is known before pricing keeps most layouts from being priced:
+Most layouts are pruned before their time is estimated:
 
-- recomputing more saves memory and costs time, so of a layout and micro batch only the least
-  recomputing that fits is priced;
-- a larger micro batch needs more memory, so the first that does not fit ends the row;
-- chunks keep more micro batches in flight, so where one chunk a stage does not fit, none do;
-- chunks shorten the bubble and nothing else, so where the plain schedule has less of it than they
-  would have to save, they are not priced.
+- More recomputation saves memory and costs time, so for a layout and micro batch, only the least
+  recomputation that fits is estimated.
+- A larger micro batch needs more memory, so the first one that does not fit ends the row.
+- Chunks keep more micro batches in flight, so if one chunk per stage does not fit, more do not.
+- Chunks only shorten the bubble, so they are skipped if the bubble of the plain schedule is smaller
+  than the time that they would have to save.
 """
 
 import heapq
@@ -28,25 +28,25 @@ from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.parallelism import Recompute, Sharding
 
 BATCH_TOLERANCE = 1 / 8
-"""How far an `auto` global batch may be from its target, as long as some layout allows it."""
+"""Maximum relative distance of an `auto` global batch from its target, if a layout allows it."""
 ANY_BATCH = float("inf")
-"""The tolerance where no layout comes near the target: of what fits, the nearest batches count."""
+"""The tolerance if no layout is near the target: of those that fit, the nearest batches count."""
 AS_FAST = 0.005
-"""A gain that says nothing: of one combination of degrees, what is tried first stays then, the
-smaller micro batch, the fewer chunks, the even stages."""
+"""A gain that is not significant: for one combination of degrees, the first candidate stays, with
+the smaller micro batch, fewer chunks and even stages."""
 HOPELESS = 2.0
-"""How many times slower a layout is that nobody would take for being sure to fit."""
+"""A layout that certainly fits is not worth it if it is slower by this factor."""
 TOLD = 4
-"""Layouts whose exact rank counts: the best, those that are named beside it, and one more."""
+"""Number of layouts whose exact rank matters: the best, its comparisons, and one more."""
 Degrees = tuple[int, int, int, int]
 Form = tuple[int, ...]
-"""Of what the best is kept: degrees, and their batch where any batch is taken."""
+"""The key of a competition: the degrees, and the batch if any batch is allowed."""
 
 
 def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstants) -> SearchOutcome:
-    """The legal layouts that fit, the fastest first; what might fit only where nothing does.
+    """Return the valid layouts that fit, the fastest first; if none does, those that might fit.
 
-    One that might fit is also taken where nothing fits but what is far slower (`_weighed`).
+    A layout that might fit also wins if all that certainly fit are far slower (`_weighed`).
     """
     passes: list[_Pass] = []
     timer = StepTimer(problem.model, hardware, constants)
@@ -67,11 +67,11 @@ def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstant
 
 
 def _weighed(sure: SearchOutcome, before: "_Pass") -> SearchOutcome:
-    """What fits, or what is preferred to it and might: the one that a person would try first.
+    """Return the layouts that certainly fit, or the preferred ones that might fit.
 
-    A trial of a few steps costs minutes and tells whether a layout fits. So one whose own estimate
-    fits is taken where it is faster by more than the time of the sure one can be off, and any that
-    might fit where the sure one is hopelessly slow.
+    A trial of a few steps takes minutes and shows if a layout fits. So a layout whose estimate fits
+    wins if it is faster by more than the error of the certain one's time, and any that might fit
+    wins if the certain one is far too slow.
     """
     if before.risky:
         before.price_risky()
@@ -87,28 +87,28 @@ def _weighed(sure: SearchOutcome, before: "_Pass") -> SearchOutcome:
 
 
 def shardings(problem: SearchProblem) -> list[tuple[Sharding, ...]]:
-    """What to share out among data-parallel ranks: alternatives of which the first that fits wins.
+    """Return the shardings to try in groups; the first group with a layout that fits wins.
 
-    `_weighed` compares the second with the first.
+    `_weighed` compares the second group with the first.
     """
     given = problem.given.sharding
     return list(problem.limits.shardings) if given is Sharding.AUTO else [(given,)]
 
 
 def recomputes(problem: SearchProblem) -> tuple[Recompute, ...]:
-    """What to recompute, from the fastest to the one that needs least memory."""
+    """Return the recomputation to try, from the fastest to the one that needs the least memory."""
     given = problem.given.recompute
     return problem.limits.recomputes if given is Recompute.AUTO else (given,)
 
 
 def off_target(problem: SearchProblem, batch: int) -> float:
-    """How far a global batch is from the target, as a share of the target."""
+    """Return the relative distance of a global batch from the target."""
     return abs(batch - problem.target_batch) / problem.target_batch
 
 
 @dataclass
 class _Pass:
-    """One walk through the legal layouts."""
+    """One pass over the valid layouts."""
 
     problem: SearchProblem
     hardware: Hardware
@@ -125,7 +125,7 @@ class _Pass:
     priced: int = 0
 
     def run(self, options: tuple[Sharding, ...]) -> None:
-        """Look at every legal shape."""
+        """Consider every valid shape."""
         for sharding in options:
             hopeless: tuple[Degrees, int | None, int | None] | None = None
             for shape in shapes(self.problem, sharding):
@@ -137,7 +137,7 @@ class _Pass:
                     hopeless = key
 
     def consider(self, shape: Shape) -> bool:
-        """Price what fits of a shape; false when it does not fit even in its smallest form."""
+        """Estimate the candidates that fit; return False if even the smallest does not fit."""
         ways = recomputes(self.problem)
         smallest = True
         for micro, total in batches(self.problem, shape.layout, self.tolerance):
@@ -167,18 +167,18 @@ class _Pass:
         return plain.rate * plain.time.total <= best * (plain.time.total - saved)
 
     def form(self, shape: Shape, total: int) -> Form:
-        """What competes by speed alone: the same degrees, and the same batch where any is taken."""
+        """Return the key of layouts that compete by speed: degrees, and any allowed batch."""
         return (*shape.degrees, total) if self.tolerance == ANY_BATCH else shape.degrees
 
     def too_far(self, total: int) -> bool:
-        """Whether what fits has a batch so much nearer to the target that speed does not count.
+        """Return True if a layout with a much nearer batch fits, so that speed does not count.
 
-        A larger batch is nearly always faster, so speed alone would choose the largest.
+        A larger batch is nearly always faster, so speed alone would choose the largest one.
         """
         return off_target(self.problem, total) > (1 + self.nearest) * (1 + BATCH_TOLERANCE) - 1
 
     def might_fit(self, candidate: Candidate) -> bool:
-        """Whether the form that needs least memory might fit; what it lacks is kept if not."""
+        """Return True if the form with the least memory might fit; otherwise record it."""
         need = memory(self.problem.workload(candidate, self.hardware))
         if need.verdict is not MemoryFit.DOES_NOT_FIT:
             return True
@@ -189,7 +189,7 @@ class _Pass:
         return False
 
     def take(self, candidate: Candidate) -> bool:
-        """Price a candidate if it fits; whether it does."""
+        """Estimate a candidate if it fits; return True if it does."""
         workload = self.problem.workload(candidate, self.hardware)
         need = memory(workload)
         if need.verdict is MemoryFit.RISKY:
@@ -200,7 +200,7 @@ class _Pass:
         return True
 
     def price(self, candidate: Candidate, workload: Workload, need: Memory) -> None:
-        """Compute the time, and keep the candidate if it is the best of its degrees."""
+        """Estimate the time, and keep the candidate if it is the best of its degrees."""
         self.priced += 1
         found = Priced(candidate, workload, need, self.timer.step_time(workload))
         if candidate.shape.layout.vp_size == 1:
@@ -215,7 +215,7 @@ class _Pass:
                 self.told = rates[-1] if len(rates) == TOLD else 0.0
 
     def price_risky(self) -> None:
-        """Nothing fits for certain: take what might, as far as its own estimate does."""
+        """Estimate candidates that might fit, preferably those whose own estimate fits."""
         likely = [entry for entry in self.risky if entry[2].headroom >= 0]
         for candidate, workload, need in likely or self.risky:
             self.price(candidate, workload, need)
@@ -229,7 +229,7 @@ class _Pass:
         return SearchOutcome(tuple(ranked), tuple(lacking), risky, self.legal, self.priced)
 
     def best_of_degrees(self) -> dict[Degrees, Priced]:
-        """The fastest of each combination of degrees, among batches as near as the nearest."""
+        """Return the fastest of each combination of degrees, among the nearest batches."""
         best: dict[Degrees, Priced] = {}
         for found in self.fitting.values():
             degrees = found.candidate.shape.degrees

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The questions turned round: the fewest nodes for a model, the largest model for the nodes."""
+"""The fewest nodes for a model, and the largest model for the nodes."""
 
 from dataclasses import dataclass, replace
 from math import lcm
@@ -18,17 +18,17 @@ from seatrial.spec.parallelism import Sharding
 from seatrial.spec.scalars import AUTO
 
 MOST_NODES = 1 << 14
-"""Nodes beyond which nobody is told to buy more."""
+"""Maximum number of nodes that are tried."""
 MOST_ALL_TRIED = 64
-"""Nodes up to which every smaller number is tried."""
+"""Up to this number of nodes, every smaller number is tried."""
 MOST_LAST_TRIED = 256
-"""Nodes up to which the numbers after the last round one are tried."""
+"""Up to this number of nodes, the numbers after the last round one are tried."""
 ROUND = "powers of two and three times those"
-"""The numbers of nodes that are tried up to `MOST_NODES`, in words."""
+"""The numbers of nodes that are tried up to `MOST_NODES`, as text."""
 FINEST = 64
-"""Steps between a model and one of twice its width."""
+"""Number of steps between a model and one of twice its width."""
 SMALLEST, LARGEST = -3, 4
-"""The models that are tried, as powers of two of the width."""
+"""The range of models that are tried, as powers of two of the width."""
 HEAD_MULTIPLE = 8
 """Heads of a scaled model are a multiple of this, so that tp within a node divides them."""
 LAYER_MULTIPLE = 4
@@ -38,9 +38,9 @@ LAYER_MULTIPLE = 4
 def fits(
     problem: SearchProblem, hardware: Hardware, tolerance: float = ANY_BATCH
 ) -> Sharding | None:
-    """What has to be shared out so that a legal layout fits for certain; nothing when none does.
+    """Return the sharding with which a valid layout certainly fits; None if none does.
 
-    Layouts are tried in the form that needs least memory, with a batch so near to the target.
+    Layouts are tried in the form that needs the least memory, with a batch within the tolerance.
     """
     recompute = recomputes(problem)[-1]
     for options in shardings(problem):
@@ -63,15 +63,15 @@ class Fewest:
 
     nodes: int
     all_tried: bool
-    """Whether every smaller number was tried, and does not fit."""
+    """True if every smaller number was tried and does not fit."""
 
 
 def fewest_nodes(problem: SearchProblem, hardware: Hardware, above: int = 0) -> Fewest | None:
-    """The fewest nodes above a number on which some layout fits; nothing when none was found.
+    """Return the fewest nodes above a number on which a layout fits; None if none was found.
 
-    Round numbers are tried first (`ROUND`). What fits does not grow with the nodes in any order,
-    because layouts must divide them: below a small number all are tried, below a larger one those
-    after the last round one.
+    Round numbers are tried first (`ROUND`). More nodes do not always fit more, because layouts must
+    divide them evenly. Below a small number all are tried, below a larger one those after the last
+    round one.
     """
     rounds = sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)
     sizes = [above + 1, *(size for size in rounds if size > above + 1)]
@@ -89,7 +89,7 @@ def fewest_nodes(problem: SearchProblem, hardware: Hardware, above: int = 0) -> 
 
 
 def _fits_on(problem: SearchProblem, hardware: Hardware, nodes: int) -> Sharding | None:
-    """What has to be shared out so that the model fits that many nodes."""
+    """Return the sharding with which the model fits that many nodes; None if none does."""
     return fits(replace(problem, world_size=nodes * problem.per_node), hardware)
 
 
@@ -100,14 +100,14 @@ class LargestModel:
     architecture: Architecture
     parameters: int
     largest_tried: bool = False
-    """Whether nothing larger was tried."""
+    """True if no larger model was tried."""
 
 
 def largest_model(problem: SearchProblem, hardware: Hardware) -> LargestModel | None:
-    """The largest model of the same shape that fits: layers and width grow by the same factor.
+    """Return the largest model of the same shape that fits; layers and width scale alike.
 
-    Width of a head, the ratio of the feed-forward block to the width, key heads that queries
-    share, the number of experts and the vocabulary stay as they are.
+    The width of a head, the ratio of the feed-forward block to the width, the queries per key-value
+    head, the number of experts and the vocabulary stay the same.
     """
     largest = None
     lower, upper = SMALLEST * FINEST, LARGEST * FINEST
@@ -126,25 +126,25 @@ def largest_model(problem: SearchProblem, hardware: Hardware) -> LargestModel | 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What fits, seen from both sides."""
+    """The fewest nodes for a model, and the largest model for the nodes."""
 
     fewest: Fewest | None
-    """The fewest nodes on which the model fits; nothing where it fits none that were tried."""
+    """The fewest nodes on which the model fits; None if it fits on none that were tried."""
     largest_model: LargestModel | None
-    """The largest model of the same shape that fits the nodes."""
+    """The largest model of the same shape that fits the nodes; None if none does."""
     shared_out: Sharding | None = None
-    """What has to be shared out on the fewest nodes."""
+    """The sharding on the fewest nodes."""
 
 
 def limits_of(problem: SearchProblem, hardware: Hardware) -> Limits:
-    """The fewest nodes and the largest model, with the fields that are given kept."""
+    """Return the fewest nodes and the largest model; given fields are fixed."""
     fewest = fewest_nodes(problem, hardware)
     shared = _fits_on(problem, hardware, fewest.nodes) if fewest else None
     return Limits(fewest, largest_model(problem, hardware), shared)
 
 
 def scaled(model: Architecture, factor: float) -> Architecture:
-    """The model with layers and width multiplied, rounded to what divides well."""
+    """Return the model with scaled layers and width, rounded so that they divide well."""
     grouped = model.kv_heads < model.heads
     unit = lcm(HEAD_MULTIPLE, model.kv_heads) if grouped else HEAD_MULTIPLE
     heads = max(1, round(model.heads * factor / unit)) * unit
@@ -166,5 +166,5 @@ def scaled(model: Architecture, factor: float) -> Architecture:
 
 
 def _rounded(width: float) -> int:
-    """A width that tp within a node divides."""
+    """Return a width that is divisible by tp within a node."""
     return max(1, round(width / 64)) * 64

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The legal layouts of a problem, by the rules that a written spec is checked by.
+"""The valid layouts of a problem, by the rules for written specs.
 
-What a rule says of two or three degrees is asked once for those, not for every layout.
+A rule about two or three degrees is checked once for these, not for every layout.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,47 +23,47 @@ from seatrial.spec.scalars import AUTO
 
 @dataclass(slots=True)
 class Probe:
-    """Stands in for a report: remembers what broke a rule, and passes over warnings."""
+    """A reporter that records broken rules and ignores warnings."""
 
     findings: list[Finding] = field(default_factory=list)
-    """The rules that were broken."""
+    """The broken rules."""
 
     def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Remember a broken rule."""
+        """Record a broken rule."""
         where = Where(field=field_name)
         self.findings.append(Finding(code, Severity.ERROR, where, rule, str(value), fix))
 
     def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Pass over what works at a cost: the price of the layout says it."""
+        """Ignore a warning: the estimated time includes its cost."""
 
 
 def holds(rule: Callable[[Reporter], object]) -> bool:
-    """Whether a rule of `layout_rules` is kept."""
+    """Return True if a rule of `layout_rules` is not broken."""
     probe = Probe()
     rule(probe)
     return not probe.findings
 
 
 LARGEST_MICRO_BATCH = 128
-"""Sequences; no published run of the back-test has a larger micro batch."""
+"""Maximum micro batch, in sequences; no run of the back-test has a larger one."""
 LEAST_CONTEXT = 4096
-"""Tokens that a rank keeps of a cut sequence; no published timing has fewer to price it by."""
+"""Minimum tokens per rank of a split sequence; there are no published timings with fewer."""
 Ends = tuple[int | None, int | None]
 
 
 def divisors(number: int, most: int) -> list[int]:
-    """The divisors of a number up to a limit."""
+    """Return the divisors of a number up to a limit."""
     return [n for n in range(1, min(number, most) + 1) if number % n == 0]
 
 
 def _chosen(given: int | str, possible: list[int]) -> list[int]:
-    """The given value alone, or every possible one."""
+    """Return the given value, or every possible one if it is `auto`."""
     return possible if given == AUTO else [int(given)]
 
 
 def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
-    """Every legal shape with that sharding, chunks innermost, from the fewest to the most."""
-    # It goes through all layers of the model, of which a scaled one has thousands.
+    """Return every valid shape with a sharding; the number of chunks changes fastest."""
+    # Computed once: it iterates over all layers, and a scaled model has thousands.
     output, etp = problem.output_layers, problem.given.etp_size
     for tp in tensor_parallel_sizes(problem):
         for cp in _context_parallel_sizes(problem, tp):
@@ -81,7 +81,7 @@ def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
 
 
 def tensor_parallel_sizes(problem: SearchProblem) -> list[int]:
-    """The legal tp: within NVLink, and so that no group is cut by the end of a node."""
+    """Return the valid tp sizes: within NVLink, and without groups across a node boundary."""
     domain = problem.hardware.link_domain_gpus if problem.hardware else problem.per_node
     inside = [
         n
@@ -100,7 +100,7 @@ def tensor_parallel_sizes(problem: SearchProblem) -> list[int]:
 
 
 def _context_parallel_sizes(problem: SearchProblem, tp: int) -> list[int]:
-    """The cp to try: powers of two, because a sequence is cut into twice as many chunks."""
+    """Return the cp sizes to try: powers of two, because sequences are split into 2 cp chunks."""
     ranks = problem.world_size // tp
     powers = [1 << n for n in range(problem.sequence_length.bit_length())]
     fine = [n for n in powers if n == 1 or problem.sequence_length // n >= LEAST_CONTEXT]
@@ -109,9 +109,9 @@ def _context_parallel_sizes(problem: SearchProblem, tp: int) -> list[int]:
 
 
 def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
-    """Whether the sequence is split over tp; nothing when neither way is legal.
+    """Return True if the sequence is split over tp; None if neither way is valid.
 
-    Splitting costs no time and saves memory, so it is left out only where it is illegal.
+    Splitting costs no time and saves memory, so it is only skipped if it is invalid.
     """
     given = problem.given.sequence_parallel
     ways = (tp > 1, False) if given == AUTO else (given is True and tp > 1,)
@@ -130,9 +130,9 @@ def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
 
 
 def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding) -> list[int]:
-    """The pp that share out the ranks; whether the layers go with it is asked per stage size."""
+    """Return the pp sizes that divide the ranks; the layers are checked per stage size."""
     ranks = problem.world_size // (tp * cp)
-    # Of FSDP with pipeline stages there are no published measurements to price it by.
+    # There are no published measurements of FSDP with pipeline stages.
     alone = not problem.limits.splits_model or sharding is Sharding.FSDP
     possible = [1] if alone else divisors(ranks, problem.model.layers)
     found = []
@@ -149,7 +149,7 @@ def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding
 
 
 def _expert_parallel_sizes(problem: SearchProblem, tp: int, cp: int, pp: int) -> list[int]:
-    """The ep that share out the experts and the ranks of a stage."""
+    """Return the ep sizes that divide the experts and the ranks of a stage."""
     experts = problem.model.moe.experts if problem.model.moe else 1
     possible = divisors(experts, problem.world_size // pp)
     found = []
@@ -174,11 +174,11 @@ def _expert_parallel_sizes(problem: SearchProblem, tp: int, cp: int, pp: int) ->
 def _staged(
     problem: SearchProblem, layout: Layout, output_layers: float
 ) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
-    """Each way to share out the layers of a layout, with its first and last stage."""
+    """Return each way to divide the layers of a layout, with its first and last stage."""
     given = problem.given
     ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
     counted = given.embedding_as_layer, given.loss_as_layer
-    # Ends that nobody asked for are chosen only where the number of stages is.
+    # Uneven ends are only tried if the number of stages is searched too.
     if given.pp_size == AUTO and ends == [(None, None)] and not any(counted):
         ends = stage_ends(problem.model.layers, layout.pp_size, output_layers)
     for own in ends:
@@ -190,7 +190,7 @@ def _staged(
 def _stagings(
     layers: int, pp: int, vp: int | str, ends: Ends, counted: tuple[bool, bool]
 ) -> list[tuple[Stage, ...]]:
-    """Every legal way to cut stages into chunks, the fewest chunks first."""
+    """Return every valid way to split stages into chunks, the fewest chunks first."""
     spec = ParallelismSpec(
         first_stage_layers=ends[0],
         last_stage_layers=ends[1],
@@ -210,11 +210,11 @@ def _stagings(
 
 @cache
 def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
-    """The sizes of the first and last stage to try: even ones, and those that balance the output.
+    """Return the sizes of the first and last stage to try: even ones, and the best balanced ones.
 
     The slowest stage sets the pace, and the last one also computes the logits, which cost as much
-    as `output_layers`. Of all sizes that leave equal stages between, the best balanced is tried
-    where it is better than even ones.
+    as `output_layers`. Of all sizes with equal stages in between, the best balanced one is tried
+    if it is better than even stages.
     """
     even: list[Ends] = [(None, None)] if layers % pp == 0 else []
     if pp == 1:
@@ -232,7 +232,7 @@ def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
 
 
 def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterator[tuple[int, int]]:
-    """The legal micro and global batches of a layout, the smallest micro batch first."""
+    """Return the valid micro and global batches of a layout, the smallest micro batch first."""
     powers = [1 << n for n in range(LARGEST_MICRO_BATCH.bit_length())]
     for micro in _chosen(problem.micro_batch_size, powers):
         total = _global_batch(problem, layout, micro)
@@ -250,7 +250,7 @@ def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterato
 
 
 def _global_batch(problem: SearchProblem, layout: Layout, micro: int) -> int:
-    """The given global batch, or the one nearest to the target that divides evenly."""
+    """Return the given global batch, or the evenly divisible one nearest to the target."""
     if problem.global_batch_size != AUTO:
         return int(problem.global_batch_size)
     unit = micro * layout.dp_size * (layout.pp_size if layout.vp_size > 1 else 1)

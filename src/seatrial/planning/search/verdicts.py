@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan's own memory and time say against it."""
+"""Findings about the memory and the time of a plan."""
 
 from dataclasses import replace
 
@@ -26,14 +26,14 @@ from seatrial.spec.parallelism import ParallelismSpec, Sharding
 from seatrial.spec.scalars import AUTO
 
 MUCH_LOST = 0.1
-"""Share of the time from which on it is said that saves and failures take it."""
+"""Share of time lost to saves and failures from which on a finding reports it."""
 FASTER = 0.8
-"""A storage tier is named as faster where a save takes at most this share of the time."""
-MINUTE = 60.0
+"""A storage tier counts as faster if a save takes at most this share of the current time."""
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
 def verdicts(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """Findings about memory and time of a plan; none on a host without GPUs."""
+    """Return findings about the memory and time of a plan; none on a host without GPUs."""
     if run.chosen is None:
         return []
     return [
@@ -45,40 +45,60 @@ def verdicts(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
 
 
 def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[Finding]:
-    """A finding about a run that loses much of its time to saves, failures and restarts."""
+    """Warn if a run loses much of its time to saves, failures and restarts."""
     lost = saves.budget.lost if saves else None
     if run.chosen is None or saves is None or lost is None or lost.total < MUCH_LOST:
         return []
     rule = (
         f"saves take {percent(lost.saving)} of the time, failures and restarts "
-        f"{percent(lost.failures)}: "
-        f"one failure in {saves.between_failures / MINUTE:,.0f} min is expected, and "
-        f"{RESTART_SECONDS / MINUTE:,.0f} min to get going again."
+        f"{percent(lost.failures)}. The estimate assumes one failure in "
+        f"{_long(saves.between_failures)} and {RESTART_SECONDS / MINUTE:,.0f} min to restart."
     )
-    shorter = _shorter(saves, restarts=lost.failures >= lost.saving)
-    fix = f"Reckon with it, or shorten {shorter}."
-    if not shorter:
-        fix = "Reckon with it: each save weighs less in a longer run."
-    best, every = least_losing(run.plan, run.chosen, saves), run.plan.save_every_steps
-    written = run.plan.origins.get(SAVES, Origin.YOU) is Origin.YOU
-    if written and abs(best - every) > 1:
-        fix = f"Leave checkpoints.every_steps to the planner (auto), or use {best:,}."
+    fix = _lose_less(run, run.chosen, saves)
+    where = loaded.where(run.plan.spec.checkpoints.interval_field)
     value = percent(lost.total)
-    where = loaded.where(SAVES)
     return [Finding(PlanCode.LOST_TIME, Severity.WARNING, where, rule, value, fix)]
 
 
-def _shorter(saves: Saves, *, restarts: bool) -> str:
-    """What would lose less time: restarts, and saves where the cluster has a faster tier.
+def _long(seconds: float) -> str:
+    """Return a long time in whole days, hours or minutes."""
+    for size, unit in ((DAY, "days"), (HOUR, "hours")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds / MINUTE:,.0f} min"
 
-    Restarts are named where they, and not the saves, take most of what is lost.
+
+def _lose_less(run: PlannedRun, chosen: Priced, saves: Saves) -> str:
+    """Return the fix for a run that loses much time: a better interval, or shorter losses."""
+    best, every = least_losing(run.plan, chosen, saves), run.plan.save_every_steps
+    field = run.plan.spec.checkpoints.interval_field
+    if run.plan.origins.get(SAVES, Origin.YOU) is Origin.YOU and abs(best - every) > 1:
+        if field != SAVES:
+            return f"Remove {field}, or replace it with {SAVES}={best}."
+        return f"Set {SAVES} to auto, or to {best:,}."
+    lost, cheapest = saves.budget.lost, saves.budget.best_every_steps
+    saving_more = lost is not None and lost.saving > lost.failures
+    shorter = _shorter(saves, restarts=not saving_more)
+    if saving_more and cheapest is not None and cheapest > every and field == SAVES:
+        hours = cheapest * chosen.time.total / HOUR
+        less = f"Save less often: checkpoints.every_hours={hours:.2g} loses the least time."
+        return f"{less} Or shorten {shorter}." if shorter else less
+    if shorter:
+        return f"Expect this loss, or shorten {shorter}."
+    return "Expect this loss: a save takes a smaller share of a longer run."
+
+
+def _shorter(saves: Saves, *, restarts: bool) -> str:
+    """Return what to shorten: restarts, and saves if the cluster has a faster storage tier.
+
+    Restarts are included if they cost more time than saves.
     """
     known = {tier: seconds for tier, seconds in saves.write_seconds.items() if seconds is not None}
     tier = min(known, key=lambda name: known[name], default=saves.tier)
     now = saves.budget.write_seconds
     if now is None or tier == saves.tier or known[tier] > FASTER * now:
-        return "restarts, by spare nodes for one" if restarts else ""
-    first = "restarts, by spare nodes for one, and " if restarts else ""
+        return "restarts, for example with spare nodes" if restarts else ""
+    first = "restarts, for example with spare nodes, and " if restarts else ""
     return (
         f"{first}saves: {known[tier] / MINUTE:,.1f} instead of {now / MINUTE:,.1f} min with "
         f"cluster.storage.tier={tier}"
@@ -86,7 +106,7 @@ def _shorter(saves: Saves, *, restarts: bool) -> str:
 
 
 def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """A note where no published run on such GPUs was fitted."""
+    """Note that no published run on this GPU was fitted."""
     hardware, constants, known = run.problem.hardware, run.constants, run.time_error
     if hardware is None or constants is None or known is None or constants.scale != 1.0:
         return []
@@ -98,16 +118,17 @@ def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             PlanCode.UNMEASURED,
             Severity.NOTE,
             loaded.where("cluster.node_type"),
-            f"no published run on {hardware.accelerator} was fitted: the time of a step is that of "
-            "the nearest GPU, scaled by the data sheets.",
+            f"the step time is not fitted to any published run on {hardware.accelerator}: it is "
+            "that of the nearest GPU, scaled by the data sheets.",
             hardware.accelerator,
-            f"Reckon with {percent(known.nine_of_ten)} and more, or calibrate by your own steps.",
+            f"Expect an error of {percent(known.nine_of_ten)} or more, or calibrate with your own "
+            "steps.",
         )
     ]
 
 
 def _beyond(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """A note where the layout goes beyond the published runs that were fitted."""
+    """Note that the layout is outside the range of the fitted runs."""
     known = run.time_error
     if known is None or not known.beyond:
         return []
@@ -116,22 +137,22 @@ def _beyond(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             PlanCode.BEYOND_FIT,
             Severity.NOTE,
             loaded.where("cluster.nodes"),
-            "the time of a step goes beyond the published runs that were fitted: "
+            "the step time is extrapolated beyond the published runs that were fitted: "
             f"{'; '.join(known.beyond)}.",
             f"±{percent(known.nine_of_ten)}",
-            "The error is widened for it. Calibrate by a few steps of your own: seatrial calibrate "
-            f"{loaded.root.file}.",
+            "The error bar is wider for it. Calibrate with a few steps of your own: "
+            f"seatrial calibrate {loaded.root.file}.",
         )
     ]
 
 
 def _family(accelerator: str) -> str:
-    """The GPU without its memory and form: `h100` of `h100-80gb`."""
+    """Return the GPU without its memory and form factor: `h100` for `h100-80gb`."""
     return accelerator.partition("-")[0]
 
 
 def _too_full(loaded: LoadedSpec, run: PlannedRun, need: Memory) -> list[Finding]:
-    """A finding about a layout that does not fit, or might not."""
+    """Report a layout that does not fit into memory, or might not."""
     if need.verdict is MemoryFit.FITS:
         return []
     value = f"{need.fullest.total / GIB:,.1f} GiB"
@@ -141,20 +162,20 @@ def _too_full(loaded: LoadedSpec, run: PlannedRun, need: Memory) -> list[Finding
         rule, fix = f"the layout does not fit: {stage}.", remedy(run.problem)
         return [Finding(PlanCode.NO_FIT, Severity.ERROR, where, rule, value, fix)]
     rule = f"the layout might not fit: {stage}."
-    fix = "Try a few steps first, or divide the model further."
+    fix = "Try a few steps first, or split the model further."
     if run.searched:
         safe = _other_sharing(run)
-        rule = f"nothing fits for certain; the fastest that might: {stage}."
+        rule = f"no layout certainly fits. For the fastest one that might fit, {stage}."
         fix = f"Try a few steps first, or use {_enough(run)}."
         if safe is not None and run.chosen is not None:
             slower = times(safe.rate / run.chosen.rate)
-            rule = f"the layout might not fit: {stage}. What fits for certain, fsdp, {slower}."
+            rule = f"the layout might not fit: {stage}. fsdp certainly fits, and {slower}."
             fix = f"Try a few steps first, use {_enough(run)}, or set parallelism.sharding=fsdp."
     return [Finding(PlanCode.RISKY, Severity.WARNING, where, rule, value, fix)]
 
 
 def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """A finding about a layout that was taken because only with FSDP something fits."""
+    """Warn that only FSDP layouts fit."""
     outcome, chosen = run.outcome, run.chosen
     if outcome is None or chosen is None or not run.searched or outcome.instead is None:
         return []
@@ -163,13 +184,14 @@ def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     instead, other = outcome.instead, _other_sharing(run)
     title = engine_named(loaded.spec.engine.name).title
     rule = (
-        f"only fsdp fits, and no published run says how fast {title}'s is; with the distributed "
-        f"optimizer the nearest, {named(instead.candidate)}, needs {room(instead.memory)}."
+        f"only fsdp fits, and no published run shows how fast the fsdp of {title} is. With the "
+        f"distributed optimizer, the nearest layout, {named(instead.candidate)}, needs "
+        f"{room(instead.memory)}."
     )
     fix = f"Use {_enough(run)}."
     if other is not None:
         rule = (
-            f"only fsdp fits for certain. {named(other.candidate)} with the distributed optimizer "
+            f"only fsdp certainly fits. {named(other.candidate)} with the distributed optimizer "
             f"needs {room(other.memory)} and {times(other.rate / chosen.rate)}."
         )
         fix = f"Use {_enough(run)}, or try a few steps with parallelism.sharding=optimizer."
@@ -179,7 +201,7 @@ def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
 
 
 def _other_sharing(run: PlannedRun) -> Priced | None:
-    """The best layout of the other way to share out, where it was weighed against the chosen."""
+    """Return the best layout with the other sharding, if it was compared with the chosen one."""
     instead = run.outcome.instead if run.outcome else None
     if run.chosen is None or not isinstance(instead, Priced):
         return None
@@ -188,7 +210,7 @@ def _other_sharing(run: PlannedRun) -> Priced | None:
 
 
 def _enough(run: PlannedRun) -> str:
-    """On how many nodes a layout with the distributed optimizer fits for certain."""
+    """Return what makes a layout with the distributed optimizer certainly fit."""
     problem, hardware = run.problem, run.problem.hardware
     if hardware is None:
         return "more nodes"
@@ -196,21 +218,21 @@ def _enough(run: PlannedRun) -> str:
     open_given = ParallelismSpec(etp_size=problem.given.etp_size).model_copy(update=shared)
     free = replace(problem, given=open_given, micro_batch_size=AUTO)
     if fits(free, hardware):
-        return "auto for the rest of parallelism and micro_batch_size, which fits for certain"
+        return "auto for the rest of parallelism and micro_batch_size, which certainly fits"
     given = problem.given.model_copy(update=shared)
     above = problem.world_size // problem.per_node
     fewest = fewest_nodes(replace(problem, given=given), hardware, above)
     if fewest is None:
         return "GPUs with more memory"
-    return f"{fewest.nodes:,} nodes, which fit for certain"
+    return f"{fewest.nodes:,} nodes, on which one certainly fits"
 
 
 FEWER = 8
-"""How many fewer nodes are tried for a batch near the target."""
+"""Largest reduction in nodes that is tried for a batch near the target."""
 
 
 def far_batch(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """A finding about an `auto` global batch that no layout brings near its target."""
+    """Warn if no layout gives an `auto` global batch near its target."""
     problem, batch = run.problem, run.plan.batch.global_batch_size
     if problem.global_batch_size != AUTO or off_target(problem, batch) <= BATCH_TOLERANCE:
         return []
@@ -219,8 +241,8 @@ def far_batch(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             PlanCode.FAR_BATCH,
             Severity.WARNING,
             loaded.where("training.global_batch_size"),
-            f"no layout that fits {problem.world_size:,} ranks has a global batch near "
-            f"{problem.target_batch:,} sequences; the nearest is {batch:,}, which may train "
+            f"no layout that fits {problem.world_size:,} ranks has a global batch near the target "
+            f"of {problem.target_batch:,} sequences. The nearest is {batch:,}, which may train "
             "differently.",
             f"{batch:,}",
             f"{_nearer(problem)} Or accept it: training.global_batch_size={batch}.",
@@ -229,22 +251,22 @@ def far_batch(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
 
 
 def _nearer(problem: SearchProblem) -> str:
-    """What would bring the batch near its target."""
+    """Return the fix that brings the batch near its target."""
     free = replace(
         problem, given=ParallelismSpec(etp_size=problem.given.etp_size), micro_batch_size=AUTO
     )
     if _near(free):
-        return "Leave parallelism and micro_batch_size to the planner (auto): then it comes near."
+        return "Set parallelism and micro_batch_size to auto: a layout near the target then exists."
     nodes = problem.world_size // problem.per_node
     for fewer in range(nodes - 1, max(0, nodes - 1 - FEWER), -1):
         smaller = replace(problem, world_size=fewer * problem.per_node)
         if _near(smaller):
-            return f"Use {fewer:,} nodes, on which it comes near."
-    return "Use fewer nodes, or a number of them with more divisors."
+            return f"Use {fewer:,} nodes, on which a layout near the target exists."
+    return "Use fewer nodes, or a number of nodes with more divisors."
 
 
 def _near(problem: SearchProblem) -> bool:
-    """Whether a legal layout with a batch near the target fits."""
+    """Return True if a valid layout with a batch near the target fits."""
     if problem.hardware is not None:
         return fits(problem, problem.hardware, BATCH_TOLERANCE) is not None
     return any(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the time of a step is made of."""
+"""The parts of a step time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from enum import StrEnum
 
 
 class TimePart(StrEnum):
-    """A part of the time of a step; the parts add up to it."""
+    """A part of a step time; the parts add up to the total."""
 
     COMPUTE = "compute"
-    """Matrix products, norms and activations of the slowest stage, attention apart."""
+    """Matrix products, norms and activations of the slowest stage, without attention."""
     ATTENTION = "attention"
-    """Scores and their sum over values, of the slowest stage."""
+    """Core attention of the slowest stage."""
     TENSOR_PARALLEL = "tensor-parallel"
-    """Collectives inside layers that compute waits for."""
+    """Exposed collectives inside layers."""
     CONTEXT_PARALLEL = "context-parallel"
-    """Keys and values that attention waits for."""
+    """Exposed transfers of keys and values."""
     EXPERT_PARALLEL = "expert-parallel"
-    """Tokens on their way to experts and back that compute waits for."""
+    """Exposed transfers of tokens to experts and back."""
     PIPELINE_TRANSFER = "pipeline-transfer"
-    """Activations and their gradients on their way between stages."""
+    """Transfers of activations and gradients between stages."""
     BUBBLE = "bubble"
-    """The slowest stage waits for the pipeline to fill and to drain."""
+    """Idle time of the slowest stage while the pipeline fills and drains."""
     DATA_PARALLEL = "data-parallel"
-    """Gradients and weights on their way between model copies that nothing hides."""
+    """Exposed transfers of gradients and weights between model copies."""
     OPTIMIZER = "optimizer"
     """The update of weights and moments."""
     OTHER = "other"
-    """What every step costs beside: data, norms, bookkeeping."""
+    """Fixed overhead per step: data, norms, bookkeeping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,25 @@ class StepTime:
     parts: Mapping[TimePart, float]
     """Seconds of each part; they add up to the total."""
     stages: tuple[float, ...]
-    """Seconds that one micro batch takes on each pipeline stage, forward and backward."""
+    """Seconds of one micro batch on each pipeline stage, forward and backward."""
     model_flops: float
-    """Floating-point operations of a step that the model needs, over all GPUs.
+    """Floating-point operations per step that the model needs, over all GPUs.
 
-    Matrix products, logits included, forward and backward (three times forward), attention
-    counted causally (half of the square). Recomputed work is not counted, nor is anything but
-    products; so a GPU's share of peak is what the literature calls MFU.
+    They are the matrix products including logits, forward and backward (three times forward), with
+    causal attention (half of the square). Recomputation and other operations are not counted, so
+    the share of the peak is the model FLOPs utilization (MFU).
     """
     gpus: int
-    """GPUs of the run."""
+    """Number of GPUs."""
     error: float
-    """Relative error to expect, from published runs that were not fitted."""
+    """Expected relative error, from published runs that were not fitted."""
 
     @property
     def total(self) -> float:
-        """Seconds of the step."""
+        """Seconds per step."""
         return sum(self.parts.values())
 
     @property
     def flops_per_gpu(self) -> float:
-        """Model floating-point operations per second of one GPU."""
+        """Model floating-point operations per second and GPU."""
         return self.model_flops / (self.total * self.gpus)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which fitted constants hold for an accelerator, a precision and a stack, and how well."""
+"""The fitted constants for an accelerator, a precision and a stack, with their errors."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from seatrial.spec.training import Precision
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """One way in which a workload goes beyond the fitted rows."""
+    """One way in which a workload is outside the range of the fitted rows."""
 
     words: str
-    """What was asked for and what was fitted, such as `16,384 GPUs, fitted up to 8,192`."""
+    """The value and the fitted range, such as `16,384 GPUs, fitted up to 8,192`."""
     doublings: float
-    """How often the largest fitted value is doubled to reach the one asked for."""
+    """Number of doublings from the largest fitted value to this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,20 @@ class Reach:
     """The largest values among the fitted rows."""
 
     gpus: int
-    """GPUs of a run."""
+    """Number of GPUs."""
     tp_size: int
-    """Ranks that share a layer."""
+    """Tensor-parallel size."""
     pp_size: int
-    """Pipeline stages."""
+    """Pipeline-parallel size."""
     cp_size: int
-    """Ranks that share a sequence."""
+    """Context-parallel size."""
     ep_size: int
-    """Ranks that share the experts of a layer."""
+    """Expert-parallel size."""
     sequence_length: int
-    """Tokens of a sequence."""
+    """Tokens per sequence."""
 
     def excess(self, workload: Workload) -> tuple[Excess, ...]:
-        """Where a workload goes beyond; nothing where it is within."""
+        """Return where a workload is outside the range; empty if it is inside."""
         layout = workload.layout
         asked = (
             (f"{layout.world_size:,} GPUs", layout.world_size, self.gpus),
@@ -66,7 +66,7 @@ class Reach:
 
 
 def reach_of(workloads: list[Workload]) -> Reach:
-    """The largest values among some workloads."""
+    """Return the largest values among some workloads."""
     return Reach(
         gpus=max(work.layout.world_size for work in workloads),
         tp_size=max(work.layout.tp_size for work in workloads),
@@ -78,14 +78,14 @@ def reach_of(workloads: list[Workload]) -> Reach:
 
 
 def shape_of(workload: Workload) -> str:
-    """The shape of a layer: width, inner width, tokens of a micro batch, ranks that share it."""
+    """Return the shape of a layer: width, inner width, tokens of a micro batch, tp."""
     model, layout = workload.model, workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length // layout.cp_size
     return f"{model.hidden_size} x {model.ffn_hidden_size} x {tokens} / {layout.tp_size}"
 
 
 DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
-"""The constants; `backtest/fit_step_time.py` writes it."""
+"""The file of the constants, written by `backtest/fit_step_time.py`."""
 
 GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
@@ -97,61 +97,61 @@ _NARROW = {Precision.FP32: -1, Precision.FP8: 1, Precision.MXFP8: 2, Precision.N
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How far to trust rates."""
+    """The expected error of rates."""
 
     error: float
-    """Median relative error to expect within the reach."""
+    """Expected median relative error within the reach."""
     nine_of_ten: float
-    """Relative error that nine of ten runs stay below; 0 where it is not known."""
+    """Relative error of nine of ten runs; 0 if unknown."""
     reach: Reach | None
-    """The largest values among the fitted rows, where they are known."""
+    """The largest values among the fitted rows; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The workload of a calibration, whose time is measured rather than predicted."""
+    """The workload of a calibration, whose time is measured."""
 
     workload: str
     """Digest of the workload."""
     error: float
-    """Relative deviation that half of its steps stay below."""
+    """Median relative deviation of its steps."""
     nine_of_ten: float
-    """Relative deviation that nine of ten of its steps stay below."""
+    """Relative deviation of nine of ten of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimingConstants:
-    """Rates for one accelerator, precision and stack, and how far to trust them."""
+    """Rates for one accelerator, precision and stack, with their errors."""
 
     rates: Rates
     """The fitted rates of models without experts."""
     error: float
-    """Relative error to expect: the median on model sizes that were not fitted, or wider."""
+    """Expected relative error: at least the median on model sizes that were not fitted."""
     provenance: str
-    """Which sources they were fitted to, with the number of rows, and what was borrowed."""
+    """The fitted sources, the number of rows, and whether another fit stands in."""
     version: str
-    """Version of the data file: a digest of what is in it."""
+    """Version of the data file: a digest of its content."""
     scale: float = 1.0
-    """Measured over predicted time, from a calibration on the user's own steps."""
+    """Measured over predicted time, from a calibration with the user's own steps."""
     expert_rates: Rates | None = None
-    """The fitted rates of models with experts, where such were fitted."""
+    """The fitted rates of models with experts; None if there are none."""
     expert_error: float = 0.0
-    """The error of those."""
+    """The expected relative error of models with experts."""
     shapes: Mapping[str, float] = field(default_factory=dict)
-    """By shape of a layer: its time over what the rates say, where layers of it were measured."""
+    """Measured over predicted time by the shape of a layer."""
     error_nine_of_ten: float = 0.0
-    """Relative error that nine of ten runs stay below; 0 where it is not known."""
+    """Relative error of nine of ten runs; 0 if unknown."""
     expert_error_nine_of_ten: float = 0.0
-    """The same of models with experts."""
+    """The same for models with experts."""
     reach: Reach | None = None
-    """The largest values among the fitted rows without experts, where they are known."""
+    """The largest values among the fitted rows without experts; None if unknown."""
     expert_reach: Reach | None = None
-    """The same of rows with experts."""
+    """The same for rows with experts."""
     measured: Measured | None = None
-    """What a calibration was measured with, where there is one."""
+    """The measured workload of a calibration; None without one."""
 
     def rates_for(self, workload: Workload) -> Rates:
-        """The rates of a workload."""
+        """Return the rates of a workload."""
         rates = self.rates
         if workload.model.moe is not None and self.expert_rates is not None:
             rates = self.expert_rates
@@ -160,12 +160,12 @@ class TimingConstants:
         return rates
 
     def error_for(self, workload: Workload) -> float:
-        """The median relative error to expect of a workload within the reach."""
+        """Return the expected median relative error of a workload within the reach."""
         with_experts = workload.model.moe is not None and self.expert_rates is not None
         return self.expert_error if with_experts else self.error
 
     def trust_for(self, workload: Workload) -> Trust:
-        """How far to trust what is said of a workload; `timing/error.py` makes an error of it."""
+        """Return the expected error of a workload, which `timing/error_bars.py` widens."""
         if workload.model.moe is not None and self.expert_rates is not None:
             return Trust(self.expert_error, self.expert_error_nine_of_ten, self.expert_reach)
         return Trust(self.error, self.error_nine_of_ten, self.reach)
@@ -181,20 +181,20 @@ class TimingFit:
     """Number format of the matrix products."""
     stack: str
     rows: int
-    """Published rows of just this accelerator, precision and stack."""
+    """Published rows of exactly this accelerator, precision and stack."""
     sources: str
-    """Where the rows come from."""
+    """The sources of the rows."""
     error: float
     """Median relative error on model sizes that were not fitted."""
     error_nine_of_ten: float
-    """Relative error that nine of ten of these stay below."""
+    """Relative error of nine of ten of these."""
     reach: Reach
     """The largest values among the fitted rows."""
     rates: Rates
     experts: bool
-    """Whether it is of models with experts."""
+    """True if it is for models with experts."""
     shapes: Mapping[str, float]
-    """By shape of a layer: its time over what the rates say."""
+    """Measured over predicted time by the shape of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,28 +202,28 @@ class Table:
     """The data file."""
 
     version: str
-    """Version of the file: a digest of what is in it, so that no change goes unnoticed."""
+    """Version of the file: a digest of its content, so that every change is noticed."""
     unseen_error: float
-    """Median relative error on a source of whose family nothing was fitted."""
+    """Median relative error on a source from a family that was not fitted."""
     unseen_error_nine_of_ten: float
-    """Relative error that nine of ten rows of such sources stay below."""
+    """Relative error of nine of ten rows of such sources."""
     calibrated_error: float
     """Median relative error on such a source after a calibration on five of its rows."""
     calibrated_error_nine_of_ten: float
-    """Relative error that nine of ten of its other rows stay below then."""
+    """Relative error of nine of ten of its other rows after that calibration."""
     widening: float
-    """Factor on an error for every doubling beyond the largest fitted value."""
+    """Factor on the error per doubling beyond the largest fitted value."""
     fits: tuple[TimingFit, ...]
 
 
 @cache
 def table() -> Table:
-    """The constants that come with Seatrial."""
+    """Return the constants that Seatrial ships."""
     return read_table(tomllib.loads(DATA.read_text()))
 
 
 def read_table(content: Mapping[str, Any]) -> Table:
-    """The table in a parsed data file."""
+    """Return the table in a parsed data file."""
     fits = tuple(
         TimingFit(
             accelerator=entry["accelerator"],
@@ -253,11 +253,11 @@ def read_table(content: Mapping[str, Any]) -> Table:
 
 @cache
 def constants_for(accelerator: str, precision: Precision, stack: str) -> TimingConstants:
-    """The constants for an accelerator of the catalog, a precision and a stack.
+    """Return the constants for an accelerator of the catalog, a precision and a stack.
 
-    Where nothing was fitted for them, the nearest is taken: the same stack first, then the
-    nearest generation, then the nearest precision. The error is then that of an unseen source, at
-    least, and the provenance says what was borrowed.
+    If there is no fit for them, the nearest one stands in: the same stack first, then the nearest
+    generation, then the nearest precision. The error is then at least that of an unseen source,
+    and the provenance names the fit.
     """
     dense = _nearest(accelerator, precision, stack, experts=False)
     trust = _trust(dense, accelerator, precision, stack)
@@ -286,13 +286,13 @@ def constants_for(accelerator: str, precision: Precision, stack: str) -> TimingC
 
 
 def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: bool) -> TimingFit:
-    """The fit that is nearest to what is asked for."""
+    """Return the nearest fit."""
     fits = [fit for fit in table().fits if fit.experts is experts]
     return min(fits, key=lambda fit: _distance(fit, accelerator, precision, stack))
 
 
 def _is_exact(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> bool:
-    """Whether a fit is for what is asked for; 16-bit formats are one, and so are memory sizes."""
+    """Return True if a fit matches; 16-bit formats and memory sizes make no difference."""
     return (
         fit.stack == stack
         and fit.accelerator.split("-")[0] == accelerator.split("-")[0]
@@ -301,7 +301,7 @@ def _is_exact(fit: TimingFit, accelerator: str, precision: Precision, stack: str
 
 
 def _trust(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> Trust:
-    """How far to trust a fit that may be borrowed."""
+    """Return the expected error of a fit, which is larger if it does not match exactly."""
     if _is_exact(fit, accelerator, precision, stack):
         return Trust(fit.error, fit.error_nine_of_ten, fit.reach)
     known = table()
@@ -313,12 +313,12 @@ def _trust(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -
 
 
 def _provenance(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> str:
-    """Where a fit comes from, and that it is borrowed if it is."""
+    """Return the sources of a fit, and whether it stands in for another."""
     text = f"{fit.rows} rows of {fit.sources}"
     if _is_exact(fit, accelerator, precision, stack):
         return text
     return (
-        f"{text}, borrowed from {fit.accelerator} in {fit.precision} with {fit.stack}: nothing was "
+        f"{text} on {fit.accelerator} in {fit.precision} with {fit.stack}: no published run was "
         f"fitted for {accelerator} in {precision} with {stack}"
     )
 
@@ -326,7 +326,7 @@ def _provenance(fit: TimingFit, accelerator: str, precision: Precision, stack: s
 def _distance(
     fit: TimingFit, accelerator: str, precision: Precision, stack: str
 ) -> tuple[int, ...]:
-    """How far a fit is from what is asked for; the first difference counts most."""
+    """Return the distance of a fit; the first difference counts most."""
     return (
         fit.stack != stack,
         abs(generation(fit.accelerator) - generation(accelerator)),
@@ -338,5 +338,5 @@ def _distance(
 
 
 def generation(accelerator: str) -> int:
-    """The place of an accelerator's generation in `GENERATIONS`; unknown ones are the newest."""
+    """Return the index of an accelerator's generation; unknown ones count as the newest."""
     return _PREFIXES.get(accelerator.split("-")[0], len(GENERATIONS) - 1)

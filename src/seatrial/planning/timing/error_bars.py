@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How wrong a predicted step time may be, from published runs that were not fitted.
+"""The error of a predicted step time, from published runs that were not fitted.
 
-Within the range of the fitted rows it is what the back-test found of held-out rows. Beyond it the
-error grows by one factor with every doubling, which the back-test measures too: it fits the smaller
-half of a source's runs and predicts the larger ones (`widening` in the data file).
+Within the range of the fitted rows, it is the error of held-out rows in the back-test. Outside, the
+error grows by a constant factor per doubling. The back-test measures that factor too: it fits the
+smaller half of a source's runs and predicts the larger ones (`widening` in the data file).
 """
 
 from dataclasses import dataclass, replace
@@ -20,21 +20,21 @@ from seatrial.spec.parallelism import Sharding
 
 @dataclass(frozen=True, slots=True)
 class StepTimeError:
-    """The error to expect of one predicted step time."""
+    """The expected error of one predicted step time."""
 
     median: float
-    """Relative error that half of all runs stay below."""
+    """Median relative error."""
     nine_of_ten: float
-    """Relative error that nine of ten runs stay below; never less than the median."""
+    """Relative error of nine of ten runs; at least the median."""
     beyond: tuple[str, ...]
-    """Where the workload goes beyond what was fitted, as short phrases such as `16,384 GPUs, fitted
-    up to 8,192`; the two errors are widened for it already. Empty within the range."""
+    """Values outside the fitted range, such as `16,384 GPUs, fitted up to 8,192`. Both errors
+    already include them. Empty inside the range."""
     is_measured: bool = False
-    """Whether it is the deviation of the workload's own steps, rather than of published runs."""
+    """True if it is the deviation of measured steps of this workload."""
 
 
 def expected_error(workload: Workload, constants: TimingConstants) -> StepTimeError:
-    """The error to expect of what `step_time` says of a workload with these constants."""
+    """Return the expected error of `step_time` for a workload with these constants."""
     own = constants.measured
     if own is not None and is_measured(workload, constants):
         return StepTimeError(own.error, own.nine_of_ten, (), is_measured=True)
@@ -49,25 +49,25 @@ def expected_error(workload: Workload, constants: TimingConstants) -> StepTimeEr
 
 
 def is_measured(workload: Workload, constants: TimingConstants) -> bool:
-    """Whether the constants were calibrated by steps of this very workload."""
+    """Return True if the constants were calibrated with steps of this workload."""
     own = constants.measured
     return own is not None and own.workload == workload_digest(workload)
 
 
 def workload_digest(workload: Workload) -> str:
-    """The identity of a workload."""
+    """Return the identity of a workload."""
     content = to_jsonable_python(workload)
-    # A set has no order of its own.
+    # Sets are not ordered.
     content["recompute_modules"] = sorted(content["recompute_modules"])
     return digest(content)
 
 
 def after_calibration(constants: TimingConstants, spread: float) -> TimingConstants:
-    """Constants with the errors of other layouts after a calibration on steps that spread so much.
+    """Return the constants with the errors of other layouts after a calibration.
 
-    Those of a source that was held out and calibrated on five of its rows, or those of the
-    constants where nine of ten are nearer already: median and nine of ten are always of the same
-    runs. No less than the steps themselves differ. The factor itself is for the caller to set.
+    They are the errors of a held-out source that was calibrated with five of its rows, or those of
+    the constants if their nine-of-ten error is smaller. They are at least the spread of the steps.
+    The caller sets the factor.
     """
     error, nine = _nearer(constants.error, constants.error_nine_of_ten)
     expert_error, expert_nine = _nearer(constants.expert_error, constants.expert_error_nine_of_ten)
@@ -81,7 +81,7 @@ def after_calibration(constants: TimingConstants, spread: float) -> TimingConsta
 
 
 def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
-    """Median and nine of ten of the constants, or of calibrated sources where those are nearer."""
+    """Return the smaller errors, of the constants or of calibrated sources."""
     known = table()
     if max(error, nine_of_ten) <= known.calibrated_error_nine_of_ten:
         return error, nine_of_ten
@@ -91,7 +91,7 @@ def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
 def time_error(
     workload: Workload, constants: TimingConstants, limits: EngineLimits
 ) -> StepTimeError:
-    """The error to expect of a step's time; of FSDP without fitted runs, that of the unseen."""
+    """Return the expected error of a step time; FSDP without fitted runs has that of unseen runs."""
     found = expected_error(workload, constants)
     if workload.sharding is not Sharding.FSDP or limits.has_fsdp_runs:
         return found
@@ -101,5 +101,5 @@ def time_error(
     return StepTimeError(
         max(found.median, known.unseen_error),
         max(found.nine_of_ten, known.unseen_error_nine_of_ten),
-        (*found.beyond, f"fsdp, of which no run with {workload.stack} was fitted"),
+        (*found.beyond, f"fsdp, for which no run with {workload.stack} was fitted"),
     )

@@ -9,15 +9,15 @@ from seatrial.planning.workload import Workload
 from seatrial.spec.model import Activation
 
 TILE = 128
-"""Edge of the block of an output matrix that one multiprocessor computes at a time."""
+"""Edge of the output tile that one multiprocessor computes at a time."""
 MULTIPROCESSORS = {"a100": 108, "a800": 108, "h100": 132, "h200": 132, "b300": 160, "gb300": 160}
-"""Multiprocessors by the beginning of the accelerator's name (vendor's architecture papers)."""
+"""Multiprocessors by the prefix of the accelerator's name (vendors' architecture papers)."""
 OTHER_MULTIPROCESSORS = 148
-"""Of a B200, and of whatever is not listed."""
+"""Multiprocessors of a B200 and of accelerators that are not listed."""
 
 
 def multiprocessors(accelerator: str) -> int:
-    """How many blocks of an output are computed at once."""
+    """Return the number of output tiles that are computed in parallel."""
     return MULTIPROCESSORS.get(accelerator.split("-")[0], OTHER_MULTIPROCESSORS)
 
 
@@ -30,7 +30,7 @@ class Products:
         self.flops = 0.0
         """Multiplications and additions."""
         self.rounded = 0.0
-        """The same with every output rounded up to whole waves, mean of the three passes."""
+        """The same with outputs rounded up to whole waves, mean of the three passes."""
         self.elements = 0.0
         """Elements of inputs and outputs."""
         self.weights = 0.0
@@ -41,7 +41,7 @@ class Products:
         flops = 2.0 * rows * inner * columns * count
         self.flops += flops
         down, across, deep = ceil(rows / TILE), ceil(columns / TILE), ceil(inner / TILE)
-        # The output of forward, of the input's gradient, and of the weights' gradient.
+        # The outputs are those of the forward pass, the input gradient and the weight gradient.
         wave = 2.0 * TILE * TILE * units
         forward = ceil(down * across * count / units) * wave * inner
         inputs = ceil(down * deep * count / units) * wave * columns
@@ -56,17 +56,17 @@ class LayerProducts:
     """The products of a layer, by kind."""
 
     attention: Products
-    """Projections to queries, keys and values, and back."""
+    """Query, key, value and output projections."""
     dense: Products
     """The feed-forward block of a dense layer."""
     shared: Products
-    """What every token goes through in a layer with experts."""
+    """The shared experts."""
     experts: Products
     """The routed experts of this rank."""
 
 
 def layer_products(workload: Workload, tokens: float) -> LayerProducts:
-    """The products of one layer for the tokens that a rank holds of a micro batch."""
+    """Return the products of one layer for the tokens of a micro batch on one rank."""
     model, layout = workload.model, workload.layout
     hidden, tp = model.hidden_size, layout.tp_size
     units = multiprocessors(workload.hardware.accelerator)
@@ -75,7 +75,7 @@ def layer_products(workload: Workload, tokens: float) -> LayerProducts:
     queries = model.heads * model.head_dim
     width = queries + 2 * model.kv_heads * model.head_dim
     if workload.attention_weights:
-        # Latent attention: the same work in products of the usual shape.
+        # Latent attention is modelled as the same work in products of the usual shape.
         width = max(1, workload.attention_weights // hidden - queries)
     attention.add(tokens, hidden, width / tp, units)
     attention.add(tokens, queries / tp, hidden, units)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Over what the traffic of each parallel axis runs: the link inside a domain, or the network.
+"""The route of the traffic of each parallel axis: the link inside a domain, or the network.
 
 Ranks are numbered tp, cp, dp, pp, the first fastest (`planning/layout.py`), so an axis stays
-inside a domain as long as the axes up to it fit into one.
+inside a domain if the axes up to it fit into one.
 """
 
 from dataclasses import dataclass
@@ -22,28 +22,28 @@ class Route:
     """Seconds on the network between nodes."""
 
     def add(self, other: "Route") -> None:
-        """Add what goes another way."""
+        """Add another route."""
         self.link += other.link
         self.network += other.network
 
 
 class Placement:
-    """Where the ranks of a layout sit on the machines."""
+    """The placement of the ranks of a layout on the machines."""
 
     __slots__ = ("_link", "_network", "domain", "layout")
 
     def __init__(self, layout: Layout, hardware: Hardware) -> None:
-        """Take what counts of the hardware."""
+        """Read the bandwidths of the hardware."""
         self.layout = layout
         self.domain = max(hardware.link_domain_gpus, hardware.gpus_per_node)
         self._link = hardware.link_bandwidth
         self._network = hardware.network_bandwidth
 
     def ring(self, moved: float, members: int, stride: int) -> Route:
-        """A collective whose members are `stride` ranks apart; `moved` bytes pass each of them.
+        """Return the route of a collective of members `stride` ranks apart.
 
-        Where the ring leaves the domain, the network carries it: the cards of all its members in
-        one domain together.
+        Each member moves `moved` bytes. Outside the domain, the network carries it, with the cards
+        of all its members in one domain together.
         """
         if members <= 1:
             return Route()
@@ -53,7 +53,7 @@ class Placement:
         return Route(network=moved / (self._network * together))
 
     def exchange(self, moved: float, members: int, stride: int) -> Route:
-        """An all-to-all: each member sends an equal share of `moved` bytes to every member."""
+        """Return the route of an all-to-all, in which each member sends `moved` bytes in total."""
         if members <= 1:
             return Route()
         inside = min(members, max(1, self.domain // stride))
@@ -62,7 +62,7 @@ class Placement:
         return Route(moved * near / self._link, moved * away / self._network)
 
     def neighbour(self, moved: float, stride: int, members: int) -> Route:
-        """A transfer to the rank that is `stride` away; the whole chain has `members` of them."""
+        """Return the route of a transfer to the rank `stride` away, in a chain of `members`."""
         if members <= 1:
             return Route()
         if members * stride <= self.domain:

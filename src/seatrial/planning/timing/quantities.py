@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a step has to compute and to move, before any constant is applied.
+"""The work and the traffic of a step, before any fitted constant is applied.
 
-Everything here follows from the workload and from data sheets alone. Volumes of collectives as in
-arXiv 2104.04473 and 2205.05198: four all-reduces a layer, six with full recompute.
+Everything here follows from the workload and data sheets. The volumes of collectives are those of
+arXiv 2104.04473 and 2205.05198: four all-reduces per layer, six with full recomputation.
 """
 
 from dataclasses import dataclass
@@ -26,29 +26,29 @@ from seatrial.spec.parallelism import Recompute, RecomputeModule
 from seatrial.spec.training import Precision
 
 LATENT_UP = 0.29
-"""Share of latent attention's projections that are up projections: 54.5 of 187 million weights of a
+"""Share of up projections in the projections of latent attention: 54.5 of 187 million weights of a
 DeepSeek V3 layer (arXiv 2412.19437, section 4.2)."""
 
 
 @dataclass(slots=True)
 class Recomputed:
-    """What a layer computes once more, over what its forward pass does: 0 nothing, 1 all of it."""
+    """The shares of a layer's forward pass that are recomputed."""
 
     attention: float
-    """The attention's inner part."""
+    """Core attention."""
     exchange: float
-    """The way of tokens to experts and back."""
+    """The exchange of tokens with experts."""
     projections: float
-    """The projections around attention; beside the pass that full recomputing adds for all."""
+    """The projections around attention, in addition to the pass that full recomputation adds."""
     feed: float
-    """The feed-forward part of a layer without experts, likewise."""
+    """The feed-forward block of a layer without experts."""
     shared: float
-    """What every token goes through beside the experts of a layer, likewise."""
+    """The shared experts."""
     experts: float
 
 
 def recomputed(workload: Workload) -> Recomputed:
-    """What the layers of a workload compute once more."""
+    """Return the shares that the layers of a workload recompute."""
     if workload.recompute is not Recompute.SELECTIVE:
         full = float(workload.recompute is Recompute.FULL)
         return Recomputed(full, full, 0.0, 0.0, 0.0, 0.0)
@@ -65,25 +65,26 @@ def recomputed(workload: Workload) -> Recomputed:
 
 
 OPTIMIZER_BYTES = 34
-"""Adam, per parameter: reads gradient, master, two moments; writes these three and the weight."""
+"""Bytes per parameter for Adam: it reads gradient, master weight and two moments, and writes the
+last three and the weight."""
 FLASH_BACKWARD = 2.5
-"""Products of flash attention's backward pass over those of its forward pass (arXiv 2307.08691)."""
+"""Ratio of the products of flash attention's backward to its forward pass (arXiv 2307.08691)."""
 SOFTMAX_WIDTH = 43
-"""Width of a head whose products take as long as its softmax: what makes heads of 64 reach four
+"""Width of a head whose products take as long as its softmax. It makes heads of 64 reach four
 fifths of the rate of heads of 128 (arXiv 2407.08608, figure 5)."""
 SCORE_TOUCHES = 6
-"""Times that unfused attention reads or writes its scores in a pass: mask, softmax, dropout."""
+"""Number of reads and writes of the scores per pass without fusion: mask, softmax, dropout."""
 LOGIT_BYTES = 16
-"""Bytes that the loss reads and writes for each logit: in single precision, four times."""
+"""Bytes that the loss reads and writes per logit: four times in single precision."""
 ROUTING_TOUCHES = 4
-"""Times that sorting tokens by expert, and back, reads or writes them in a pass."""
+"""Number of reads and writes of tokens per pass to sort them by expert and back."""
 RESIDUAL_TOUCHES = 6
-"""Times that norms, dropout and residuals of a layer read or write its width in a pass."""
+"""Number of reads and writes of the width per pass by norms, dropout and residuals."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Products of one kind of one layer and micro batch: the mean of all passes."""
+    """Products of one kind for one layer and micro batch, mean of all passes."""
 
     flops: float
     """Multiplications and additions."""
@@ -97,33 +98,33 @@ class Work:
 
 @dataclass(slots=True)
 class LayerTraffic:
-    """What a layer and its neighbours exchange for one micro batch, all passes."""
+    """Traffic of a layer for one micro batch, all passes."""
 
     tensor: Route
     """Collectives inside a layer."""
     tensor_count: float
-    """How many they are, times the members that each passes."""
+    """Number of collectives, times the number of hops of each."""
     moe_tensor: float
-    """Share of those collectives that a layer with experts has: half where experts are whole."""
+    """Share of those collectives in a layer with experts: half if experts are not split."""
     context: Route
-    """Keys and values on their way around."""
+    """Exchange of keys and values."""
     exchange: Route
-    """Tokens on their way to experts and back."""
+    """Exchange of tokens with experts."""
     exchange_count: float
 
 
 @dataclass(slots=True)
 class Pipeline:
-    """How layers and micro batches go through the stages."""
+    """The stages and the micro batches that go through them."""
 
     first: StageCount
-    """What the first stage holds."""
+    """Content of the first stage."""
     middle: StageCount
-    """What the fullest stage between holds."""
+    """Content of the fullest stage in between."""
     last: StageCount
-    """What the last stage holds."""
+    """Content of the last stage."""
     whole: StageCount
-    """What all stages hold together."""
+    """Content of all stages together."""
     pp_size: float
     """Pipeline stages."""
     vp_size: float
@@ -131,32 +132,31 @@ class Pipeline:
     micro_batches: float
     """Micro batches of a step."""
     transfer: Route
-    """Activations to the next stage and gradients to the previous, all chunks of a stage."""
+    """Activations to the next stage and gradients to the previous one, for all chunks."""
     transfer_count: float
     interleaved: float
-    """1 where stages have several chunks, so that transfers go on behind compute; else 0."""
+    """1 if stages have several chunks, so that compute hides transfers; else 0."""
 
 
 @dataclass(slots=True)
 class LayerQuantities:
-    """What one layer has to compute and to move for one micro batch.
+    """Work and traffic of one layer for one micro batch.
 
-    It does not depend on stages and model copies, so that layouts which differ only in those share
-    it.
+    They do not depend on stages and model copies, so layouts that differ only in those share them.
     """
 
     peak: float
     """FLOP/s of matrix products."""
     peak_attention: float
-    """FLOP/s of attention and logits, which have no fewer than 16 bits."""
+    """FLOP/s of attention and logits, which use at least 16 bits."""
     element_bytes: float
     """Bytes of an element of activations and weights."""
     bandwidth: float
-    """Of device memory, bytes/s."""
+    """Bandwidth of device memory, bytes/s."""
     dense: Work
     """Products of a dense layer."""
     moe: Work
-    """Products of a layer with experts, the experts themselves left out."""
+    """Products of a layer with experts, without the experts."""
     experts: Work
     """Products of the experts of a rank."""
     head: Work
@@ -164,33 +164,32 @@ class LayerQuantities:
     head_bytes: float
     """Bytes of logits that the loss reads and writes."""
     passes: float
-    """Forward passes that a layer costs: forward, two for backward, one for full recompute."""
+    """Cost of a layer in forward passes: 1 forward, 2 backward, 1 for full recomputation."""
     attention_flops: float
     """Products of attention, all passes."""
     score_bytes: float
-    """Bytes of scores that are read and written where attention is not fused, all passes."""
+    """Bytes of scores that unfused attention reads and writes, all passes."""
     elementwise_bytes: float
-    """Bytes that norms, activations and residuals of a dense layer move, forward."""
+    """Bytes that norms, activations and residuals of a dense layer move, forward pass."""
     moe_bytes: float
-    """The same of a layer with experts."""
+    """The same for a layer with experts."""
     routed_bytes: float
-    """Bytes moved within a rank to sort tokens by expert and back, forward."""
+    """Bytes moved within a rank to sort tokens by expert and back, forward pass."""
     local_experts: float
-    """Experts of a layer that a rank holds."""
+    """Experts of a layer on one rank."""
     traffic: LayerTraffic
     model_flops: StageCount
-    """Products of a dense layer, of one with experts and of the logits that the model needs: one
-    forward pass, attention causal."""
+    """Products that the model needs for a dense layer, a layer with experts and the logits: one
+    forward pass with causal attention."""
 
 
 @dataclass(slots=True)
 class Quantities:
-    """What one step has to compute and to move."""
+    """Work and traffic of one step."""
 
     layer: LayerQuantities
-    """For one layer and micro batch."""
+    """Quantities of one layer and micro batch."""
     pipeline: Pipeline
-    """How layers and micro batches go through the stages."""
     gathered: Route
     """Weights and gradients of fully sharded layers, per micro batch."""
     gradients: Route
@@ -198,20 +197,20 @@ class Quantities:
     weights: Route
     """Updated weights between model copies, per step."""
     nodes: float
-    """Domains of the run beyond the first: what congests a network."""
+    """Number of domains beyond the first, which congest the network."""
     optimizer_bytes: float
     """Bytes that the update reads and writes, per step."""
     model_flops: float
-    """Products of a step over all GPUs, without recompute, attention causal."""
+    """Products per step over all GPUs, without recomputation, with causal attention."""
 
 
 def quantities(workload: Workload) -> Quantities:
-    """What a step of the workload has to compute and to move."""
+    """Return the work and the traffic of a step."""
     return step_quantities(workload, layer_quantities(workload), stage_counts(workload))
 
 
 def layer_quantities(workload: Workload) -> LayerQuantities:
-    """What one layer has to compute and to move for one micro batch."""
+    """Return the work and the traffic of one layer for one micro batch."""
     model, layout, hardware = workload.model, workload.layout, workload.hardware
     tp, hidden, sequence = layout.tp_size, model.hidden_size, workload.sequence_length
     tokens = workload.micro_batch_size * sequence / layout.cp_size
@@ -254,7 +253,7 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
 
 
 def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCounts) -> Quantities:
-    """What a step has to compute and to move, from what its layers and its stages do."""
+    """Return the work and the traffic of a step from those of its layers and stages."""
     layout = workload.layout
     place = Placement(layout, workload.hardware)
     pipeline = _pipeline(workload, place, counts)
@@ -277,8 +276,8 @@ def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCou
 
 
 def _together(one: Products, again: float, other: Products, other_again: float) -> Work:
-    """Products of two kinds as one, each with the share of it that is computed once more."""
-    # A share of one pass more, spread over the three passes that there are.
+    """Return the sum of two kinds of products, including the recomputed share of each."""
+    # The recomputed share of one pass is spread over the three passes.
     own, others = 1 + again / 3, 1 + other_again / 3
     return Work(
         own * one.flops + others * other.flops,
@@ -289,7 +288,7 @@ def _together(one: Products, again: float, other: Products, other_again: float) 
 
 
 def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> LayerTraffic:
-    """What layers exchange for one micro batch."""
+    """Return the traffic of a layer for one micro batch."""
     model, layout = workload.model, workload.layout
     place = Placement(layout, workload.hardware)
     tp, moe, element = layout.tp_size, model.moe, element_bytes(workload)
@@ -309,7 +308,7 @@ def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> Laye
 
 
 def _pipeline(workload: Workload, place: Placement, counts: StageCounts) -> Pipeline:
-    """How layers and micro batches go through the stages."""
+    """Return the stages and the micro batches that go through them."""
     layout = workload.layout
     hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
@@ -332,9 +331,9 @@ def _pipeline(workload: Workload, place: Placement, counts: StageCounts) -> Pipe
 def _attention(
     workload: Workload, again: Recomputed, square: float, tokens: float
 ) -> tuple[float, float]:
-    """Products of attention in all passes, and bytes of scores where it keeps them."""
+    """Return the products of attention in all passes, and the bytes of stored scores."""
     if workload.flash_attention:
-        # A fused kernel leaves out what the causal mask hides: half of the square.
+        # A fused kernel skips the half of the square that the causal mask hides.
         softmax = 1 + SOFTMAX_WIDTH / workload.model.head_dim
         return square / 2 * softmax * (1 + FLASH_BACKWARD + again.attention), 0.0
     heads = workload.model.heads / workload.layout.tp_size
@@ -344,7 +343,7 @@ def _attention(
 
 
 def _elementwise(workload: Workload, tokens: float) -> tuple[float, float]:
-    """Bytes that norms, residuals and activations of a dense layer and of one with experts move."""
+    """Return the bytes that elementwise operations move, without and with experts."""
     model, tp = workload.model, workload.layout.tp_size
     share = tp if workload.sequence_parallel else 1
     wide = 3 if model.activation is Activation.SWIGLU else 2

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From quantities and rates to seconds.
 
-Only arithmetic that works on numbers and on arrays alike: the planner calls it with one workload,
-the fit with thousands of rows at once, so that what was fitted is what predicts.
+The arithmetic works on numbers and on arrays: the planner calls it with one workload, and the fit
+calls it with thousands of rows, so both use the same model.
 """
 
 from dataclasses import dataclass
@@ -24,29 +24,29 @@ from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.model import Architecture
 
 SHARPNESS = 4
-"""How sharply the longer of two overlapping times wins; 1 would add them."""
+"""Exponent of the smooth maximum of two overlapping times; 1 would add them."""
 NEVER_ZERO = 1e-12
-"""Seconds below which a time is of no account; keeps a division defined."""
+"""A negligible time in seconds, which avoids a division by zero."""
 
 
 @dataclass(slots=True)
 class LayerTime:
-    """Seconds that one micro batch takes in a layer, forward and backward."""
+    """Seconds of one micro batch in a layer, forward and backward."""
 
     compute: float
-    """Products outside attention, norms, activations; and waiting for the host."""
+    """Products outside attention, norms, activations, and waiting for the host."""
     attention: float
     tensor: float
     context: float
-    """Keys and values on their way."""
+    """Exchange of keys and values."""
     expert: float
-    """Tokens on their way to experts."""
+    """Exchange of tokens with experts."""
     total: float
 
 
 @dataclass(slots=True)
 class Pieces:
-    """Seconds that a micro batch takes in each piece of a stage."""
+    """Seconds of a micro batch in each piece of a stage."""
 
     dense: LayerTime
     moe: LayerTime
@@ -55,26 +55,26 @@ class Pieces:
     """Logits and loss."""
 
     def stage(self, count: StageCount) -> float:
-        """A whole stage, without transfers to and from its neighbours."""
+        """Return the seconds of a whole stage, without transfers between stages."""
         dense, moe, heads = count
         return dense * self.dense.total + moe * self.moe.total + heads * self.head
 
 
 def longer(one: float, other: float) -> float:
-    """The longer of two times that overlap, and a little more where they are alike."""
+    """Return the smooth maximum of two times that overlap."""
     total: float = (one**SHARPNESS + other**SHARPNESS) ** (1 / SHARPNESS)
     return total
 
 
 def products(q: LayerQuantities, work: Work, peak: float, rates: Rates) -> float:
-    """Seconds of the forward pass of products: arithmetic, and reading and writing matrices."""
+    """Return the seconds of the forward pass of products: arithmetic and memory traffic."""
     flops = work.flops + rates.waves * (work.rounded - work.flops)
     moved = work.elements / rates.matrix_memory + work.weights / rates.weight_memory
     return flops / (peak * rates.matrix) + q.element_bytes * moved / q.bandwidth
 
 
 def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
-    """What a micro batch takes in each piece of a stage."""
+    """Return the seconds of a micro batch in each piece of a stage."""
     stream = q.bandwidth * rates.elementwise
     attention = q.attention_flops / (q.peak_attention * rates.attention) + q.score_bytes / stream
     tensor = (
@@ -115,7 +115,7 @@ def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
 
 
 def transfer_time(q: Pipeline, rates: Rates) -> float:
-    """Seconds of a micro batch's transfers to and from the neighbours of a stage."""
+    """Return the seconds of a micro batch's transfers between stages."""
     moved = (q.transfer.link + q.transfer.network) / rates.transfer
     shown = 1 - rates.transfer_overlap * q.interleaved
     return (moved + q.transfer_count * rates.transfer_latency) * shown
@@ -131,9 +131,9 @@ def _layer(
     host: float,
     latency: float,
 ) -> LayerTime:
-    """A layer, which takes no less than the host needs to start its kernels.
+    """Return the times of a layer, at least the time that the host needs to launch its kernels.
 
-    Ranks wait for each other at every collective, whichever of the two holds them up.
+    Ranks also wait for each other at every collective.
     """
     work = compute + attention + tensor + context + expert
     slower = longer(work, host)
@@ -148,11 +148,11 @@ def _layer(
 
 
 def slowest(q: Quantities, each: Pieces) -> StageCount:
-    """What the slowest stage holds."""
+    """Return the content of the slowest stage."""
     found, time = q.pipeline.first, each.stage(q.pipeline.first)
     for count in (q.pipeline.middle, q.pipeline.last):
         other = each.stage(count)
-        # Arithmetic instead of a branch: both may be arrays.
+        # Both values may be arrays, so this is arithmetic instead of a branch.
         wins = (other > time) * 1.0
         found = (
             found[0] + wins * (count[0] - found[0]),
@@ -169,7 +169,7 @@ def interleaved_bubble(plain: float, chunks: float) -> float:
 
 
 def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, float]:
-    """Seconds of every part of a step."""
+    """Return the seconds of every part of a step."""
     dense, moe, heads = count = slowest(q, each)
     transfer = transfer_time(q.pipeline, rates)
     stage = each.stage(count) + transfer
@@ -198,30 +198,28 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
 
 @dataclass(slots=True)
 class LayerTimes:
-    """What a layer has to do, and how long it takes."""
+    """The work of a layer and its times."""
 
     layer: LayerQuantities
-    """What it has to compute and to move."""
     times: Pieces
-    """How long it takes."""
 
 
 class StepTimer:
     """The step times of one model on one kind of machine.
 
-    A search prices thousands of layouts that differ only in stages and model copies: what they
-    share, the times of their layers, is computed once.
+    A search estimates thousands of layouts that differ only in stages and model copies. They share
+    the times of their layers, which are computed once.
     """
 
     def __init__(self, model: Architecture, hardware: Hardware, constants: TimingConstants) -> None:
-        """Begin with no layers known."""
+        """Start with an empty cache."""
         self._model = model
         self._hardware = hardware
         self._constants = constants
         self._layers: dict[tuple[object, ...], LayerTimes] = {}
 
     def step_time(self, workload: Workload) -> StepTime:
-        """The predicted time of one optimizer step of a workload of that model and machine."""
+        """Return the predicted time of one optimizer step of a workload."""
         constants = self._constants
         rates, scale = constants.rates_for(workload), constants.scale
         known = self.layer_times(workload, rates)
@@ -242,9 +240,9 @@ class StepTimer:
         )
 
     def layer_times(self, workload: Workload, rates: Rates) -> LayerTimes:
-        """What the layers of a workload do and take."""
+        """Return the work and the times of the layers of a workload."""
         if workload.model is not self._model or workload.hardware is not self._hardware:
-            raise ValueError("the workload is of another model, or of other machines")
+            raise ValueError("the workload has another model or other machines")
         layout = workload.layout
         key = (
             rates.layer,
@@ -272,5 +270,5 @@ class StepTimer:
 
 
 def step_time(workload: Workload, constants: TimingConstants) -> StepTime:
-    """The predicted time of one optimizer step of one workload."""
+    """Return the predicted time of one optimizer step of a workload."""
     return StepTimer(workload.model, workload.hardware, constants).step_time(workload)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What model copies exchange once a step, and what fully sharded ones exchange per micro batch."""
+"""Traffic between model copies per step, and of fully sharded ones per micro batch."""
 
 from dataclasses import dataclass
 
@@ -19,25 +19,25 @@ class RankParameters:
     """Parameters of one rank of the fullest stage."""
 
     dense: float
-    """Of everything but experts."""
+    """Parameters outside experts."""
     expert: float
 
 
 @dataclass(slots=True)
 class StageCounts:
-    """What all stages hold; most of them are alike."""
+    """The content of all stages; most of them are alike."""
 
     each: tuple[StageCount, ...]
     """Every stage, in order."""
     between: tuple[StageCount, ...]
-    """The stages between the first and the last, every kind once."""
+    """The distinct stages between the first and the last."""
     fullest: StageCount
-    """The fullest of those; the first stage where there are none."""
+    """The fullest of those; the first stage if there are none."""
     whole: StageCount
 
 
 def stage_counts(workload: Workload) -> StageCounts:
-    """What each stage holds."""
+    """Return the content of each stage."""
     moe = workload.model.moe
     every = workload.moe_every
     counts: list[StageCount] = []
@@ -55,14 +55,14 @@ def stage_counts(workload: Workload) -> StageCounts:
     return StageCounts(
         each=tuple(counts),
         between=between,
-        # A layer with experts takes about as long as two others.
+        # A layer with experts takes about as long as two dense layers.
         fullest=max(between, default=counts[0], key=lambda count: count[0] + 2 * count[1]),
         whole=(sum(count[0] for count in counts), sum(count[1] for count in counts), 1.0),
     )
 
 
 def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
-    """Parameters of the fullest rank, without those that do not count (norms, biases)."""
+    """Return the parameters of the fullest rank, without norms and biases."""
     model, layout = workload.model, workload.layout
     tp, moe, hidden = layout.tp_size, model.moe, model.hidden_size
     matrices = 3 if model.activation is Activation.SWIGLU else 2
@@ -93,16 +93,16 @@ def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
 
 @dataclass(slots=True)
 class StepTraffic:
-    """What model copies exchange once a step."""
+    """Traffic between model copies per step."""
 
     gradients: Route
-    """Gradients on their way to be summed; the backward pass may hide them."""
+    """Reduction of gradients, which the backward pass may hide."""
     weights: Route
-    """Updated weights on their way back; the next forward pass may hide them."""
+    """Gathering of updated weights, which the next forward pass may hide."""
 
 
 def per_step(workload: Workload, place: Placement, own: RankParameters) -> StepTraffic:
-    """Gradients summed over model copies, and weights gathered from their optimizer shards."""
+    """Return the reduction of gradients and the gathering of weights between model copies."""
     traffic = StepTraffic(Route(), Route())
     if workload.sharding is Sharding.FSDP:
         return traffic
@@ -126,7 +126,7 @@ def _add_sum(
     members: int,
     stride: int,
 ) -> None:
-    """Add what the sum of some parameters' gradients over `members` copies moves."""
+    """Add the traffic to reduce the gradients of some parameters over `members` copies."""
     if members <= 1 or not parameters:
         return
     share = parameters * (members - 1) / members
@@ -135,7 +135,7 @@ def _add_sum(
         traffic.gradients.add(place.ring(2 * gradient * share, members, stride))
         return
     shards = min(workload.shard_size or members, members)
-    # Every shard needs the whole sum; where shards are several, it also goes between them.
+    # With several groups of shards, the sum also goes between the groups.
     sums = 1 if shards == members else 2
     traffic.gradients.add(place.ring(sums * gradient * share, members, stride))
     moved = element_bytes(workload) * parameters * (shards - 1) / shards
@@ -143,7 +143,7 @@ def _add_sum(
 
 
 def per_micro_batch(workload: Workload, place: Placement, own: RankParameters) -> Route:
-    """Weights gathered for forward and again for backward, gradients scattered."""
+    """Return the traffic to gather weights twice and to scatter gradients."""
     if workload.sharding is not Sharding.FSDP:
         return Route()
     layout = workload.layout
@@ -157,7 +157,7 @@ def per_micro_batch(workload: Workload, place: Placement, own: RankParameters) -
 
 
 def updated_parameters(workload: Workload, own: RankParameters) -> float:
-    """Parameters that one rank's optimizer updates."""
+    """Return the parameters that the optimizer of one rank updates."""
     if workload.sharding is Sharding.NONE:
         return own.dense + own.expert
     layout = workload.layout

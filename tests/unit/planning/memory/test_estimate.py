@@ -347,9 +347,9 @@ def test_a_stack_that_was_never_measured_has_the_engines_constants() -> None:
 
 
 BORROWED = [
-    ({"stack": "llm-foundry"}, "llm-foundry, by the constants of megatron-core"),
-    ({"sharding": Sharding.FSDP, "dp_size": 8}, "what FSDP shares out and gathers"),
-    ({"precision": Precision.FP32}, "activations in fp32, reckoned from 16-bit runs"),
+    ({"stack": "llm-foundry"}, "llm-foundry, with the constants of megatron-core"),
+    ({"sharding": Sharding.FSDP, "dp_size": 8}, "sharding and gathering by FSDP"),
+    ({"precision": Precision.FP32}, "activations in fp32, estimated from 16-bit runs"),
 ]
 
 

@@ -115,7 +115,7 @@ def test_weights_and_logits_of_fp32_are_wider_and_it_is_said_to_be_untested() ->
     assert single.fullest.weights == 2 * half.fullest.weights
     entries = 2048 * 4 * workload().padded_vocab_size
     assert single.fullest.logits - half.fullest.logits == 2 * entries
-    assert single.untested == ("activations in fp32, reckoned from 16-bit runs",)
+    assert single.untested == ("activations in fp32, estimated from 16-bit runs",)
 
 
 @pytest.mark.parametrize("precision", [Precision.FP8, Precision.MXFP8, Precision.NVFP4])

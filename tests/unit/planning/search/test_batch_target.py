@@ -49,7 +49,7 @@ def test_a_given_layout_that_keeps_the_batch_far_is_named(catalog: Catalog) -> N
     run = plan_run(resolve_basis(loaded, catalog))
     assert run.plan.batch.global_batch_size == 2048
     (finding,) = far_batch(loaded, run)
-    assert finding.fix.startswith("Leave parallelism and micro_batch_size to the planner (auto)")
+    assert finding.fix.startswith("Set parallelism and micro_batch_size to auto")
     free = opened("cluster.nodes=512")
     assert far_batch(free, plan_run(resolve_basis(free, catalog))) == []
 

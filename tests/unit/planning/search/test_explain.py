@@ -129,24 +129,22 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
     )
     assert three.chosen is not None
     assert broken_neighbours(three.chosen, three.problem) == [
-        "tp 16 cannot be: 24 ranks cannot be shared out: tp 16 × pp 1 = 16",
-        "pp 2 cannot be: 24 ranks cannot be shared out: tp 8 × pp 2 = 16",
+        "tp 16 is invalid: 24 ranks are not divisible by tp 16 × pp 1 = 16",
+        "pp 2 is invalid: 24 ranks are not divisible by tp 8 × pp 2 = 16",
     ]
     heads = plan_run(
         resolve_basis(opened("model.preset=gpt2-xl", "parallelism.tp_size=1"), catalog)
     )
     assert heads.chosen is not None
     assert broken_neighbours(heads.chosen, heads.problem)[0] == (
-        "tp 2 cannot be: 25 attention heads cannot be shared out over tp 2"
+        "tp 2 is invalid: 25 attention heads are not divisible by tp_size 2"
     )
     # An engine without tp and pp is not told what they could not do.
     without = replace(run.problem, limits=replace(run.problem.limits, splits_model=False))
     assert broken_neighbours(run.chosen, without) == []
     wide = plan_run(resolve_basis(opened("parallelism.tp_size=8", "cluster.nodes=4"), catalog))
     assert wide.chosen is not None
-    assert "tp 16 leaves the 8 GPUs that NVLink joins" in broken_neighbours(
-        wide.chosen, wide.problem
-    )
+    assert "tp 16 exceeds the 8 GPUs on NVLink" in broken_neighbours(wide.chosen, wide.problem)
 
 
 @pytest.mark.parametrize(

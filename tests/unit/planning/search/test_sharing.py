@@ -58,10 +58,10 @@ def test_a_far_faster_layout_that_might_fit_is_preferred_and_the_sure_one_named(
     assert run.chosen.rate > 2 * sure.rate
     (finding,) = findings
     assert finding.code == "ST-PLAN-012"
-    assert "What fits for certain, fsdp, takes " in finding.rule
+    assert "fsdp certainly fits, and takes " in finding.rule
     assert "parallelism.sharding=fsdp" in finding.fix
     said = why(run.chosen, run.outcome, run.problem)[0]
-    assert "with fsdp fits for certain" in said
+    assert "with fsdp certainly fits" in said
     assert "times as long" in said
 
 
@@ -75,12 +75,12 @@ def test_fsdp_is_taken_with_a_word_where_nothing_else_fits(
     assert isinstance(run.outcome.instead, Lacking)
     (finding,) = findings
     assert finding.code == "ST-PLAN-015"
-    assert "no published run says how fast" in finding.rule
+    assert "no published run shows how fast" in finding.rule
     assert finding.fix == (
-        "Use auto for the rest of parallelism and micro_batch_size, which fits for certain."
+        "Use auto for the rest of parallelism and micro_batch_size, which certainly fits."
     )
     assert why(run.chosen, run.outcome, run.problem)[0].startswith(
-        "fsdp because nothing else fits: tp 8 · dp 8 with the distributed optimizer needs "
+        "fsdp because only it fits: tp 8 · dp 8 with the distributed optimizer needs "
     )
 
 
@@ -97,7 +97,7 @@ def test_fsdp_is_taken_where_it_fits_and_is_about_as_fast(
     assert other.rate < run.chosen.rate * (1 + table().unseen_error)
     (finding,) = findings
     assert finding.code == "ST-PLAN-015"
-    assert "only fsdp fits for certain" in finding.rule
+    assert "only fsdp certainly fits" in finding.rule
     assert "parallelism.sharding=optimizer" in finding.fix
 
 
@@ -109,7 +109,7 @@ def test_the_time_of_megatrons_fsdp_is_that_of_the_unseen(
     assert known is not None
     assert known.median >= table().unseen_error
     assert known.nine_of_ten >= table().unseen_error_nine_of_ten
-    assert known.beyond == ("fsdp, of which no run with megatron-core was fitted",)
+    assert known.beyond == ("fsdp, for which no run with megatron-core was fitted",)
     less = planned(catalog, monkeypatch, (), FAST)[0].time_error
     assert less is not None
     assert (less.median, less.nine_of_ten, less.beyond) == (0.05, 0.1, ())
