@@ -135,7 +135,7 @@ def test_a_long_result_is_wrapped_with_its_verdict_in_the_column(
     lines = output.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("  kill "))
     assert " ok " not in lines[first]
-    assert lines[first + 1].index(" ok ") == len("  kill       ") + rehearse_command.SAID
+    assert lines[first + 1].index(" ok ") == len("  kill       ") + rehearse_command.RESULT_WIDTH
 
 
 def test_only_what_is_smaller_is_called_shrunk(

@@ -91,7 +91,7 @@ def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
 def time_error(
     workload: Workload, constants: TimingConstants, limits: EngineLimits
 ) -> StepTimeError:
-    """Return the expected error of a step time; FSDP without fitted runs has that of unseen runs."""
+    """Return the expected error of a step time; FSDP without fitted runs is as unseen runs."""
     found = expected_error(workload, constants)
     if workload.sharding is not Sharding.FSDP or limits.has_fsdp_runs:
         return found
