@@ -223,7 +223,7 @@ def test_data_are_looked_at_when_asked_for(tmp_path: Path) -> None:
     spec(tmp_path, text[:start] + local + text[end:])
     done = seatrial("check", "run.yaml", "--data", cwd=tmp_path, code=1)
     assert "ST-DATASET-010" in done.stdout
-    assert f"there is no {prefix}.bin" in done.stdout.replace("\n        ", " ")
+    assert f"{prefix}.bin and {prefix}.idx do not exist." in done.stdout.replace("\n        ", " ")
 
 
 def test_paths_that_are_not_on_this_host_are_told_without_looking_at_data(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def unnamed_tokenizer(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.UNNAMED_TOKENIZER,
             "data.tokenizer",
-            "the data needs a tokenizer, and a model given by its dimensions has no default one.",
+            "the data needs a tokenizer, and this model has no default one.",
             "Set one, such as hf://gpt2, with a vocabulary that is no larger than the model's.",
         )
 
