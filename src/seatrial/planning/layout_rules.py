@@ -217,7 +217,7 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
         report.error(
             PlanCode.EXPERT_BIAS,
             "parallelism.etp_size",
-            "Megatron cannot split experts that have biases.",
+            "experts with biases cannot be split (etp_size above 1).",
             etp,
             "Use etp_size 1, or dimensions with linear_bias: false.",
         )
