@@ -318,8 +318,8 @@ REFUSALS = {
             "parallelism.ep_size=1",
             "parallelism.etp_size=2",
         ),
-        "ST-LAYOUT-012 parallelism.etp_size: experts with biases cannot be split (etp_size above 1). "
-        "Use etp_size 1, or dimensions with linear_bias: false.",
+        "ST-LAYOUT-012 parallelism.etp_size: experts with biases cannot be split (etp_size above "
+        "1). Use etp_size 1, or dimensions with linear_bias: false.",
     ),
     "rate": (
         ("training.learning_rate.minimum=0.5",),
