@@ -80,7 +80,7 @@ def test_what_trainings_leave_is_deleted_except_their_logs(
             TrainingOutcome(1, 1.0, tail="RuntimeError: shapes differ"),
             "RuntimeError: shapes differ",
         ),
-        (TrainingOutcome(-9, 240.0, timed_out=True), "did not end within 240 s"),
+        (TrainingOutcome(-9, 240.0, timed_out=True), "did not finish within 240 s"),
         (outcome(range(1, 15)), "14 of 20 steps"),
         (outcome(range(1, 21), lambda step: math.nan), "20 without a finite loss"),
     ],
