@@ -253,7 +253,7 @@ def _check_image(scene: Scene, inspection: RenderInspection) -> None:
     if not image.brings_worker:
         rule = f"{name} lacks the worker: each pod installs it at startup from the config map "
         rule += f"{LOCK_CONFIG} in namespace {scene.plan.spec.cluster.namespace}."
-        fix = "Use an image that contains the worker (guide: images), or have an administrator "
+        fix = "Use an image that contains the worker (guide: images), or ask an administrator to "
         fix += "create the config map: workerLock in the chart's values."
         inspection.add(RenderCode.WORKER_LOCK, "cluster.image", rule, fix, name, Severity.NOTE)
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
