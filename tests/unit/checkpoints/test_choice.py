@@ -73,7 +73,7 @@ def test_a_step_that_is_asked_for_is_that_or_none(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tracked", "said"), [(-1, "holds no step"), (40, "names step 40"), (20, ""), (None, "")]
+    ("tracked", "said"), [(-1, "contains no step"), (40, "names step 40"), (20, ""), (None, "")]
 )
 def test_a_tracker_that_misleads_is_told(tracked: int | None, said: str) -> None:
     finding = tracker_finding(ResumeRequest("there"), 20, tracked)
