@@ -76,11 +76,11 @@ def commit(
     """Commit the files in a step's directory.
 
     Args:
-            place: The location of the run's checkpoints.
-            files: The checkpoint shards, as written by the ranks. The engine's two small files are
-                read and added here.
-            record: The record without its list of files.
-            name: The directory, if the engine is not Megatron.
+        place: The location of the run's checkpoints.
+        files: The checkpoint shards, as written by the ranks. The engine's two small files are
+            read and added here.
+        record: The record without its list of files.
+        name: The directory, if the engine is not Megatron.
     """
     refuse_stale(place, record.incarnation)
     directory = Path(place.address, name or directory_name(record.step))

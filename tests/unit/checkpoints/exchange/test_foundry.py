@@ -151,7 +151,7 @@ def test_a_save_with_other_tensors_is_refused() -> None:
     wrong = stored(ALIBI) | {
         "model.transformer.wte.weight": StoredTensor("x", "float32", (256, 64), ())
     }
-    with pytest.raises(FindingsError, match=r"has the shape \(256, 64\)"):
+    with pytest.raises(FindingsError, match=r"has shape \(256, 64\)"):
         plan_export(Contents(wrong, ALIBI), SIDE, "")
 
 

@@ -214,11 +214,11 @@ def test_a_checkpoint_with_other_tensors_is_refused() -> None:
     refuse_other(LLAMA, padded, "here")
     for name, shape, said in (
         ("decoder.layers.self_attention.q_layernorm.weight", (2, 16), "has no tensor for"),
-        ("decoder.layers.mlp.linear_fc2.weight", (2, 64, 97), "has the shape (2, 64, 97)"),
-        ("embedding.word_embeddings.weight", (100, 64), "has the shape (100, 64)"),
+        ("decoder.layers.mlp.linear_fc2.weight", (2, 64, 97), "has shape (2, 64, 97)"),
+        ("embedding.word_embeddings.weight", (100, 64), "has shape (100, 64)"),
     ):
         with pytest.raises(
-            FindingsError, match=r"the checkpoint holds|the arguments say"
+            FindingsError, match=r"the checkpoint contains|the arguments imply"
         ) as refused:
             refuse_other(LLAMA, there | {name: shape}, "here")
         assert said in refused.value.findings[0].rule
