@@ -120,7 +120,7 @@ def _at_end(offset: int, form: str, value: int) -> Callable[[bytes], bytes]:
         (lambda data: data[:-1], "bytes follow"),
         (_at_end(-2, "<H", 1), "comment"),
         (_at_end(-6, "<I", 1), "directory does not end"),
-        (_at_end(-12, "<H", 1), "divided"),
+        (_at_end(-12, "<H", 1), "multi-volume"),
         (_swap(b"data.pkl", b"data.PKL"), "contradicts the directory"),
         (_swap(b"archive/", b"archivE/"), "contradicts the directory"),
         (_swap(PLAIN, PLAIN.replace(b"a", b"b")), "checksum"),
