@@ -49,6 +49,7 @@ class Rendering:
     """The manifests of one part of a run."""
 
     part: Part
+    """The rendered part of the run."""
     manifests: tuple[Manifest, ...]
     """The objects, in the order of creation. The job is the last."""
     findings: tuple[Finding, ...] = ()

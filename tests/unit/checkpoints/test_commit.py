@@ -40,7 +40,7 @@ def test_a_file_that_is_shorter_than_written_is_refused(place: LocalPlace) -> No
     files = before_the_commit(place)
     short = Path(place.address, NAME, files[0].name)
     short.write_bytes(short.read_bytes()[:-1])
-    with pytest.raises(CommitError, match="bytes are there"):
+    with pytest.raises(CommitError, match="the file has"):
         commit(place, files, record(20))
     assert newest_step(place) == 10
 

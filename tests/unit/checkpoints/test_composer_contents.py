@@ -125,9 +125,9 @@ def test_code_beside_the_weights_is_not_run(tmp_path: Path) -> None:
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / PLACE).mkdir()
     (tmp_path / PLACE / WHOLE_FILE).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
-    with pytest.raises(UnsafeFileError, match="no archive"):
+    with pytest.raises(UnsafeFileError, match="not a torch archive"):
         whole_contents(LocalPlace(tmp_path), PLACE)
-    with pytest.raises(StopError, match="no archive"):
+    with pytest.raises(StopError, match="not a torch archive"):
         refuse_foreign(str(tmp_path / PLACE / WHOLE_FILE))
     assert not (tmp_path / "sprung").exists()
 

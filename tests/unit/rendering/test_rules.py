@@ -98,7 +98,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ("cluster.image=worker-megatron-efa",),
             RenderCode.IMAGE,
             "cluster.image",
-            "cannot be pulled yet",
+            "is not published yet",
         ),
         (
             ("cluster.identity=me@example.com",),

@@ -159,10 +159,10 @@ def test_models_of_the_catalog(name: str, model: Architecture) -> None:
 REFUSED: list[tuple[HubModel, dict[str, Any], str]] = [
     (LLAMA, {"qk_layernorm": True}, "normalised queries and keys"),
     (LLAMA, {"normalization": "LayerNorm"}, "rope, LayerNorm, SwiGLU together"),
-    (LLAMA, {"rotary_percent": 0.5}, "rotation of a part of each head"),
+    (LLAMA, {"rotary_percent": 0.5}, "partial rotary embeddings"),
     (LLAMA, {"add_qkv_bias": True}, "queries, keys and values alone"),
     (LLAMA, {"multi_latent_attention": True}, "latent attention"),
-    (LLAMA, {"mtp_num_layers": 1}, "several tokens"),
+    (LLAMA, {"mtp_num_layers": 1}, "multi-token prediction"),
     (LLAMA, {"layernorm_zero_centered_gamma": True}, "add one to their weight"),
     (GPT2, {"group_query_attention": True, "num_query_groups": 2}, "no grouped heads"),
     (GPT2, {"add_bias_linear": False}, "biases in every linear layer"),
@@ -171,7 +171,7 @@ REFUSED: list[tuple[HubModel, dict[str, Any], str]] = [
     (GPT2, {"num_experts": 4}, "experts together"),
     (MIXTRAL, {"moe_shared_expert_intermediate_size": 64}, "shared expert"),
     (MIXTRAL, {"moe_layer_freq": [0, 1]}, "layers without experts"),
-    (MIXTRAL, {"moe_router_pre_softmax": True}, "renormalising"),
+    (MIXTRAL, {"moe_router_pre_softmax": True}, "renormalisation"),
     (MIXTRAL, {"moe_router_score_function": "sigmoid"}, "another score"),
     (MIXTRAL, {"add_bias_linear": True}, "has no biases"),
 ]
