@@ -118,7 +118,7 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     one, other = saved.checkpoint_format, wanted.checkpoint_format
     known, asked = format_of(saved), format_of(wanted)
     if one != other and not known.is_detected:
-        meaning = "the engine cannot convert between these formats."
+        meaning = "the engine reads only its configured format."
         yield ResumeReason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
     if saved.optimizer != wanted.optimizer:
         meaning = "the optimizer state is different."
@@ -164,7 +164,7 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
 
 
 _DATA_MEANING = {
-    "blend": "other data, or other weights.",
+    "blend": "other data, or other blend weights.",
     "split": "the boundary between training and validation moves.",
     "seed": "samples are shuffled differently.",
     "sequence_length": "samples are split differently.",
